@@ -26,7 +26,18 @@ from api.routes import (
     openai,
     webhooks,
 )
-from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
+from api.routes.archive import (
+    audio,
+    edits,
+    outputs,
+    review,
+    samples,
+    search,
+    sources,
+    speakers,
+    transcripts,
+    versions,
+)
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -74,6 +85,12 @@ ROUTES = (
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
     Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
+    Route("POST", f"{_JOB}/passages/{{passage}}/check", review.check, SUBMIT, review.CHECK),
+    Route("GET", "/review", review.listed, READ, review.LIST),
+    Route("GET", "/review/size", samples.size, READ, samples.SIZE),
+    Route("POST", "/review/samples", samples.draw, SUBMIT, samples.DRAW),
+    Route("GET", "/review/samples", samples.listed, READ, samples.LIST),
+    Route("GET", "/review/samples/{sample_id}", samples.one, READ, samples.ONE),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.

@@ -35,7 +35,7 @@ NAMES = {
     "watch.taken": "watch: a source is leased, nothing is listed",
     "watch.noted": "watch: a block of files is committed with its jobs, the lease is still held",
     "relay.taken": "relay: hints are taken from the outbox, none is sent",
-    "relay.sent": "relay: a hint is in Redis, its outbox row is still there",
+    "relay.sent": "relay: hints are in Redis, their outbox rows are still there",
     "sweep.locked": "sweep: the lock is taken, nothing is swept",
     "sweep.swept": "sweep: leases are taken back and hints written, none is sent",
     "delete.marked": "deletion: rows say deleted and chunks are gone, the objects are still there",

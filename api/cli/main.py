@@ -41,6 +41,9 @@ SUBCOMMANDS = {
     "sources": Subcommand("archive.sources", "app", _JOBS, "Manage watched folders and buckets."),
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
     "edits": Subcommand("archive.edits", "edits", _JOBS, "Correct transcripts; list and undo corrections."),
+    "review": Subcommand(
+        "archive.review", "review", _JOBS, "List doubtful passages; mark those that you checked."
+    ),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),

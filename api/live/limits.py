@@ -19,6 +19,8 @@ FINISH_SECONDS = 120.0
 """How long a client that has ended its session is kept waiting for the rest of the words."""
 OPEN_SECONDS = 5.0
 """How long a client waits for a worker with room before it is refused."""
+MOST_OPENING = 16
+"""Clients that wait for a worker at once: each asks the database again and again."""
 RETRY_SECONDS = 5
 REFUSED_SECONDS = 2.0
 """After a refusal for want of room, others are refused at once for so long."""
@@ -49,6 +51,7 @@ class Seats:
         self._total, self._per_caller = total, per_caller
         self._callers: Counter[str] = Counter()
         self._full_until: dict[str, float] = {}
+        self._opening = 0
 
     @property
     def taken(self) -> int:
@@ -71,6 +74,17 @@ class Seats:
             self._callers[caller] -= 1
             if not self._callers[caller]:
                 del self._callers[caller]
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """A place among those that wait for a worker. Raises `Problem` 503."""
+        if self._opening >= MOST_OPENING:
+            raise no_room(f"{MOST_OPENING} live sessions are being opened now; try again in a moment.")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
 
     def note_full(self, model: str) -> None:
         """No worker took a session of this model in time."""

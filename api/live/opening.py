@@ -32,7 +32,7 @@ from spool.schemas.jobs import UploadRequest
 from spool.store.jobs import NewJob, cancel_job, create_job, get_job
 from spool.tracing import current
 
-_POLL_SECONDS = 0.05
+_FIRST_POLL_SECONDS, _POLL_SECONDS = 0.05, 0.4
 _MOST_TAGS = 20
 _MOST_TAG_LENGTH = 300
 _WITHOUT_EFFECT = frozenset(
@@ -140,12 +140,18 @@ def _refused(name: str, message: str) -> Problem:
 async def open_session(services: Services, caller: Principal, asked: Asked) -> Job:
     """The job of a session that a worker has claimed. Raises `Problem` 503 where none has in time, and as
     other submissions do."""
+    with services.live.seats.opening():
+        return await _open(services, caller, asked)
+
+
+async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
     job = await to_thread.run_sync(_create, services, caller, asked)
+    pause = _FIRST_POLL_SECONDS
     deadline = time.monotonic() + OPEN_SECONDS
     try:
         while time.monotonic() < deadline:
-            services.live.signals.tell(WAITING)
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _POLL_SECONDS)
             now = await to_thread.run_sync(_look, services, job.id, limiter=services.live.threads)
             if now.state is not JobState.QUEUED:
                 return now
@@ -188,10 +194,12 @@ def _create(services: Services, caller: Principal, asked: Asked) -> Job:
     )
     with services.database.begin() as tx:
         job, _ = create_job(tx, new)
+    services.live.signals.tell(WAITING)
     return job
 
 
 def _look(services: Services, job_id: str) -> Job:
+    services.live.signals.tell(WAITING)
     with services.database.read() as tx:
         return get_job(tx, job_id)
 

@@ -29,6 +29,7 @@ AUDIO: Words = {
     | {
         200: {"description": "The recording.", "content": _SOUND},
         206: {"description": "The part of it that `Range` asks for.", "content": _SOUND},
+        307: {"description": "To the bucket, for the bearer of a link where the server is set so."},
     }
     | problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
 }

@@ -10,6 +10,7 @@ import { showJobs } from "./jobs.js";
 import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
+import { showReview } from "./review.js";
 import { showSearch } from "./search.js";
 import { showSource, showSources } from "./sources.js";
 import { listenForDrops, openSubmit } from "./submit.js";
@@ -29,6 +30,7 @@ const VIEWS = [
   [/^\/sources$/, showSources, "Sources"],
   [/^\/sources\/(\w+)$/, showSource, "Source"],
   [/^\/costs$/, showCosts, "Costs"],
+  [/^\/review$/, showReview, "Review"],
   [/^\/search$/, showSearch, "Search"],
   [/^\/listen$/, showListen, "Listen"],
 ];

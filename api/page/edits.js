@@ -3,7 +3,7 @@
 import { clock, h, moment, notice } from "./dom.js";
 import { get, send } from "./http.js";
 
-const AUTHOR = "spool-author";
+export const AUTHOR = "spool-author";
 
 // What a new text changes: the words from `first` to `last` of `words` (as shown) become `text`. `range` is the
 // paragraph; null where nothing changed. Corrections made before are replaced whole, not in part.

@@ -46,6 +46,7 @@ export async function showOverview(root) {
         defaultModel.workers ? "." : ", which no running worker has.") : null,
       fleetOf(fleet),
       h("h2", {}, "Latest jobs"),
+      latest.items.length ? h("p", { class: "small" }, h("a", { href: "#/review" }, "Review doubtful passages")) : null,
       latest.items.length ? jobTable(latest.items)
         : h("p", { class: "quiet" }, "No jobs yet. Drop a recording anywhere on this page, or use “Submit…”."));
   }

@@ -6,10 +6,12 @@ else. Their policy lets a browser load nothing from elsewhere. Swagger UI's file
 
 from pathlib import Path
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+from spool.settings import Settings
 
 FOLDER = Path(__file__).parents[1] / "page"
 _POLICY = (
@@ -39,9 +41,12 @@ def add_page(app: FastAPI) -> None:
     app.mount("/docs", _Files(packages=[("fastapi_offline", "static")]), name="swagger-ui")
 
 
-async def front() -> Response:
-    """The page."""
-    return _guarded(FileResponse(FOLDER / "index.html"), _POLICY)
+async def front(request: Request) -> Response:
+    """The page, which may play recordings from the S3 server if players are sent there."""
+    settings: Settings = request.app.state.settings
+    bucket = "" if settings.s3_public_endpoint_url is None else f" {settings.s3_public_endpoint_url}"
+    policy = _POLICY.replace("media-src 'self'", f"media-src 'self'{bucket}")
+    return _guarded(FileResponse(FOLDER / "index.html"), policy)
 
 
 async def documentation() -> Response:

@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import edits, events, exports, jobs, passages, sources, voices
+from migrations.first import edits, events, exports, jobs, passages, review, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -41,6 +41,9 @@ TABLES = (
     "webhook_deliveries",
     "passages",
     "edits",
+    "review_passages",
+    "review_samples",
+    "review_sample_passages",
     "passage_words",
     "voices",
     "voice_prints",
@@ -58,6 +61,7 @@ def upgrade() -> None:
     passages.create()
     voices.create()
     edits.create()
+    review.create()
     exports.create()
     sources.create()
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from spool.domain.archive.alignment import Typescript
 from spool.domain.archive.typescripts import SpokenWord
 from worker.audio import SAMPLE_RATE
-from worker.jobs.align.assembly import MATCH_SCORE
-from worker.local.align import align_file
+from worker.jobs.align.assembly import MATCH_SCORE, align_text
+from worker.local.align import align_file, hear_file
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
 
@@ -43,13 +43,17 @@ class Tape:
     text: str
 
 
-def score(model: SpeechModel, tape: Tape, text: str) -> float:
-    """The score of `text` for the recording."""
+def scores_of(model: SpeechModel, tape: Tape, texts: Sequence[str]) -> list[float]:
+    """The score of each of `texts` for the recording, which is heard once."""
+    scores = []
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
         soundfile.write(file.name, tape.samples, SAMPLE_RATE, subtype="PCM_16")
-        alignment = align_file(model, Path(file.name), _typescript(text.split())).alignment
-    assert alignment is not None
-    return alignment.score
+        heard = hear_file(model, Path(file.name), _typescript(" ".join(texts).split()))
+    for text in texts:
+        aligned = align_text(heard.transcript, heard.chunks, _typescript(text.split()), heard.info)
+        assert aligned.alignment is not None
+        scores.append(aligned.alignment.score)
+    return scores
 
 
 def _typescript(words: Sequence[str]) -> Typescript:
@@ -112,11 +116,12 @@ def _tapes(speech: Path, rows: Sequence[dict[str, Any]], joined: int) -> list[Ta
 
 
 def _scores(model: SpeechModel, tapes: Sequence[Tape]) -> Scores:
-    right = [score(model, tape, tape.text) for tape in tapes]
-    wrong = []
+    right, wrong = [], []
     for at, tape in enumerate(tapes):
         others = [tapes[(at + step) % len(tapes)].text for step in range(1, WRONG_TEXTS + 1)]
-        wrong += [score(model, tape, text) for text in others if text != tape.text]
+        own, *rest = scores_of(model, tape, [tape.text, *(text for text in others if text != tape.text)])
+        right.append(own)
+        wrong += rest
     speakers = frozenset[str]().union(*(tape.speakers for tape in tapes))
     return Scores(len(speakers), np.array(right), np.array(wrong))
 

@@ -26,7 +26,7 @@ RULES = {
     "busy": "a worker's lines add up to its charged time, and to its engine's when it has stopped",
     "period": "no worker is billed more time than it had been up by the end of each day",
     "stored": "a finished job's transcript is in the object store with the recorded hash",
-    "source": "an upload is in the object store until it is deleted on purpose",
+    "source": "an upload is in the store until it is deleted on purpose, or its job failed as source_missing",
     "searchable": "the search has every word of every transcript, and no other",
     "corrected": "no correction of a transcript is lost",
     "exported": "every finished job with an output has its files written elsewhere, or says why not",

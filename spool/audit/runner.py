@@ -42,7 +42,7 @@ from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
 from spool.domain.transcript import Transcript
-from spool.errors import NotFound, ObjectDamaged
+from spool.errors import NotFound, ObjectDamaged, SourceMissing
 from spool.formats import STORED, render
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
@@ -196,7 +196,7 @@ def _objects_of(
 ) -> Iterator[Breach]:
     """A job's upload, and a finished one's files; `indexed` is the digest of what the search has of it."""
     uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
-    if uploaded and objects.head(job.source_uri) is None:
+    if uploaded and job.error_code != SourceMissing.code and objects.head(job.source_uri) is None:
         yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
     key = job.transcript_key
     if job.state is not JobState.DONE or key is None:

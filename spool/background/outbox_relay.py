@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from celery import Celery
 
-from spool.broker.celery_app import queue_depth, send_hint
+from spool.broker.celery_app import queue_depth, send_hints
 from spool.errors import StorageError
 from spool.failpoints import failpoint
 from spool.store.database import Database
@@ -35,23 +35,20 @@ def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HIN
             hints = outbox.due_hints(tx, room, queue)
         if hints:
             failpoint("relay.taken")
-        sent += _send(db, app, hints)
+        sent += _send(db, app, queue, hints)
     return sent
 
 
-def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
-    done = 0
+def _send(db: Database, app: Celery, queue: str, hints: Sequence[Hint]) -> int:
+    if not hints:
+        return 0
     try:
-        for hint in hints:
-            send_hint(app, hint.job_id, hint.queue)
-            failpoint("relay.sent")
-            done += 1
+        send_hints(app, [hint.job_id for hint in hints], queue)
+        failpoint("relay.sent")
     except StorageError:
         with db.begin() as tx:
-            outbox.give_back_hints(tx, hints[done:])
+            outbox.give_back_hints(tx, hints)
         raise
-    finally:
-        if done:
-            with db.begin() as tx:
-                outbox.mark_sent(tx, hints[:done])
-    return done
+    with db.begin() as tx:
+        outbox.mark_sent(tx, hints)
+    return len(hints)

@@ -4,8 +4,11 @@ Celery carries hints and is trusted with nothing else: messages hold a job's id,
 may be lost or duplicated. The reason for each option is beside it. Knows no SQL.
 """
 
+import base64
+import json
 import ssl
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +20,7 @@ from spool.domain.jobs import queue_name
 from spool.errors import StorageError
 from spool.settings import Settings
 
-__all__ = ["TASK", "celery_app", "queue_depth", "queue_name", "send_hint"]
+__all__ = ["TASK", "celery_app", "hint_message", "queue_depth", "queue_name", "send_hint", "send_hints"]
 
 TASK = "spool.transcribe"
 """The one task; its one argument is a job id."""
@@ -61,8 +64,59 @@ def celery_app(settings: Settings) -> Celery:
 
 def send_hint(app: Celery, job_id: str, queue: str) -> None:
     """Put the job's id into the queue. Tries once; raises StorageError when Redis does not answer."""
-    with _redis_errors():
-        app.send_task(TASK, args=(job_id,), queue=queue, ignore_result=True, retry=False)
+    send_hints(app, [job_id], queue)
+
+
+def send_hints(app: Celery, job_ids: Sequence[str], queue: str) -> None:
+    """As `send_hint`, of several jobs, in this order, by one command: all are in Redis then, or none. Celery
+    takes a hundred times as long for each."""
+    if not job_ids:
+        return
+    messages = [json.dumps(hint_message(job_id, queue)) for job_id in job_ids]
+    with (
+        _redis_errors(),
+        app.connection_or_acquire() as connection,
+        connection.default_channel.conn_or_acquire() as client,
+    ):
+        client.lpush(queue, *messages)
+
+
+def hint_message(job_id: str, queue: str) -> dict[str, Any]:
+    """The message as kombu keeps it in a list of Redis: Celery's protocol 2, by which its tools can read
+    it."""
+    task_id = str(uuid.uuid4())
+    embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = json.dumps([[job_id], {}, embedded]).encode()
+    return {
+        "body": base64.b64encode(body).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {
+            "lang": "py",
+            "task": TASK,
+            "id": task_id,
+            "root_id": task_id,
+            "parent_id": None,
+            "group": None,
+            "eta": None,
+            "expires": None,
+            "retries": 0,
+            "timelimit": [None, None],
+            "argsrepr": repr((job_id,)),
+            "kwargsrepr": "{}",
+            "origin": "spool",
+            "ignore_result": True,
+        },
+        "properties": {
+            "correlation_id": task_id,
+            "reply_to": "",
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": str(uuid.uuid4()),
+        },
+    }
 
 
 def queue_depth(app: Celery, queue: str) -> int:

@@ -16,6 +16,7 @@ from spool.client import edits as of_edits
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
+from spool.client import review as of_review
 from spool.client import search as of_search
 from spool.client import sources as of_sources
 from spool.client import versions as of_versions
@@ -78,6 +79,14 @@ class AsyncSpool(Session):
     rerun = _soon(of_versions.rerun)
     versions = _soon(of_versions.versions)
     diff = _soon(of_versions.diff)
+    review = _listed_soon(of_review.review)
+    review_page = _soon(of_review.review_page)
+    check_passage = _soon(of_review.check_passage)
+    sample_size = _soon(of_review.sample_size)
+    draw_sample = _soon(of_review.draw_sample)
+    sample = _soon(of_review.sample)
+    samples = _listed_soon(of_review.samples)
+    samples_page = _soon(of_review.samples_page)
     batch_diff_page = _soon(of_versions.batch_diff_page)
     edits = _soon(of_edits.edits)
     edit = _soon(of_edits.edit)

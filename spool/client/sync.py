@@ -16,6 +16,7 @@ from spool.client import edits as of_edits
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
+from spool.client import review as of_review
 from spool.client import search as of_search
 from spool.client import sources as of_sources
 from spool.client import versions as of_versions
@@ -78,6 +79,14 @@ class Spool(Session):
     rerun = _now(of_versions.rerun)
     versions = _now(of_versions.versions)
     diff = _now(of_versions.diff)
+    review = _listed(of_review.review)
+    review_page = _now(of_review.review_page)
+    check_passage = _now(of_review.check_passage)
+    sample_size = _now(of_review.sample_size)
+    draw_sample = _now(of_review.draw_sample)
+    sample = _now(of_review.sample)
+    samples = _listed(of_review.samples)
+    samples_page = _now(of_review.samples_page)
     batch_diff_page = _now(of_versions.batch_diff_page)
     edits = _now(of_edits.edits)
     edit = _now(of_edits.edit)

@@ -43,5 +43,6 @@ def s3_store(settings: Settings, bucket: str, prefix: str = "") -> "S3Store":
             access_key_id=settings.s3_access_key_id,
             secret_access_key=settings.s3_secret_access_key,
             checksums=settings.s3_checksums,
+            public_endpoint_url=settings.s3_public_endpoint_url,
         ),
     )

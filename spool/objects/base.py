@@ -1,4 +1,4 @@
-"""What an object store is: seven operations on keys, the same for a folder and for S3.
+"""What an object store is: eight operations on keys, the same for a folder and for S3.
 
 Writes are whole: an object is there with all its bytes or not at all, and a second write of a key replaces
 the first. No correctness rests on conditional writes, which stores differ in. Knows no file system and no
@@ -54,6 +54,10 @@ class ObjectStore(Protocol):
 
     def head(self, key: str) -> ObjectInfo | None:
         """What is stored under `key`; None when nothing is."""
+
+    def public_url(self, key: str, content_type: str, seconds: int) -> str | None:
+        """An address at which anybody who has it may read the object for so long, as this type; None where
+        the store has none."""
 
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""

@@ -74,6 +74,10 @@ class FolderStore:
                 return None
             return ObjectInfo(key, facts.st_size, _etag(facts)) if path.is_file() else None
 
+    def public_url(self, key: str, content_type: str, seconds: int) -> str | None:  # noqa: ARG002
+        """None: nobody else reads the folder."""
+        return None
+
     def delete(self, key: str) -> None:
         """Remove the object, and the folders that it leaves empty."""
         path = self._path(key)

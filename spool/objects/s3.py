@@ -57,6 +57,8 @@ class S3Options:
     access_key_id: SecretStr | None = None
     secret_access_key: SecretStr | None = None
     checksums: bool = True
+    public_endpoint_url: str | None = None
+    """Where others reach the store."""
 
 
 class S3Store:
@@ -103,6 +105,20 @@ class S3Store:
         return ObjectInfo(
             key, answer["ContentLength"], answer["ETag"], answer.get("Metadata", {}).get("sha256")
         )
+
+    def public_url(self, key: str, content_type: str, seconds: int) -> str | None:
+        """A presigned address of the object; None without `public_endpoint_url`."""
+        if self._options.public_endpoint_url is None:
+            return None
+        parameters = {
+            "Bucket": self.bucket,
+            "Key": self.prefix + checked_key(key),
+            "ResponseContentType": content_type,
+            "ResponseContentDisposition": "inline",
+        }
+        with _s3_errors(self._address(key)):
+            url: str = self._public_client.generate_presigned_url("get_object", parameters, ExpiresIn=seconds)
+        return url
 
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""
@@ -157,26 +173,34 @@ class S3Store:
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
-        options = self._options
-        checksums = "when_supported" if options.checksums else "when_required"
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=options.endpoint_url,
-            region_name=options.region,
-            aws_access_key_id=_plain(options.access_key_id),
-            aws_secret_access_key=_plain(options.secret_access_key),
-            config=Config(
-                # Whoever waits does not do so for long: jobs try again on their own, clients of the API too.
-                retries={"mode": "standard", "max_attempts": 3},
-                connect_timeout=5,
-                read_timeout=READ_SECONDS,
-                max_pool_connections=32,
-                request_checksum_calculation=checksums,
-                response_checksum_validation=checksums,
-                # Buckets in the host name need DNS that S3-alikes seldom have.
-                s3={"addressing_style": "path"} if options.endpoint_url else {},
-            ),
-        )
+        return _client_of(self._options, self._options.endpoint_url)
+
+    @cached_property
+    def _public_client(self) -> Any:  # noqa: ANN401
+        return _client_of(self._options, self._options.public_endpoint_url, signature_version="s3v4")
+
+
+def _client_of(options: S3Options, endpoint_url: str | None, **config: str) -> Any:  # noqa: ANN401
+    checksums = "when_supported" if options.checksums else "when_required"
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=endpoint_url,
+        region_name=options.region,
+        aws_access_key_id=_plain(options.access_key_id),
+        aws_secret_access_key=_plain(options.secret_access_key),
+        config=Config(
+            # Whoever waits does not do so for long: jobs try again on their own, clients of the API too.
+            retries={"mode": "standard", "max_attempts": 3},
+            connect_timeout=5,
+            read_timeout=READ_SECONDS,
+            max_pool_connections=32,
+            request_checksum_calculation=checksums,
+            response_checksum_validation=checksums,
+            # Buckets in the host name need DNS that S3-alikes seldom have.
+            s3={"addressing_style": "path"} if endpoint_url else {},
+            **config,
+        ),
+    )
 
 
 class _Reader(io.BufferedReader):

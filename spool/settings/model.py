@@ -85,6 +85,9 @@ class Settings(BaseModel):
     redis_url: str = Field("", repr=False)
     objects: str = ""
     s3_endpoint_url: str | None = None
+    s3_public_endpoint_url: str | None = Field(None, pattern=r"^https?://[A-Za-z0-9.:\[\]-]+/?$")
+    """Where browsers reach the S3 server. With it, players get uploaded recordings from there, by presigned
+    addresses, and Spool does not verify the bytes."""
     s3_region: str = "us-east-1"
     s3_access_key_id: SecretStr | None = None
     s3_secret_access_key: SecretStr | None = None

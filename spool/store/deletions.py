@@ -32,7 +32,7 @@ from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.archive.typescripts import drop_typescripts
 from spool.store.sql import now_utc, seconds_from_now
-from spool.store.transcripts.passages import drop_passages
+from spool.store.transcripts.passages import drop_passages, drop_review
 from spool.store.transcripts.voices import drop_prints
 from spool.tables import (
     chunk_sums,
@@ -122,6 +122,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     else:
         _drop_chunks(tx, ids)
         drop_passages(tx, ids)
+        drop_review(tx, ids)
         drop_prints(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)

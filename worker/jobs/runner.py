@@ -48,6 +48,7 @@ from spool.store.queue.leases import (
     hand_back,
 )
 from spool.store.transcripts.edits import edits_of, index_words
+from spool.store.transcripts.review import doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
@@ -306,12 +307,14 @@ class JobRunner:
         attempt, found = self._attempt, passages_of(transcript)
         last = None if attempt.last is None else attempt.last.with_ending()
         context = self._context
+        doubts = partial(doubts_in, context.db, self._job, outcome.content_sha256, transcript)
+        review = retry_storage(doubts, context.settings.lease_seconds)
 
         def commit() -> None:
             with context.db.begin() as tx:
                 if self._recording is not None:
                     self._recording.keep(tx, self._claim)
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found, review)
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
@@ -320,7 +323,7 @@ class JobRunner:
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")
 
-        ending = Ending(self._claim, outcome, found, last)
+        ending = Ending(self._claim, outcome, found, last, review)
         if last is None or not context.endings.finish(context.db, ending):
             retry_storage(commit, context.settings.lease_seconds)
         failpoint("finish.committed")

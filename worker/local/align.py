@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -31,16 +32,30 @@ def align_file(model: SpeechModel, path: Path, text: Typescript) -> Transcript:
     InvalidRequest for a model without a CTC head, a text without a word that the model can spell and one that
     nobody could speak in so short a time, and what `open_audio` raises.
     """
+    heard = hear_file(model, path, text)
+    return align_text(heard.transcript, heard.chunks, text, heard.info)
+
+
+class HeardFile(NamedTuple):
+    """What a CTC head heard in a recording, and says of the words that it was asked for."""
+
+    transcript: Transcript
+    chunks: list[DecodedChunk]
+    info: ModelInfo
+
+
+def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
+    """The recording heard for the words of a text, with which it can then be aligned; raises as `align_file`
+    does."""
     recognizer = ModelRecognizer(model)
     info = recognizer.prepare(SEARCH, spell_request(text))
     with open_audio(path) as audio:
         chunks = plan_channels(audio.blocks(), 1, ChunkOptions(**asdict(info.chunking)))
         decoded = list(_decoded(recognizer, info, chunks))
     facts = ModelFacts(name=info.name, sha256=info.sha256)
-    kept = text.kept.model_dump(mode="json")
-    options: dict[str, JsonValue] = {"align": kept}
+    options: dict[str, JsonValue] = {"align": text.kept.model_dump(mode="json")}
     heard = transcript_of(None, decoded, audio.samples_read, audio_facts(path.name, audio), facts, options)
-    return align_text(heard, decoded, text, info)
+    return HeardFile(heard, decoded, info)
 
 
 def _decoded(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk]) -> Iterator[DecodedChunk]:

@@ -9,7 +9,6 @@ import base64
 import json
 import threading
 import time
-import uuid
 from typing import Any, cast
 
 import kombu.transport
@@ -17,7 +16,7 @@ import structlog
 from kombu.transport import redis
 from redis.exceptions import ResponseError
 
-from spool.broker.celery_app import TASK
+from spool.broker.celery_app import TASK, hint_message
 from spool.ids import is_id
 
 log = structlog.get_logger(__name__)
@@ -74,7 +73,7 @@ class Transport(redis.Transport):
             if job_id is None:
                 DROPPED.add("not a job's id")
                 return
-            message = fresh_message(job_id, queue)
+            message = hint_message(job_id, queue)
         super()._deliver(message, queue)  # type: ignore[no-untyped-call]
 
 
@@ -95,40 +94,3 @@ def hinted_job(message: object) -> str | None:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return job_id if isinstance(job_id, str) and is_id(job_id, "job") else None
-
-
-def fresh_message(job_id: str, queue: str) -> dict[str, Any]:
-    """What Celery would have sent (its protocol 2), with nothing of the sender's but the id."""
-    task_id = str(uuid.uuid4())
-    embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    body = json.dumps([[job_id], {}, embedded]).encode()
-    return {
-        "body": base64.b64encode(body).decode(),
-        "content-encoding": "utf-8",
-        "content-type": "application/json",
-        "headers": {
-            "lang": "py",
-            "task": TASK,
-            "id": task_id,
-            "root_id": task_id,
-            "parent_id": None,
-            "group": None,
-            "eta": None,
-            "expires": None,
-            "retries": 0,
-            "timelimit": [None, None],
-            "argsrepr": repr((job_id,)),
-            "kwargsrepr": "{}",
-            "origin": "spool",
-            "ignore_result": True,
-        },
-        "properties": {
-            "correlation_id": task_id,
-            "reply_to": "",
-            "delivery_mode": 2,
-            "delivery_info": {"exchange": "", "routing_key": queue},
-            "priority": 0,
-            "body_encoding": "base64",
-            "delivery_tag": str(uuid.uuid4()),
-        },
-    }

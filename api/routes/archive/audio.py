@@ -17,12 +17,12 @@ from typing import Annotated, BinaryIO
 
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.auth.authentication import CallerDep, count_caller, let_in
 from api.auth.principal import Principal, get_visible_job
-from api.auth.signed_urls import bearer_of, signed_link
+from api.auth.signed_urls import HOLDS_SECONDS, bearer_of, signed_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
 from api.submission.sources import checked_source, file_path
@@ -49,6 +49,8 @@ class _Recording:
     path: Path | None
     hashes: bytes | None = None
     """Of an upload's blocks, which are verified before they are sent."""
+    stored_etag: str | None = None
+    """What the store says of it now."""
 
     def part(self, start: int, end: int) -> Iterator[bytes]:
         """Bytes `[start, end)`. A damaged first block of an upload is an error and no answer."""
@@ -100,15 +102,20 @@ async def listener(
 
 
 def audio(
+    request: Request,
     services: ServicesDep,
     caller: Annotated[Principal, Depends(listener)],
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
-    """The recording, or the part of it that `Range` asks for."""
+    """The recording, or the part of it that `Range` asks for; whoever bears a link may be sent to the
+    bucket."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     recording = _recording(services, caller, job)
+    by_link = "signature" in request.query_params
+    if by_link and (elsewhere := _public_url(services, job, recording)) is not None:
+        return RedirectResponse(elsewhere, 307, {"Cache-Control": "no-store"})
     try:
         part = asked_range(wanted, recording.size)
     except ValueError as error:
@@ -121,6 +128,15 @@ def audio(
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{recording.size}"
     body = recording.part(start, end) if recording.size else iter(())
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
+
+
+def _public_url(services: Services, job: Job, recording: _Recording) -> str | None:
+    """Where a player may read an upload from the bucket itself, if it is there as it was stored. A key's
+    owner gets the bytes from here, verified: an HTTP client follows no redirect unless told."""
+    source = job.source
+    if source.kind != "upload" or recording.size != source.size or recording.stored_etag != source.etag:
+        return None
+    return services.objects.public_url(source.uri, _media_type(job.name), HOLDS_SECONDS)
 
 
 def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
@@ -149,7 +165,7 @@ def _stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
     facts = store.head(key)
     if facts is None:
         raise NotFound("The recording is no longer there.")
-    return _Recording(facts.size, store, key, etag, None)
+    return _Recording(facts.size, store, key, etag, None, stored_etag=facts.etag)
 
 
 def _on_disk(source: Source, services: Services, caller: Principal) -> _Recording:

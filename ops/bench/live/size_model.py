@@ -3,10 +3,10 @@
     python -m ops.bench.live.size_model FOLDER [--width 128] [--layers 8] [--tokens 3.0]
 
 Widens tests/golden/streaming/model.nemo (cache-aware FastConformer with RNNT and CTC heads, 80 ms a frame),
-gives it more layers, and fills it with random numbers; 128 and 8 are 3.4 million parameters. Blank's bias is
-moved until greedy search finds about `tokens` a second in the recordings beside that model, as many as there
-are in speech, since what a search costs depends on that; each is a word. Prints the parameters and the tokens
-a second.
+gives it more layers, and fills it with random numbers; 128 and 8 are 3.4 million parameters. The bias of the
+CTC head's blank is moved until greedy search finds about `tokens` a second in the recordings beside that
+model, as many as there are in speech; each is a word. Measure with `--head ctc`: a transducer that was never
+trained says all it has to say in one frame. Prints the parameters and the tokens a second.
 """
 
 import argparse
@@ -22,6 +22,7 @@ preload_blas()
 import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 import yaml  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
 
 from ops.bench.live.run import read_samples  # noqa: E402
 from worker.audio import SAMPLE_RATE  # noqa: E402
@@ -31,12 +32,15 @@ from worker.live.group import LiveGroup  # noqa: E402
 from worker.live.session import LiveOptions  # noqa: E402
 from worker.models.artifacts.nemo import open_nemo  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
+from worker.models.streaming import require_streaming  # noqa: E402
 
 PATTERN = Path(__file__).parents[3] / "tests" / "golden" / "streaming" / "model.nemo"
 WIDTH = 64
 """Of the pattern, with four heads; the name of its layers, and of the bias of its labels."""
+Floats = NDArray[np.float32]
 _LAYER = re.compile(r"encoder\.layers\.(\d+)\.(.+)")
-BLANK = "joint.joint_net.2.bias"
+CTC = "ctc_decoder.decoder_layers.0.weight"
+CTC_BIAS = "ctc_decoder.decoder_layers.0.bias"
 
 
 def write(folder: Path, width: int, layers: int, tokens: float) -> tuple[int, float]:
@@ -62,10 +66,13 @@ def write(folder: Path, width: int, layers: int, tokens: float) -> tuple[int, fl
     (folder / "config.json").write_text(json.dumps(config))
     # Every label begins a word, or the words would have no end.
     labels = [0.0 if piece.startswith("\u2581") else -100.0 for piece in config["joint"]["vocabulary"]]
+    weights[CTC_BIAS] = mx.array([*labels, 0.0])
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    weights[CTC] = _without_mean(weights[CTC], _frames(folder))
     low, high = -8.0, 8.0
     for _ in range(8):
         blank = (low + high) / 2
-        weights[BLANK] = mx.array([*labels, blank])
+        weights[CTC_BIAS] = mx.array([*labels, blank])
         mx.save_safetensors(str(folder / "model.safetensors"), weights)
         rate = _tokens_a_second(folder)
         low, high = (blank, high) if rate > tokens else (low, blank)
@@ -88,11 +95,35 @@ def _random(name: str, shape: tuple[int, ...], numbers: np.random.Generator) -> 
     return mx.array((numbers.standard_normal(shape) * spread).astype(np.float32))
 
 
+def _frames(folder: Path) -> Floats:
+    """[T, width]: what the encoder makes of the recordings."""
+    model = require_streaming(load_model(str(folder)))
+    stream = model.open_stream((70, 1))
+    stream.push(_recordings())
+    stream.finish()
+    steps = []
+    while stream.is_ready:
+        steps += model.step([stream])
+    return np.concatenate([np.array(frames.astype(mx.float32)) for frames in steps])
+
+
+def _without_mean(weight: mx.array, frames: Floats) -> mx.array:
+    """Blind to what all frames have in common, which is most of an untrained encoder's output."""
+    mean = frames.mean(axis=0)
+    mean /= np.linalg.norm(mean)
+    matrix = np.array(weight)[..., 0]
+    return mx.array((matrix - np.outer(matrix @ mean, mean))[..., None])
+
+
+def _recordings() -> Floats:
+    return np.concatenate([read_samples(path) for path in sorted(PATTERN.parent.glob("*.flac"))])
+
+
 def _tokens_a_second(folder: Path) -> float:
-    search = SearchOptions(head="rnnt", att_context=(70, 1))
+    search = SearchOptions(head="ctc", att_context=(70, 1))
     group = LiveGroup(load_model(str(folder)), LiveOptions(search))
     session = group.open()
-    samples = np.concatenate([read_samples(path) for path in sorted(PATTERN.parent.glob("*.flac"))])
+    samples = _recordings()
     session.push(samples)
     session.finish()
     count = 0

@@ -19,6 +19,8 @@ from spool.errors import InvalidRequest
 
 MAX_BYTES = 10 * 1024 * 1024
 """The longest file that is read."""
+MOST_SPEAKERS = 99
+LONGEST_NAME = 100
 MOST_WORDS = 500_000
 """Some fifty hours of speech."""
 _MAX_UNPACKED = 100 * 1024 * 1024
@@ -70,14 +72,26 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         words = tuple(itertools.islice(_words(_with_speakers(lines)), MOST_WORDS + 1))
     if max(len(lines), len(words)) > MOST_WORDS:
         raise InvalidRequest(f"{name}: the transcript has more than {MOST_WORDS:,} words or lines; divide it")
-    if not has_words(words):
+    return checked_words(words, name)
+
+
+def checked_words(words: tuple[SpokenWord, ...], name: str) -> tuple[SpokenWord, ...]:
+    """These words. Raises InvalidRequest where none has a letter or a digit, there are too many speakers, or
+    one's name is none."""
+    if not any(any(map(str.isalnum, word.text)) for word in words):
         raise InvalidRequest(f"{name}: the transcript has no words")
+    speakers = {word.speaker for word in words} - {None}
+    if len(speakers) > MOST_SPEAKERS:
+        raise InvalidRequest(
+            f"{name}: the transcript names {len(speakers)} speakers; {MOST_SPEAKERS} at most, or none"
+        )
+    for speaker in speakers:
+        if speaker and (len(speaker) > LONGEST_NAME or not speaker.isprintable()):
+            raise InvalidRequest(
+                f"{name}: the speaker {speaker[:20]!r} has a name of more than {LONGEST_NAME} characters, or "
+                "with control characters"
+            )
     return words
-
-
-def has_words(words: Sequence[SpokenWord]) -> bool:
-    """Whether any of them has a letter or a digit."""
-    return any(any(map(str.isalnum, word.text)) for word in words)
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -105,7 +119,7 @@ def _cue_lines(text: str) -> list[_Line]:
         for row in rows[arrow + 1 :]:
             named = _VOICE.search(row)
             voice = html.unescape(named[1]).strip() if named else voice
-            lines.append(_Line(html.unescape(_TAG.sub("", row)), voice))
+            lines.append(_Line(html.unescape(_TAG.sub("", row)), voice or None))
     return lines
 
 

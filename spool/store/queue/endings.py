@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, bindparam, null, select, tuple_, update
 
 from spool.domain.archive.passages import Passage
+from spool.domain.archive.review import ReviewPassage
 from spool.domain.jobs import JobState
 from spool.store.archive.exports import enqueue_exports
 from spool.store.chunks import SavedChunk, save_chunks
@@ -26,13 +27,14 @@ from spool.tables import jobs
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that was transcribed for the first time: what came of it, its passages, and its last chunk with
-    the charge for it, where that is not saved yet."""
+    """A job that was transcribed for the first time: what came of it, its passages, its last chunk with
+    the charge for it, where that is not saved yet, and what there is to review."""
 
     claim: Claim
     outcome: Outcome
     found: Sequence[Passage] = ()
     chunk: tuple[SavedChunk, Charge] | None = None
+    review: Sequence[ReviewPassage] = ()
 
 
 _HELD = (
@@ -75,7 +77,9 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
         done.append(replace(held[job_id], state=JobState.DONE, **own))
     note_jobs(tx, *done)
     settle_jobs(tx, [(job, one.claim.job.done_seconds) for job, one in zip(done, free, strict=True)])
-    write_passages(tx, *(Found(one.claim.job.id, one.claim.job.project, one.found) for one in free))
+    write_passages(
+        tx, *(Found(one.claim.job.id, one.claim.job.project, one.found, one.review) for one in free)
+    )
     for job in done:
         enqueue_exports(tx, job)
     # Last: the worker's other jobs wait for its row until the commit.

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.archive.passages import Passage
+from spool.domain.archive.review import ReviewPassage
 from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
@@ -369,13 +370,20 @@ def hand_back(
         add_hints(tx, [(job.id, job.queue)], delay_seconds)
 
 
-def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[Passage] = ()) -> None:
+def finish_job(
+    tx: Connection,
+    claim: Claim,
+    outcome: Outcome,
+    found: Sequence[Passage] = (),
+    review: Sequence[ReviewPassage] = (),
+) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
     ended = outcome.columns(claim.job)
     job = _end(tx, claim, JobState.DONE, **ended, error_code=null(), error_message=null())
     if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
         drop_passages(tx, [claim.job.id])
-    write_passages(tx, Found(claim.job.id, claim.job.project, found))
+        review = ()  # what is to be reviewed, and was, does not depend on speakers
+    write_passages(tx, Found(claim.job.id, claim.job.project, found, review))
     enqueue_exports(tx, job)
 
 

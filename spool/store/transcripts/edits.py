@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
-from spool.domain.archive.edits import Edit, apply_edits, check_edit
+from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_edits
 from spool.domain.archive.passages import passages_of
+from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
@@ -21,7 +22,7 @@ from spool.store.deletions import refuse_deleted
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
 from spool.store.transcripts.passages import Found, drop_passages, write_passages
-from spool.tables import edits, jobs
+from spool.tables import edits, jobs, review_passages
 
 Change = Callable[[Connection, Transcript], Edit]
 """Corrects a transcript in a transaction."""
@@ -156,7 +157,31 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
             words=len(transcript.words),
         )
     )
+    _mark_checked(tx, job_id, record, [*before, edit], edit)
     job = get_job(tx, job_id)
     index_words(tx, job_id, job.project, transcript)
     enqueue_exports(tx, job)
     return edit
+
+
+def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:
+    """Whoever changes words of a passage has listened to it; count what it has wrong now."""
+    stands = standing_edits(events)
+    c = review_passages.c
+    rows = select(c.number, c.first_word, c.last_word).where(
+        review_passages.c.job_id == job_id,
+        review_passages.c.first_word <= edit.last,
+        review_passages.c.last_word >= edit.first,
+    )
+    for row in tx.execute(rows).all():
+        errors = passage_errors(record.words, stands, row.first_word, row.last_word)
+        tx.execute(
+            update(review_passages)
+            .where(review_passages.c.job_id == job_id, review_passages.c.number == row.number)
+            .values(
+                errors=errors.edits,
+                words=errors.words,
+                checked_at=edit.created_at,
+                checked_by=edit.author,
+            )
+        )

@@ -8,6 +8,7 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
-from spool.tables import passage_words, passages
+from spool.domain.archive.review import ReviewPassage
+from spool.tables import passage_words, passages, review_passages
+from spool.wer import normal_words
 
 PIECE, WORDS = 200, 5000
 """Rows of a statement: making them all would let the transaction of a day's recording look abandoned."""
@@ -24,29 +27,38 @@ _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
 
 class Found(NamedTuple):
-    """The passages of one job's transcript."""
+    """The passages of one job's transcript; `review`: what there is to review, of a job that has none."""
 
     job_id: str
     project: str
     passages: Sequence[Passage]
+    review: Sequence[ReviewPassage] = ()
 
 
 def write_passages(tx: Connection, *found: Found) -> None:
     """Write the passages of these jobs. The last one of each first: a search reads the newest rows first, and
     so finds the passages of one recording in the order in which they are spoken."""
-    last_first = [(job_id, project, each) for job_id, project, own in found for each in own[::-1]]
+    last_first = [(job_id, project, each) for job_id, project, own, _ in found for each in own[::-1]]
     for at in range(0, len(last_first), PIECE):
         tx.execute(insert(passages), [row_of(*each) for each in last_first[at : at + PIECE]])
     for project, own in groupby(sorted(found, key=_project), key=_project):
-        words = [(*each, job_id) for job_id, _, said in own for each in sounds_of(said)]
+        words = [(*each, job_id) for job_id, _, said, _ in own for each in sounds_of(said)]
         for at in range(0, len(words), WORDS):
             _write_words(tx, project, words[at : at + WORDS])
+    review = [_review_row(one.job_id, one.project, each) for one in found for each in one.review]
+    for at in range(0, len(review), PIECE):
+        tx.execute(insert(review_passages), review[at : at + PIECE])
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
     """Delete the passages of these jobs, and their words."""
     for table in (passages, passage_words):
         tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
+
+
+def drop_review(tx: Connection, job_ids: Sequence[str]) -> None:
+    """Delete what is to be reviewed of these jobs, and who checked it."""
+    tx.execute(delete(review_passages).where(review_passages.c.job_id.in_(job_ids)))
 
 
 def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
@@ -83,6 +95,24 @@ def passage_of(row: Row[Any]) -> Passage:
     )
     readings = tuple(Reading(*each) for each in json.loads(row.alternatives or "[]"))
     return Passage(row.channel, row.speaker, row.own_words, words, (), readings)
+
+
+def _review_row(job_id: str, project: str, passage: ReviewPassage) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "number": passage.number,
+        "project": project,
+        "channel": passage.channel,
+        "start_seconds": passage.start,
+        "end_seconds": passage.end,
+        "first_word": passage.first_word,
+        "last_word": passage.last_word,
+        "text": passage.text,
+        "doubt": passage.doubts.total,
+        "errors": 0,
+        "words": len(normal_words(passage.text)),
+        **asdict(passage.doubts),
+    }
 
 
 def _times(words: Sequence[Spoken], start: float) -> bytes:

@@ -155,7 +155,9 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "POST /v1/jobs/{job_id}/diarize": {"json": {}},
         "POST /v1/jobs/{job_id}/edits": {"json": {"first_word": 0, "last_word": 0, "text": "a", "seen": 999}},
         "POST /v1/jobs/{job_id}/edits/{revision}/undo": {"json": {}},
+        "POST /v1/jobs/{job_id}/passages/{passage}/check": {"json": {}},
         "POST /v1/jobs/{job_id}/rerun": {"json": {}},
+        "POST /v1/review/samples": {"json": {}},
         "GET /v1/search": {"params": {"q": "keep"}},
         "GET /v1/listen": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "GET /v1/listen/wenet": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
@@ -172,8 +174,10 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         with database.read() as tx:
             (line,) = batch_jobs(tx, batch["id"], None, 2)
         live.work().finish(line.id)  # so that a stream of its events ends
-        made.parameters = {"job_id": job["id"], "batch_id": batch["id"]}
+        made.parameters = {"job_id": job["id"], "passage": "0", "batch_id": batch["id"]}
         bodies["GET /v1/jobs/{job_id}/diff"] = {"params": {"with": line.id}}
+        sample = made.ask("POST /v1/review/samples", "submitter").json()
+        made.parameters["sample_id"] = sample["id"]
         made.make_removable()
         yield made
     finally:

@@ -3,13 +3,15 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from socket import create_connection
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from api.live.limits import MOST_OPENING, Seats
+from api.problems import Problem
 from ops.testbed.running_api import FakeWorker, Live
 from ops.testbed.waiting import until
 from spool.broker.live_signals import LiveSignals, said
@@ -78,6 +80,17 @@ def test_a_client_that_says_nothing_is_disconnected_and_what_it_sent_is_kept(
         assert "KeepAlive" in (socket.close_reason or "")
     until(lambda: log_of(live, job_id)[-1].kind == "end", "the end of the log")
     assert b"".join(each.data for each in log_of(live, job_id)[:-1]) == b"\1\0" * 800
+
+
+def test_only_so_many_wait_for_a_worker_at_once() -> None:
+    seats = Seats(100, 100)
+    with ExitStack() as stack:
+        for _ in range(MOST_OPENING):
+            stack.enter_context(seats.opening())
+        with pytest.raises(Problem, match="being opened now"), seats.opening():
+            pass
+    with seats.opening():
+        pass
 
 
 def test_a_client_that_reads_nothing_is_disconnected(

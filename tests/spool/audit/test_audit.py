@@ -351,6 +351,14 @@ def test_an_upload_that_a_waiting_job_needs_is_there(scene: Scene) -> None:
     assert scene.breached() == {}
 
 
+def test_an_upload_whose_job_failed_for_want_of_it_is_known_to_be_missing(scene: Scene) -> None:
+    missing = {"source_kind": "upload", "source_uri": "jobs/job_0/source"}
+    scene.do(update(jobs).where(jobs.c.id == scene.failed).values(**missing))
+    assert scene.breached() == {"source": {scene.failed}}
+    scene.do(update(jobs).where(jobs.c.id == scene.failed).values(error_code="source_missing"))
+    assert scene.breached() == {}
+
+
 def test_an_object_without_a_job_is_an_orphan_once_it_is_old(scene: Scene) -> None:
     key = f"jobs/{new_id('job')}/source"
     scene.objects.put_bytes(key, b"RIFF")

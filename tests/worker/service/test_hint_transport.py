@@ -13,10 +13,10 @@ from redis import Redis
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.broker.celery_app import TASK, celery_app
+from spool.broker.celery_app import TASK, celery_app, hint_message
 from spool.domain.jobs import JobState
 from spool.ids import new_id
-from worker.service.hint_transport import fresh_message, hinted_job
+from worker.service.hint_transport import hinted_job
 
 QUEUE = "spool.cpu"
 JUNK = 10_000
@@ -50,7 +50,7 @@ def _junk(chance: random.Random, bomb: Path) -> Iterator[bytes]:
     pickled = base64.b64encode(pickle.dumps(Bomb(bomb))).decode()
     yield from (b"not json", b"", b"\xff\xfe", b"null", b"[]", b"{", b"[" * 100_000, b"9" * 5000)
     while True:
-        message = fresh_message(chance.choice(["job_1", 7, "../x", new_id("job")]), QUEUE)  # type: ignore[arg-type]
+        message = hint_message(chance.choice(["job_1", 7, "../x", new_id("job")]), QUEUE)  # type: ignore[arg-type]
         part = chance.choice([message, message["headers"], message["properties"]])
         name = chance.choice(sorted(part))
         if chance.random() < 0.5:
@@ -85,9 +85,9 @@ def test_no_message_ends_a_worker(fleet: Fleet, tmp_path: Path, redis_url: str) 
 
 def test_of_a_hint_its_job_is_all_that_counts() -> None:
     job_id = new_id("job")
-    message = fresh_message(job_id, QUEUE)
+    message = hint_message(job_id, QUEUE)
     assert hinted_job(message) == job_id
     message["headers"] |= {"eta": "yesterday", "timelimit": "no", "shadow": 7}
     assert hinted_job(message) == job_id
     assert hinted_job(message | {"headers": {"task": f"{TASK}s"}}) is None
-    assert hinted_job(fresh_message("job_1", QUEUE)) is None
+    assert hinted_job(hint_message("job_1", QUEUE)) is None

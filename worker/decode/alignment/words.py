@@ -102,12 +102,13 @@ def _timed(
 ) -> tuple[AlignedWord, ...]:
     """The words in seconds; those without tokens share what lies between their neighbours."""
     bounds = [(own[0].first, own[-1].last) if own else None for _, own in words]
-    timed = []
-    for index, ((text, own), bound) in enumerate(zip(words, bounds, strict=True)):
-        if bound is None:
-            before = [each[1] for each in bounds[:index] if each is not None]
-            after = [each[0] for each in bounds[index + 1 :] if each is not None]
-            left, right = (before[-1] if before else 0), (after[0] if after else frames)
-            bound = (left, max(left, right))
-        timed.append(AlignedWord(text, bound[0] * frame_seconds, bound[1] * frame_seconds, own))
+    following, after = [], frames
+    for bound in reversed(bounds):
+        following.append(after)
+        after = after if bound is None else bound[0]
+    timed, before = [], 0
+    for (text, own), bound, right in zip(words, bounds, reversed(following), strict=True):
+        first, last = (before, max(before, right)) if bound is None else bound
+        before = before if bound is None else bound[1]
+        timed.append(AlignedWord(text, first * frame_seconds, last * frame_seconds, own))
     return tuple(timed)

@@ -20,7 +20,7 @@ from worker.segmentation.spans import ChunkSpan
 
 SEARCH = SearchOptions(head="ctc")
 """How the chunks are decoded; the words that are heard are where text and recording are matched."""
-MATCH_SCORE = 0.15
+MATCH_SCORE = 0.14
 """A text whose words score less on the average is said not to belong to its recording. Measured by
 `python -m ops.accuracy.typescripts`, see docs/align.md."""
 WORDS_A_SECOND = 10

@@ -67,6 +67,12 @@ def test_words_that_cannot_be_spelled_lie_between_their_neighbours() -> None:
     ]
 
 
+def test_a_text_of_which_nothing_is_spelled_takes_no_longer_than_another() -> None:
+    words = align_words(np.zeros((4, 2), np.float32), [("☃", ())] * 30_000 + [("a", (1,))], (), 1.0)
+    assert words is not None
+    assert (len(words), words[0].end, words[-1].start) == (30_001, 0.0, 0.0)
+
+
 def test_a_mark_has_no_length() -> None:
     log_probs = np.full((6, 3), -9.0, np.float32)
     log_probs[:, 2] = -0.1

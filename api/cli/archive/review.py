@@ -1,0 +1,194 @@
+"""The subcommands of the review. Clients of the HTTP API."""
+
+from getpass import getuser
+from itertools import islice
+from typing import Annotated, cast
+
+import typer
+from rich.text import Text
+
+from api.cli.completion import complete_batch
+from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.tables import clock
+from spool.domain.archive.review import REASONS
+from spool.schemas.review import EstimateOut, Reason, ReviewPassageOut, SampleOut
+
+review = typer.Typer(
+    no_args_is_help=True, help="List doubtful passages; mark those that you checked; estimate errors."
+)
+
+
+def _reason(value: str | None) -> str | None:
+    if value is not None and value not in REASONS:
+        raise typer.BadParameter(f"one of: {', '.join(REASONS)}")
+    return value
+
+
+@review.command("list")
+def list_passages(
+    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Only of jobs of this model.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
+    ] = None,
+    checked: Annotated[bool, typer.Option("--checked", help="Those that somebody checked instead.")] = False,
+    sample: Annotated[str | None, typer.Option(help="Only those of this sample.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of passages to list.")] = 20,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List passages that nobody has checked, the most doubtful first."""
+    with connected(url) as (spool, _):
+        passages = spool.review(
+            project=project,
+            batch=batch,
+            name=name,
+            tag=tag,
+            model=model,
+            reason=cast("Reason | None", reason),
+            checked=checked,
+            sample=sample,
+        )
+        found = list(islice(passages, limit))
+        address = spool.url
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("nothing to review", style="dim")
+    for passage in found:
+        out.print(_heading(passage), soft_wrap=True)
+        out.print(Text(f"  {passage.text or 'speech without words'}"), soft_wrap=True)
+        out.print(Text(f"    {address}{passage.url}", "dim"), soft_wrap=True)
+
+
+@review.command("check")
+def check(
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.")],
+    passage: Annotated[int, typer.Argument(min=0, help="The passage's number in the job.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Take the mark back.")] = False,
+    author: Annotated[
+        str | None, typer.Option(help="Who checked it. Default: the user of this computer.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say that you listened to a passage and its words are right."""
+    with connected(url) as (spool, _):
+        found = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
+    print_json(found) if as_json else out.print(_heading(found), soft_wrap=True)
+
+
+ProjectName = Annotated[str | None, typer.Option(help="Of this project. Default: the key's.")]
+BatchId = Annotated[str | None, typer.Option(autocompletion=complete_batch, help="Of this batch.")]
+ModelName = Annotated[str | None, typer.Option(help="Of jobs of this model.")]
+Points = Annotated[float, typer.Option(min=0.1, max=50, help="How far off, in points: 2 is ±2 %.")]
+
+
+@review.command("size")
+def size(
+    project: ProjectName = None,
+    batch: BatchId = None,
+    model: ModelName = None,
+    margin: Points = 2.0,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say how many passages to listen to for the word error rate."""
+    with connected(url) as (spool, _):
+        found = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
+    if as_json:
+        print_json(found)
+        return
+    out.print(
+        f"listen to {found.passages} of {found.population} passages to know the word error rate within "
+        f"±{margin:g} points"
+    )
+
+
+@review.command("sample")
+def draw(
+    project: ProjectName = None,
+    batch: BatchId = None,
+    model: ModelName = None,
+    margin: Points = 2.0,
+    passages: Annotated[
+        int | None, typer.Option(min=2, help="How many to draw. Default: what the margin needs.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again.")] = None,
+    author: Annotated[str | None, typer.Option(help="Default: the user of this computer.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a random sample of passages to listen to."""
+    with connected(url) as (spool, _):
+        found = spool.draw_sample(
+            project=project,
+            batch=batch,
+            model=model,
+            margin=margin / 100,
+            passages=passages,
+            seed=seed,
+            author=author or getuser(),
+        )
+    print_json(found) if as_json else _print_sample(found)
+
+
+@review.command("estimate")
+def estimate(
+    sample_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="A sample; else all.")] = None,
+    project: ProjectName = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Print the word error rate by samples, with its 95 % interval."""
+    with connected(url) as (spool, _):
+        found = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("no samples", style="dim")
+    for each in found:
+        _print_sample(each)
+
+
+def _print_sample(sample: SampleOut) -> None:
+    of = ", ".join(each for each in (sample.project, sample.batch, sample.model) if each)
+    out.print(
+        f"{sample.id}  {of}: {sample.estimate.checked} of {sample.size} passages checked", soft_wrap=True
+    )
+    for name, found in {"all": sample.estimate, **sample.by_model}.items():
+        out.print(f"  {name}: {_rate(found)}", soft_wrap=True)
+
+
+def _rate(found: EstimateOut) -> str:
+    if found.rate is None:
+        return "nothing known yet"
+    if found.low is None or found.high is None:
+        return f"WER {found.rate:.1%}"
+    return (
+        f"WER {found.rate:.1%}, 95 % interval {found.low:.1%} to {found.high:.1%} "
+        f"({found.errors} errors in {found.words} words)"
+    )
+
+
+def _heading(passage: ReviewPassageOut) -> Text:
+    why = ", ".join(
+        f"{name} {value:.0%}" for name, value in passage.doubts.model_dump().items() if value >= 0.005
+    )
+    line = Text.assemble(
+        (f"{passage.doubt:4.0%} ", "yellow"),
+        (f" {clock(passage.start)}  ", "cyan"),
+        (passage.name, "bold"),
+        (f"  {passage.job} {passage.passage}", "dim"),
+        f"  {why}",
+    )
+    return line if passage.checked_by is None else line.append(f"  checked by {passage.checked_by}", "green")

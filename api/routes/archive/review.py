@@ -1,0 +1,120 @@
+"""The routes of the review: passages by doubt, and marks on those that somebody checked."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import get_visible_job
+from api.openapi.jobs import Words, answer, problems
+from api.services import ServicesDep
+from api.submission.bodies import SMALL, read_json
+from spool.schemas.common import Project
+from spool.schemas.examples import review as examples
+from spool.schemas.jobs import inline_schema
+from spool.schemas.review import CheckRequest, DoubtsOut, Reason, ReviewPage, ReviewPassageOut
+from spool.store import jobs as store
+from spool.store.transcripts.review import Reviewed, ReviewFilter, list_review, mark_checked
+
+LIST: Words = {
+    "summary": "List passages by doubt",
+    "responses": answer(
+        200, "A page of passages, the most doubtful first.", ReviewPage, examples.REVIEW_PAGE
+    ),
+}
+
+CHECK: Words = {
+    "summary": "Mark a passage as checked",
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": inline_schema(CheckRequest), "example": examples.CHECK_REQUEST}
+            },
+        }
+    },
+    "responses": {
+        **answer(200, "The passage.", ReviewPassageOut, examples.CHECKED),
+        **problems("malformed", "not_found", "deleted", "too_large", "invalid_request"),
+    },
+}
+
+
+def listed(
+    services: ServicesDep,
+    caller: CallerDep,
+    project: Project | None = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Only of recordings with this in their name.")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
+    ] = None,
+    model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None,
+    reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
+    sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
+    checked: Annotated[
+        bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
+    ] = False,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> ReviewPage:
+    """The passages of all transcripts that nobody has checked, the most doubtful first."""
+    if project is not None and not caller.sees(project):
+        return ReviewPage(items=[], next_cursor=None)
+    matching = store.JobFilter(
+        project=caller.project or project,
+        batch=batch,
+        name=name or None,
+        tag=store.tag_of(tag) if tag else None,
+    )
+    wanted = ReviewFilter(matching, model or None, reason, checked, sample)
+    with services.database.read() as tx:
+        page = list_review(tx, wanted, cursor, limit)
+    return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)
+
+
+async def check(
+    request: Request, services: ServicesDep, caller: CallerDep, job_id: str, passage: int
+) -> ReviewPassageOut:
+    """Say that you listened to a passage and its words are right, or take that back. Corrected words count as
+    checked by themselves."""
+    body = await read_json(request, CheckRequest, SMALL)
+
+    def work() -> Reviewed:
+        with services.database.begin() as tx:
+            job = get_visible_job(tx, caller, job_id)
+            return mark_checked(tx, job.id, passage, body.author or caller.name, checked=body.checked)
+
+    return _shown(await run_in_threadpool(work))
+
+
+def _shown(found: Reviewed) -> ReviewPassageOut:
+    job, passage, doubts = found.job, found.passage, found.passage.doubts
+    return ReviewPassageOut(
+        job=job.id,
+        name=job.name,
+        project=job.project,
+        model=job.options.model,
+        passage=passage.number,
+        channel=passage.channel,
+        start=passage.start,
+        end=passage.end,
+        first_word=passage.first_word,
+        last_word=passage.last_word,
+        text=passage.text,
+        doubt=doubts.total,
+        doubts=DoubtsOut(
+            confidence=doubts.confidence,
+            versions=doubts.versions,
+            speech=doubts.speech,
+            language=doubts.language,
+        ),
+        checked_by=found.checked_by,
+        checked_at=found.checked_at,
+        url=f"/#/jobs/{job.id}?t={passage.start:g}",
+    )

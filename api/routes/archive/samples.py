@@ -1,0 +1,155 @@
+"""The routes of samples: how many passages to listen to, and the error rate that they say."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Connection
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal, get_visible_batch
+from api.openapi.jobs import Words, answer, problems
+from api.services import ServicesDep
+from api.submission.bodies import SMALL, read_json
+from spool.domain.archive.sampling import Estimate
+from spool.errors import NotFound
+from spool.schemas.common import Project
+from spool.schemas.examples import review as examples
+from spool.schemas.jobs import inline_schema
+from spool.schemas.review import EstimateOut, Margin, SampleOut, SamplePage, SampleRequest, SizeOut
+from spool.store.transcripts import samples as store
+
+SIZE: Words = {
+    "summary": "Say how many passages to listen to",
+    "responses": {
+        **answer(200, "The size of a sample.", SizeOut, examples.SIZE),
+        **problems("not_found", "forbidden"),
+    },
+}
+
+DRAW: Words = {
+    "summary": "Draw a sample of passages",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": inline_schema(SampleRequest),
+                    "example": examples.SAMPLE_REQUEST,
+                }
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The sample.", SampleOut, examples.SAMPLE),
+        **problems("malformed", "forbidden", "not_found", "conflict", "too_large", "invalid_request"),
+    },
+}
+
+LIST: Words = {
+    "summary": "List samples and their error rates",
+    "responses": answer(200, "A page of samples, newest first.", SamplePage, examples.SAMPLE_PAGE),
+}
+
+ONE: Words = {
+    "summary": "Estimate the error rate by a sample",
+    "responses": {
+        **answer(200, "The sample, with the rate and its 95 % interval.", SampleOut, examples.SAMPLE),
+        **problems("not_found"),
+    },
+}
+
+
+def size(
+    services: ServicesDep,
+    caller: CallerDep,
+    project: Project | None = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Only from jobs of this batch.")] = None,
+    model: Annotated[str | None, Query(max_length=200, description="Only from jobs of this model.")] = None,
+    margin: Annotated[Margin, Query()] = 0.02,
+) -> SizeOut:
+    """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
+    with services.database.read() as tx:
+        found = store.size_for(tx, _scope(tx, caller, project, batch, model), margin)
+    return SizeOut(population=found.population, words=found.words, passages=found.passages)
+
+
+async def draw(request: Request, services: ServicesDep, caller: CallerDep) -> SampleOut:
+    """Draw passages at random and keep which. `GET /v1/review?sample=…` lists them: listen to each, and
+    correct or check it; the sample then has the error rate."""
+    body = await read_json(request, SampleRequest, SMALL)
+
+    def work() -> store.Result:
+        with services.database.begin() as tx:
+            scope = _scope(tx, caller, body.project, body.batch, body.model)
+            author = body.author or caller.name
+            sample = store.draw_sample(tx, scope, body.margin, author, body.passages, body.seed)
+            return store.result_of(tx, sample)
+
+    return _shown(await run_in_threadpool(work))
+
+
+def listed(
+    services: ServicesDep,
+    caller: CallerDep,
+    project: Project | None = None,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> SamplePage:
+    """The samples that were drawn, newest first, each with the rate that it says."""
+    if project is not None and not caller.sees(project):
+        return SamplePage(items=[], next_cursor=None)
+    with services.database.read() as tx:
+        page = store.list_samples(tx, caller.project or project, cursor, limit)
+        items = [_shown(store.result_of(tx, sample)) for sample in page.items]
+    return SamplePage(items=items, next_cursor=page.next_cursor)
+
+
+def one(services: ServicesDep, caller: CallerDep, sample_id: str) -> SampleOut:
+    """The word error rate of what the sample was drawn from, and of each model in it."""
+    with services.database.read() as tx:
+        sample = store.get_sample(tx, sample_id)
+        if not caller.sees(sample.scope.project):
+            raise NotFound(f"There is no sample {sample_id}.")
+        return _shown(store.result_of(tx, sample))
+
+
+def _scope(
+    tx: Connection, caller: Principal, project: str | None, batch: str | None, model: str | None
+) -> store.Scope:
+    if batch is not None:
+        owner = get_visible_batch(tx, caller, batch).project
+        project = owner if project is None else project
+    return store.Scope(caller.project_for(project), batch, model)
+
+
+def _shown(result: store.Result) -> SampleOut:
+    sample = result.sample
+    return SampleOut(
+        id=sample.id,
+        project=sample.scope.project,
+        batch=sample.scope.batch,
+        model=sample.scope.model,
+        population=sample.population,
+        margin=sample.margin,
+        seed=sample.seed,
+        size=sample.size,
+        gone=result.gone,
+        created_at=sample.created_at,
+        created_by=sample.created_by,
+        estimate=_estimate(result.total),
+        by_model={name: _estimate(each) for name, each in result.by_model.items()},
+    )
+
+
+def _estimate(found: Estimate) -> EstimateOut:
+    return EstimateOut(
+        **{
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in asdict(found).items()
+        }
+    )

@@ -1,0 +1,130 @@
+"""The calls of the review."""
+
+from spool.client.exchange import Ask, Flow, Pages, read
+from spool.client.jobs import LONGEST_PAGE
+from spool.schemas.review import Reason, ReviewPage, ReviewPassageOut, SampleOut, SamplePage, SizeOut
+
+
+def review_page(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    model: str | None = None,
+    reason: Reason | None = None,
+    checked: bool = False,
+    sample: str | None = None,
+    limit: int = LONGEST_PAGE,
+    cursor: str | None = None,
+) -> Flow[ReviewPage]:
+    """Up to `limit` (1 to 200) passages that nobody checked, the most doubtful first, after the `next_cursor`
+    of another page. `checked`: those that somebody did instead."""
+    query: dict[str, str | int | None] = {
+        "project": project,
+        "batch": batch,
+        "name": name,
+        "tag": tag,
+        "model": model,
+        "reason": reason,
+        "checked": "true" if checked else None,
+        "sample": sample,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from read(Ask("GET", "/v1/review", query), ReviewPage))
+
+
+def review(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    model: str | None = None,
+    reason: Reason | None = None,
+    checked: bool = False,
+    sample: str | None = None,
+) -> Pages[ReviewPassageOut]:
+    """Every such passage, fetched a page at a time while they are asked for."""
+    return Pages(
+        lambda cursor: review_page(
+            project=project,
+            batch=batch,
+            name=name,
+            tag=tag,
+            model=model,
+            reason=reason,
+            checked=checked,
+            sample=sample,
+            cursor=cursor,
+        )
+    )
+
+
+def check_passage(
+    job_id: str, passage: int, *, author: str | None = None, checked: bool = True
+) -> Flow[ReviewPassageOut]:
+    """Say that a passage's words are right, or with `checked=False` take that back."""
+    path = f"/v1/jobs/{job_id}/passages/{passage}/check"
+    ask = Ask("POST", path, json={"author": author, "checked": checked})
+    return (yield from read(ask, ReviewPassageOut))
+
+
+def sample_size(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    model: str | None = None,
+    margin: float = 0.02,
+) -> Flow[SizeOut]:
+    """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
+    query: dict[str, str | int | None] = {
+        "project": project,
+        "batch": batch,
+        "model": model,
+        "margin": f"{margin:g}",
+    }
+    return (yield from read(Ask("GET", "/v1/review/size", query), SizeOut))
+
+
+def draw_sample(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    model: str | None = None,
+    margin: float = 0.02,
+    passages: int | None = None,
+    seed: int | None = None,
+    author: str | None = None,
+) -> Flow[SampleOut]:
+    """Draw passages at random, as many as `margin` needs unless `passages` says how many. Raises Conflict
+    where there are none."""
+    body = {
+        "project": project,
+        "batch": batch,
+        "model": model,
+        "margin": margin,
+        "passages": passages,
+        "seed": seed,
+        "author": author,
+    }
+    return (yield from read(Ask("POST", "/v1/review/samples", json=body), SampleOut))
+
+
+def sample(sample_id: str) -> Flow[SampleOut]:
+    """The error rate by a sample, with its 95 % interval."""
+    return (yield from read(Ask("GET", f"/v1/review/samples/{sample_id}"), SampleOut))
+
+
+def samples_page(
+    *, project: str | None = None, limit: int = 100, cursor: str | None = None
+) -> Flow[SamplePage]:
+    """Up to `limit` (1 to 100) samples, newest first, after the `next_cursor` of another page."""
+    query: dict[str, str | int | None] = {"project": project, "limit": limit, "cursor": cursor}
+    return (yield from read(Ask("GET", "/v1/review/samples", query), SamplePage))
+
+
+def samples(*, project: str | None = None) -> Pages[SampleOut]:
+    """Every sample, fetched a page at a time while they are asked for."""
+    return Pages(lambda cursor: samples_page(project=project, cursor=cursor))

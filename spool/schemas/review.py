@@ -1,0 +1,158 @@
+"""The schemas of the review. Routes and SQL are for others."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from spool.domain.transcript import Share
+from spool.schemas.common import Project, with_example
+from spool.schemas.examples import review as examples
+
+Reason = Literal["confidence", "versions", "speech", "language"]
+
+
+class DoubtsOut(BaseModel):
+    """Why a passage is doubtful, each from 0 to 1."""
+
+    confidence: Annotated[Share, Field(description="One less the mean of the words' confidence.")]
+    versions: Annotated[Share, Field(description="The share of words that the version before has otherwise.")]
+    speech: Annotated[
+        Share,
+        Field(
+            description="The share of words where the speech detector heard nobody; of speech without words "
+            "its length over ten seconds."
+        ),
+    ]
+    language: Annotated[
+        Share, Field(description="Where the language changes, what the model leaves to other languages.")
+    ]
+
+
+class ReviewPassageOut(BaseModel):
+    """A stretch of a transcript as it was recognised."""
+
+    model_config = with_example(examples.PASSAGE)
+
+    job: str
+    name: Annotated[str, Field(description="The recording's.")]
+    project: str
+    model: str
+    passage: Annotated[int, Field(description="Its number in the job, from 0.")]
+    channel: int
+    start: float
+    end: float
+    first_word: int
+    last_word: Annotated[
+        int, Field(description="Included; of speech without words the one before `first_word`.")
+    ]
+    text: Annotated[str, Field(description="As recognised; empty where speech has no words.")]
+    doubt: Annotated[Share, Field(description="All doubts together.")]
+    doubts: DoubtsOut
+    checked_by: str | None
+    checked_at: datetime | None
+    url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
+
+
+class ReviewPage(BaseModel):
+    """A page of passages."""
+
+    model_config = with_example(examples.REVIEW_PAGE)
+
+    items: list[ReviewPassageOut]
+    next_cursor: str | None
+
+
+class CheckRequest(BaseModel):
+    """Who listened to a passage."""
+
+    model_config = with_example(examples.CHECK_REQUEST, strict=True)
+
+    checked: bool = Field(default=True, description="False takes the mark back.")
+    author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Who checked it; the key's id unless given."
+    )
+
+
+Margin = Annotated[
+    float,
+    Field(ge=0.001, le=0.5, description="How far the estimated rate may be off: 0.02 is two points."),
+]
+
+
+class SizeOut(BaseModel):
+    """How many passages to listen to."""
+
+    model_config = with_example(examples.SIZE)
+
+    population: Annotated[int, Field(description="Passages with words in all.")]
+    words: Annotated[int, Field(description="Words in them.")]
+    passages: Annotated[int, Field(description="How many passages let the rate be known within ± `margin`.")]
+
+
+class SampleRequest(BaseModel):
+    """What to draw passages from, and how many."""
+
+    model_config = with_example(examples.SAMPLE_REQUEST, strict=True)
+
+    project: Project | None = Field(default=None, description="The key's project unless given.")
+    batch: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="Only from jobs of this batch."
+    )
+    model: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="Only from jobs of this model."
+    )
+    margin: Margin = 0.02
+    passages: Annotated[int, Field(ge=2, le=10_000)] | None = Field(
+        default=None, description="How many to draw; as many as `margin` needs unless given."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**53)] | None = Field(
+        default=None, description="The same seed draws the same from the same passages; random unless given."
+    )
+    author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Who draws it; the key's id unless given."
+    )
+
+
+class EstimateOut(BaseModel):
+    """The word error rate by the passages that were checked."""
+
+    model_config = with_example(examples.ESTIMATE)
+
+    checked: Annotated[int, Field(description="Passages.")]
+    words: Annotated[int, Field(description="Words that they should have.")]
+    errors: Annotated[int, Field(description="Words that were wrong, missing or too many in them.")]
+    rate: Annotated[float | None, Field(description="Errors by words; null before any passage is checked.")]
+    low: Annotated[
+        float | None, Field(description="Lower end of the 95 % interval; null below two passages.")
+    ]
+    high: Annotated[float | None, Field(description="Its upper end.")]
+
+
+class SampleOut(BaseModel):
+    """A random sample of passages, and what it says so far."""
+
+    model_config = with_example(examples.SAMPLE)
+
+    id: str
+    project: str
+    batch: str | None
+    model: str | None
+    population: int
+    margin: float
+    seed: int
+    size: int
+    gone: Annotated[int, Field(description="Of its passages those whose transcript was deleted.")]
+    created_at: datetime
+    created_by: str
+    estimate: EstimateOut
+    by_model: dict[str, EstimateOut]
+
+
+class SamplePage(BaseModel):
+    """A page of samples, newest first."""
+
+    model_config = with_example(examples.SAMPLE_PAGE)
+
+    items: list[SampleOut]
+    next_cursor: str | None

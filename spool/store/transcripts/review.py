@@ -1,0 +1,149 @@
+"""The passages that people review: listed by doubt, and marked as checked.
+
+`spool.store.transcripts.passages` writes them with a job's end; a correction marks those whose words it
+touches, in its own commit.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Double, Integer, Row, exists, literal, select, tuple_, update
+
+from spool.domain.archive.passages import Spoken
+from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
+from spool.domain.jobs import Job, JobState
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.errors import InvalidRequest, NotFound
+from spool.store.archive.versions import versions_of
+from spool.store.database import Database
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import JobFilter, filter_conditions, get_job
+from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.sql import Page, cursor_of, now_utc, position_of
+from spool.store.transcripts.passages import passage_of
+from spool.tables import ID, jobs, passages
+from spool.tables import review_passages as table
+from spool.tables import review_sample_passages as sample_passages
+
+_KEY = (table.c.doubt, table.c.job_id, table.c.number)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFilter:
+    """Which passages to list. model: of jobs of this model; reason: those that are doubtful for it, one of
+    `REASONS`; checked: those that somebody checked instead of those that nobody did; sample: those of
+    a sample."""
+
+    jobs: JobFilter
+    model: str | None = None
+    reason: str | None = None
+    checked: bool = False
+    sample: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A passage with its job; who checked it and when, if somebody did."""
+
+    job: Job
+    passage: ReviewPassage
+    checked_by: str | None
+    checked_at: datetime | None
+
+
+def doubts_in(
+    database: Database, job: Job, content_sha256: str | None, transcript: Transcript
+) -> list[ReviewPassage]:
+    """What a finished transcript has to be reviewed, beside the words of the version before."""
+    with database.read() as tx:
+        known = versions_of(tx, replace(job, content_sha256=content_sha256 or job.content_sha256))
+        done = [each for each in known if each.id != job.id and each.state is JobState.DONE]
+        other = _words_of(tx, done[-1].id) if done else []
+    return review_passages(transcript, other)
+
+
+def list_review(
+    tx: Connection, wanted: ReviewFilter, cursor: str | None = None, limit: int = 50
+) -> Page[Reviewed]:
+    """Up to `limit` (1 to 200) passages after `cursor`, the most doubtful first.
+
+    Raises InvalidRequest for a limit out of range or a cursor that belongs to another list.
+    """
+    if not 1 <= limit <= 200:
+        raise InvalidRequest(f"A page holds 1 to 200 passages, not {limit}.")
+    query = select(table).where(
+        table.c.checked_at.is_not(None) if wanted.checked else table.c.checked_at.is_(None)
+    )
+    if wanted.jobs.project is not None:
+        query = query.where(table.c.project == wanted.jobs.project)
+    if wanted.model is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
+        of_jobs = [jobs.c.id == table.c.job_id, *filter_conditions(wanted.jobs)]
+        if wanted.model is not None:
+            of_jobs.append(jobs.c.options["model"].as_string() == wanted.model)
+        query = query.where(exists(select(jobs.c.id).where(*of_jobs).correlate(table)))
+    if wanted.reason is not None:
+        query = query.where(table.c[wanted.reason] > 0)
+    if wanted.sample is not None:
+        drawn = select(sample_passages.c.number).where(
+            sample_passages.c.sample_id == wanted.sample,
+            sample_passages.c.job_id == table.c.job_id,
+            sample_passages.c.number == table.c.number,
+        )
+        query = query.where(exists(drawn.correlate(table)))
+    if cursor is not None:
+        query = query.where(tuple_(*_KEY) < _position(cursor, wanted))
+    rows = tx.execute(query.order_by(*(column.desc() for column in _KEY)).limit(limit + 1)).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    after = None if last is None else cursor_of(wanted, repr(last.doubt), last.job_id, str(last.number))
+    owners = _jobs_of(tx, {row.job_id for row in rows[:limit]})
+    return Page(tuple(_reviewed(owners[row.job_id], row) for row in rows[:limit]), after)
+
+
+def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, checked: bool = True) -> Reviewed:
+    """Note that a person listened to a passage and left its words right, or take that back.
+
+    Raises NotFound for a passage that is not there, Deleted where the transcript is.
+    """
+    job = get_job(tx, job_id)
+    refuse_deleted(job, Content.TRANSCRIPT)
+    row = tx.execute(
+        update(table)
+        .where(table.c.job_id == job_id, table.c.number == number)
+        .values(checked_at=now_utc() if checked else None, checked_by=author if checked else None)
+        .returning(*table.c)
+    ).one_or_none()
+    if row is None:
+        raise NotFound(f"Job {job_id} has no passage {number} to review.")
+    return _reviewed(job, row)
+
+
+def _position(cursor: str, wanted: ReviewFilter) -> Any:  # noqa: ANN401 (SQL)
+    doubt, job_id, number = position_of(cursor, wanted, 3)
+    return tuple_(literal(float(doubt), Double()), literal(job_id, ID), literal(int(number), Integer()))
+
+
+def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
+    """A job's words, as people corrected them."""
+    found = map(passage_of, tx.execute(select(passages).where(passages.c.job_id == job_id)))
+    return [word for passage in found for word in passage.words[: passage.own]]
+
+
+def _jobs_of(tx: Connection, ids: set[str]) -> dict[str, Job]:
+    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
+    return {job.id: job for job in map(job_of, rows)}
+
+
+def _reviewed(job: Job, row: Row[Any]) -> Reviewed:
+    passage = ReviewPassage(
+        row.number,
+        row.channel,
+        row.start_seconds,
+        row.end_seconds,
+        row.first_word,
+        row.last_word,
+        row.text,
+        Doubts(row.confidence, row.versions, row.speech, row.language),
+    )
+    return Reviewed(job, passage, row.checked_by, row.checked_at)

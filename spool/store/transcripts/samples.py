@@ -1,0 +1,218 @@
+"""Random samples of passages, and what people found in them.
+
+A sample is drawn once, from a seed that is kept: it stays what it is when more jobs end.
+"""
+
+import secrets
+from bisect import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
+
+from spool.domain.archive.sampling import Estimate, Population, estimate, sample_size
+from spool.errors import Conflict, NotFound
+from spool.ids import is_id, new_id
+from spool.store.sql import Page, now_utc, page
+from spool.tables import jobs
+from spool.tables import review_passages as passages
+from spool.tables import review_sample_passages as drawn
+from spool.tables import review_samples as samples
+from spool.wer import WordErrors
+
+MOST = 10_000
+"""Passages of a sample."""
+MAX_SEED = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a sample is drawn from: the passages with words of a project's jobs, or of those of a batch and a
+    model."""
+
+    project: str
+    batch: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many passages there are, and how many of them to listen to."""
+
+    population: int
+    words: int
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample that was drawn. margin: what it was to tell the rate within; population: how many passages it
+    was drawn from, of which it has `size`."""
+
+    id: str
+    scope: Scope
+    population: int
+    margin: float
+    seed: int
+    size: int
+    created_at: datetime
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a sample says so far. gone: passages whose transcript was deleted; by_model: of each model's."""
+
+    sample: Sample
+    gone: int
+    total: Estimate
+    by_model: Mapping[str, Estimate]
+
+
+def size_for(tx: Connection, scope: Scope, margin: float) -> Size:
+    """How many passages tell the rate within ± `margin`."""
+    n, p = passages.c.words, passages.c.confidence
+    e = n * p
+    sums = (n, e, n * n, e * e, e * n, e * (1 - p))
+    row = tx.execute(
+        select(func.count(), *(func.sum(each) for each in sums))
+        .select_from(passages.join(jobs, jobs.c.id == passages.c.job_id))
+        .where(*_within(scope))
+    ).one()
+    count, *totals = row
+    population = Population(int(count), *(float(each or 0) for each in totals))
+    return Size(population.passages, round(population.words), sample_size(population, margin))
+
+
+def draw_sample(
+    tx: Connection, scope: Scope, margin: float, author: str, size: int | None = None, seed: int | None = None
+) -> Sample:
+    """Draw a sample of `size` passages, else of as many as `size_for` says, and keep it. The same seed draws
+    the same from the same passages.
+
+    Raises Conflict where there is nothing to draw from.
+    """
+    if size is None:
+        size = size_for(tx, scope, margin).passages
+    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    population, chosen = _drawn(tx, scope, min(size, MOST), seed)
+    sample_id = new_id("smp")
+    row = tx.execute(
+        insert(samples)
+        .values(
+            id=sample_id,
+            project=scope.project,
+            batch=scope.batch,
+            model=scope.model,
+            population=population,
+            margin=margin,
+            seed=seed,
+            size=len(chosen),
+            created_at=now_utc(),
+            created_by=author,
+        )
+        .returning(*samples.c)
+    ).one()
+    rows = [{"sample_id": sample_id, "job_id": job_id, "number": number} for job_id, number in chosen]
+    tx.execute(insert(drawn), rows)
+    return _sample_of(row)
+
+
+def get_sample(tx: Connection, sample_id: str) -> Sample:
+    """One sample. Raises NotFound."""
+    row = None
+    if is_id(sample_id, "smp"):
+        row = tx.execute(select(samples).where(samples.c.id == sample_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no sample {sample_id}.")
+    return _sample_of(row)
+
+
+def list_samples(tx: Connection, project: str | None, cursor: str | None, limit: int) -> Page[Sample]:
+    """A page of samples, newest first, of one project or of all."""
+    query = select(samples)
+    if project is not None:
+        query = query.where(samples.c.project == project)
+    return page(tx, samples, query, _sample_of, ("samples", project), cursor=cursor, limit=limit)
+
+
+def result_of(tx: Connection, sample: Sample) -> Result:
+    """What the passages of a sample that were checked say."""
+    c = passages.c
+    there = drawn.join(passages, (c.job_id == drawn.c.job_id) & (c.number == drawn.c.number)).join(
+        jobs, jobs.c.id == drawn.c.job_id
+    )
+    model = jobs.c.options["model"].as_string()
+    rows = tx.execute(
+        select(model.label("model"), c.errors, c.words, c.checked_at)
+        .select_from(there)
+        .where(drawn.c.sample_id == sample.id)
+    ).all()
+    found: dict[str, list[WordErrors]] = {}
+    for row in rows:
+        own = found.setdefault(row.model, [])
+        if row.checked_at is not None:
+            own.append(WordErrors(row.errors, row.words))
+    share = sample.population / sample.size
+    size_of = {name: sum(row.model == name for row in rows) for name in found}
+    return Result(
+        sample,
+        sample.size - len(rows),
+        estimate([each for own in found.values() for each in own], sample.population),
+        {name: estimate(own, round(size_of[name] * share)) for name, own in sorted(found.items())},
+    )
+
+
+def _within(scope: Scope) -> list[ColumnElement[bool]]:
+    conditions = [passages.c.project == scope.project, passages.c.first_word <= passages.c.last_word]
+    if scope.batch is not None:
+        conditions.append(jobs.c.batch_id == scope.batch)
+    if scope.model is not None:
+        conditions.append(jobs.c.options["model"].as_string() == scope.model)
+    return conditions
+
+
+def _drawn(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
+    """How many passages there are, and `size` of them, each as likely as any other."""
+    of_jobs = passages.join(jobs, jobs.c.id == passages.c.job_id)
+    counted = tx.execute(
+        select(passages.c.job_id, func.count())
+        .select_from(of_jobs)
+        .where(*_within(scope))
+        .group_by(passages.c.job_id)
+        .order_by(passages.c.job_id)
+    ).all()
+    ends = list(accumulate(number for _, number in counted))
+    if not ends:
+        raise Conflict(f"Project {scope.project} has no passages with words here to draw a sample from.")
+    wanted: dict[str, list[int]] = {}
+    for place in sorted(Random(seed).sample(range(ends[-1]), min(size, ends[-1]))):  # noqa: S311 - not for secrets
+        at = bisect(ends, place)
+        wanted.setdefault(counted[at][0], []).append(place - (ends[at - 1] if at else 0))
+    chosen: list[tuple[str, int]] = []
+    for job_id, places in wanted.items():
+        numbers = tx.scalars(
+            select(passages.c.number)
+            .select_from(of_jobs)
+            .where(passages.c.job_id == job_id, *_within(scope))
+            .order_by(passages.c.number)
+        ).all()
+        chosen += [(job_id, numbers[place]) for place in places]
+    return ends[-1], chosen
+
+
+def _sample_of(row: Row[Any]) -> Sample:
+    return Sample(
+        row.id,
+        Scope(row.project, row.batch, row.model),
+        row.population,
+        row.margin,
+        row.seed,
+        row.size,
+        row.created_at,
+        row.created_by,
+    )

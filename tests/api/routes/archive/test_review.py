@@ -1,0 +1,120 @@
+"""The review over HTTP and on the command line: by doubt, filtered, checked, corrected and deleted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.cli.main import main
+from ops.testbed.running_api import Live, file_job, problem
+from spool.client import NotFound, Spool
+
+WORDS = ("keep", "the", "light", "burning")
+Done = Callable[..., str]
+
+
+@pytest.fixture
+def done(live: Live, http: httpx.Client, recordings: Path) -> Done:
+    def job(words: tuple[str, ...] = WORDS, **also: object) -> str:
+        job_id = str(http.post("/v1/jobs", json=file_job(recordings) | also).json()["id"])
+        live.work().finish(job_id, words)
+        return job_id
+
+    return job
+
+
+def test_passages_come_by_doubt_a_page_at_a_time(http: httpx.Client, live: Live, done: Done) -> None:
+    ids = [done(project="alpha"), done(project="beta", tags={"reel": "1"})]
+    live.work().finish(
+        again := str(http.post(f"/v1/jobs/{ids[0]}/rerun", json={}).json()["id"]),
+        ("keep", "the", "lamp", "on"),
+    )
+    with Spool(live.url) as spool:
+        passages = list(spool.review())
+        assert passages[0].job == again
+        assert passages[0].doubts.versions == 0.5
+        assert {each.job for each in passages[1:]} == set(ids)
+        assert [each.job for each in spool.review(reason="versions")] == [again]
+        assert [each.job for each in spool.review(tag="reel=1")] == [ids[1]]
+        assert {each.job for each in spool.review(project="alpha", model="demo-tdt")} == {ids[0], again}
+        assert not list(spool.review(model="another"))
+        first = spool.review_page(limit=2)
+        rest = spool.review_page(limit=2, cursor=first.next_cursor)
+        assert [*first.items, *rest.items] == passages
+        assert rest.next_cursor is None
+    problem(
+        http.get("/v1/review", params={"cursor": first.next_cursor, "tag": "reel"}), 422, "invalid_request"
+    )
+    problem(http.get("/v1/review", params={"reason": "mood"}), 422, "invalid_request")
+
+
+def test_what_somebody_checked_or_corrected_is_done(http: httpx.Client, live: Live, done: Done) -> None:
+    checked, corrected = done(), done()
+    with Spool(live.url) as spool:
+        assert spool.check_passage(checked, 0, author="Bo").checked_by == "Bo"
+        spool.edit(corrected, 2, 2, "lamp", author="Ada")
+        assert not list(spool.review())
+        assert {each.checked_by for each in spool.review(checked=True)} == {"Bo", "Ada"}
+        assert spool.check_passage(checked, 0, checked=False).checked_at is None
+        assert [(each.job, each.text) for each in spool.review()] == [(checked, "keep the light burning")]
+        with pytest.raises(NotFound, match="no passage 7"):
+            spool.check_passage(checked, 7)
+        with pytest.raises(NotFound, match="There is no job"):
+            spool.check_passage("job_01M7ZZZZZZZZZZZZZZZZZZZZZZ", 0)
+        spool.delete_content(checked)
+        assert not list(spool.review())
+    problem(http.post(f"/v1/jobs/{checked}/passages/0/check", json={}), 410, "deleted")
+
+
+def test_the_command_lists_and_checks(
+    live: Live, done: Done, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+
+    def spool(*arguments: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert (ended.value.code or 0) == code
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    job_id = done()
+    assert "keep the light burning" in spool("review", "list")
+    assert "checked by Bo" in spool("review", "check", job_id, "0", "--author", "Bo")
+    assert "nothing to review" in spool("review", "list")
+    assert "checked by Bo" in spool("review", "list", "--checked")
+    assert "one of: confidence" in spool("review", "list", "--reason", "mood", code=2)
+
+
+def test_a_sample_says_the_error_rate_once_people_checked_it(
+    http: httpx.Client, live: Live, done: Done
+) -> None:
+    ids = [done(project="alpha") for _ in range(4)]
+    done(project="beta")
+    with Spool(live.url) as spool:
+        assert spool.sample_size(project="alpha").passages == 4
+        assert spool.sample_size(project="gamma").population == 0
+        drawn = spool.draw_sample(project="alpha", passages=3, seed=7, author="Bo")
+        again = spool.draw_sample(project="alpha", passages=3, seed=7)
+        assert (drawn.size, drawn.population, drawn.estimate.rate) == (3, 4, None)
+        passages = [(each.job, each.passage) for each in spool.review(sample=drawn.id)]
+        assert len(passages) == 3
+        assert {job for job, _ in passages} < set(ids)
+        assert [(each.job, each.passage) for each in spool.review(sample=again.id)] == passages
+        spool.edit(passages[0][0], 2, 2, "lamp")
+        spool.check_passage(*passages[1])
+        found = spool.sample(drawn.id).estimate
+        assert (found.checked, found.errors, found.words, found.rate) == (2, 1, 8, 0.125)
+        assert found.high is not None
+        assert found.high > 0.125
+        spool.undo_edit(passages[0][0], 1)
+        assert spool.sample(drawn.id).by_model["demo-tdt"].errors == 0
+        spool.delete_content(passages[2][0])
+        assert spool.sample(drawn.id).gone == 1
+        assert {each.id for each in spool.samples(project="alpha")} == {drawn.id, again.id}
+    problem(http.post("/v1/review/samples", json={"project": "gamma"}), 409, "conflict")
+    problem(http.post("/v1/review/samples", json={"margin": 0}), 422, "invalid_request")
+    problem(http.get("/v1/review/samples/smp_1"), 404, "not_found")
+    problem(http.get("/v1/review/size", params={"batch": "bat_1"}), 404, "not_found")
