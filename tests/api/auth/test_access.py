@@ -161,6 +161,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "GET /v1/search": {"params": {"q": "keep"}},
         "GET /v1/listen": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "GET /v1/listen/wenet": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
+        "GET /v1/realtime": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "PUT /v1/models/default": {"json": {"name": "demo-tdt"}},
         "PATCH /v1/sources/{source_id}": {"json": {"name": "Incoming"}},
         "PATCH /v1/jobs/{job_id}/speakers": {"json": {"names": {"speaker_0": "Ada"}}},
