@@ -50,8 +50,8 @@ export async function showSearch(root, query) {
     more.hidden = !page.next_cursor;
     more.onclick = () => load(page.next_cursor);
     // A page that is not full was cut short before its hits were: there may be no more.
-    const more = page.next_cursor && page.items.length === LIMIT;
-    status.textContent = more ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
+    const cut = page.next_cursor && page.items.length === LIMIT;
+    status.textContent = cut ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
       : shown.hits ? `${shown.hits} found` : "Nothing found.";
   }
   root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "How to write it"),

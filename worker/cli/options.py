@@ -43,13 +43,20 @@ class Search:
     ctc_weight: Annotated[
         float | None,
         typer.Option(
-            help="Weight of the CTC score in rescoring (default 0.5) or in a WeNet transducer's beam "
-            "(default 0)."
+            help="Weight of the CTC score in rescoring (default 0.5), or in a WeNet transducer's beam "
+            "(default 0); with --head rnnt --decoder rescore, of that beam's score (default 0)."
         ),
     ] = None
     reverse_weight: Annotated[
         float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
     ] = None
+    transducer_weight: Annotated[
+        float,
+        typer.Option(
+            help="Weight of the transducer's log-likelihood over all alignments, with --head rnnt --decoder "
+            "rescore."
+        ),
+    ] = 0.0
     patience: Annotated[
         float, typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders).")
     ] = 1.0

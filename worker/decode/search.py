@@ -26,6 +26,7 @@ from worker.decode.searchers import (
     Hypotheses,
     Rescoring,
     Searcher,
+    TransducerRescoring,
 )
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.wfst.graph import check_units, load_graph, unit_columns
@@ -100,12 +101,20 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
     if not 0 <= options.blank_penalty < math.inf:
         raise InvalidRequest("blank_penalty must be a finite number and not below 0")
-    names = ("beta", "patience", "length_penalty", "ctc_weight", "reverse_weight", *_OF_GRAPHS)
+    names = (
+        "beta",
+        "patience",
+        "length_penalty",
+        "ctc_weight",
+        "reverse_weight",
+        "transducer_weight",
+        *_OF_GRAPHS,
+    )
     for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):
             raise InvalidRequest(f"{name} must be a finite number")
     parameters = _parameters(head, searcher, options)
-    if isinstance(parameters, Rescoring):
+    if isinstance(parameters, Rescoring | TransducerRescoring):
         check_weights(model.heads[head], parameters.weights)
     if isinstance(parameters, GraphSearch):
         _check_graph(model, parameters, options)

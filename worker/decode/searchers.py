@@ -119,6 +119,21 @@ class Rescoring(GraphSearch):
 
 
 @dataclass(frozen=True, slots=True)
+class TransducerRescoring:
+    """Parameters; see `worker.decode.attention.rescore`. The list is the transducer's alone."""
+
+    beam: int
+    ctc_weight: float | None
+    reverse_weight: float | None
+    transducer_weight: float
+
+    @property
+    def weights(self) -> RescoringWeights:
+        """The beam's own score and the decoder from the right count only where they are asked for."""
+        return RescoringWeights(self.ctc_weight or 0.0, self.reverse_weight or 0.0, self.transducer_weight)
+
+
+@dataclass(frozen=True, slots=True)
 class LockstepBeam:
     """Parameters; see `worker.decode.attention.lockstep`."""
 
@@ -289,6 +304,19 @@ def _rescoring(
     return rescore(head, frames, lengths, lists, parameters.weights)
 
 
+def _transducer_rescoring(
+    head: HybridHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: TransducerRescoring,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    assert head.transducer is not None
+    lists = frame_beam_search(head.transducer, frames, lengths, parameters.beam, None, 0.0)
+    return rescore(head, frames, lengths, lists, parameters.weights)
+
+
 def _lockstep(
     head: HybridHead,
     frames: mx.array,
@@ -329,6 +357,9 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=True),
     ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
     ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
+    ("rnnt+attention", "rescore"): Searcher(
+        TransducerRescoring, _transducer_rescoring, fuses=False, lattices=False
+    ),
     ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),
     ("attention", "beam"): Searcher(AttentionBeam, None, fuses=False, lattices=False),
 }

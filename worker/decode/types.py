@@ -51,24 +51,25 @@ class DecodeRequest:
 class SearchOptions:
     """How to search; a value that is not the default is refused where the search has no such parameter.
 
-    decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the
-    beam of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list
-    where a graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols:
-    labels of a frame at most, None for what the model is used with. lm_blanks: whether the language model
-    has a say in blanks too. pruning: a transducer's beam fuses first and then keeps the best labels of a
-    hypothesis (`late`), or keeps the acoustically best and then fuses (`early`). beta: what the beam of a
-    CTC head adds for each token. blank_penalty: subtracted from blank's logit of a CTC head that is
-    searched. alignments: whether its beam scores a hypothesis by its best alignment or by the sum of all;
-    `auto` is what the model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
-    from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the
-    beam of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums
-    counts. patience, length_penalty: of an attention decoder's beam
+    decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the beam
+    of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list where a
+    graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels of
+    a frame at most, None for what the model is used with. lm_blanks: whether the language model has a say in
+    blanks too. pruning: a transducer's beam fuses first and then keeps the best labels of a hypothesis
+    (`late`), or keeps the acoustically best and then fuses (`early`). beta: what the beam of a CTC head adds
+    for each token. blank_penalty: subtracted from blank's logit of a CTC head that is searched. alignments:
+    whether its beam scores a hypothesis by its best alignment or by the sum of all; `auto` is what the
+    model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder from right to left
+    in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam of WeNet's
+    transducers, and is that of the beam's own score where their list is rescored; transducer_weight: there of
+    a hypothesis's log-likelihood over all alignments. scores: added up as float32, or in fixed point, where
+    no order of sums counts. patience, length_penalty: of an attention decoder's beam
     (`worker.decode.attention.beam.BeamSettings`; of the `attention` decoder the power of the length that
     scores are divided by, by default 0). att_context: of a cache-aware encoder, in frames left and right;
     None for its default. graph: path of a decoding graph. graph_beam, max_active, lattice_beam, blank_skip,
     acoustic_scale: of its search (`worker.decode.wfst.search.WfstSettings`), where `beam` only counts
-    hypotheses, and `length_penalty` is added to the cost of each unit. reader: path of a second model,
-    whose attention decoder orders the hypotheses (`worker.decode.attention.second`).
+    hypotheses, and `length_penalty` is added to the cost of each unit. reader: path of a second model, whose
+    attention decoder orders the hypotheses (`worker.decode.attention.second`).
     """
 
     decoder: Decoder = "greedy"
@@ -86,6 +87,7 @@ class SearchOptions:
     alignments: Alignments = "auto"
     ctc_weight: float | None = None
     reverse_weight: float | None = None
+    transducer_weight: float = 0.0
     att_context: tuple[int, int] | None = None
     graph: str | None = None
     graph_beam: float = 16.0

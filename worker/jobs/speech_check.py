@@ -5,7 +5,7 @@ Owns what becomes of the words; the rules and their thresholds are those of `wor
 numbers and words; knows no engine and no store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Word
@@ -58,6 +58,18 @@ def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> C
         spans=_spans(listeners),
         coverage=_coverage(left, listeners),
     )
+
+
+def invented_lists(lists: Sequence[Sequence[Word]], checked: CheckedWords) -> list[bool]:
+    """For each list, one chunk's words, whether some of them were dropped and none is left."""
+
+    def places(words: Iterable[Word]) -> set[tuple[int, float, float, str]]:
+        return {(word.channel, word.start, word.end, word.text) for word in words}
+
+    gone = places(word for segment in checked.dropped for word in segment.words)
+    left = places(checked.words)
+    own = map(places, lists)
+    return [not each.isdisjoint(gone) and each.isdisjoint(left) for each in own]
 
 
 def _unheard(words: Sequence[Word], listeners: Sequence[SpeechListener], margin: float) -> list[bool]:

@@ -28,7 +28,7 @@ from worker.audio.stated_length import Length
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
-from worker.jobs.speech_check import check_words
+from worker.jobs.speech_check import check_words, invented_lists
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
 from worker.speech.listener import SpeechListener
@@ -115,15 +115,18 @@ def transcript_of(
     warnings: tuple[str, ...] = (),
 ) -> Transcript:
     """The transcript of a recording of `samples` samples a channel, without the segments over which its
-    `listeners` (one for each channel, or none) heard nobody. Raises SpoolError where a sample is in no core
-    or in two: that is our own fault, and never a silence."""
+    `listeners` (one for each channel, or none) heard nobody, and without the n-best lists and lattices of
+    chunks that have no other words. Raises SpoolError where a sample is in no core or in two: that is our own
+    fault, and never a silence."""
     coverage = coverage_of([item.span for item in heard], samples)
     if coverage.ratio != 1 or coverage.gaps:
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
     words = stitch([ChunkWords(item.span, item.words) for item in heard])
     checked = check_words(words, listeners)
     languages = language_spans([(item.span, item.language) for item in heard if item.language is not None])
-    in_order = sorted(heard, key=lambda item: (item.span.start, item.span.channel))
+    invented = invented_lists([item.words for item in heard], checked)
+    believed = [item for item, gone in zip(heard, invented, strict=True) if not gone]
+    in_order = sorted(believed, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(
         job=job_id,
         audio=audio,

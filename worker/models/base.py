@@ -19,7 +19,7 @@ from spool.errors import InvalidRequest
 if TYPE_CHECKING:
     import mlx.core as mx
 
-HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention"]
+HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention", "rnnt+attention"]
 Task = Literal["transcribe", "translate"]
 Timestamps = Literal["auto", "on", "off"]
 

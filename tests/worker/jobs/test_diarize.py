@@ -336,8 +336,9 @@ def test_recordings_with_little_to_tell_apart(
     harness.assert_bills_equal_busy_time()
 
 
-def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness) -> None:
-    job_id = harness.submit(two_speakers(harness), diarization={})
+@pytest.mark.parametrize("name", ["default", "sortformer"])
+def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness, name: str) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={"model": name})
     with harness.db.begin() as tx:
         claim = claim_job(tx, job_id, harness.worker_id, harness.settings.lease_seconds)
     assert claim is not None
@@ -345,9 +346,16 @@ def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness
     assert run_claimed(harness.services, claim) == "handed back"
     harness.objects.put_bytes = refused  # type: ignore[method-assign]
     decoded = harness.decoded
+    with harness.db.read() as tx:
+        saved = saved_turns(tx, job_id)
     assert harness.run(job_id) == "done"
     assert harness.decoded == decoded, "neither words nor speakers"
-    assert len(transcript_of(harness, job_id).speakers) == 2
+    with harness.db.read() as tx:
+        assert saved_turns(tx, job_id) == saved != []
+    transcript = transcript_of(harness, job_id)
+    assert transcript.diarization is not None
+    assert transcript.diarization.name == name
+    assert len(transcript.speakers) == 2 or name == "sortformer"
     assert_lawful(harness)
 
 

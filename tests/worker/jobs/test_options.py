@@ -114,7 +114,9 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         harness.run(refused)
         job = harness.job(refused)
         assert job.state is JobState.FAILED
-        assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
+        assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt, rnnt+attention" in (
+            job.error_message or ""
+        )
 
 
 def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., WorkerHarness]) -> None:

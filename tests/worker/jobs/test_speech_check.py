@@ -5,10 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from spool.domain.transcript import Word
+from spool.domain.transcript import AudioFacts, ModelFacts, NbestText, Word
 from tests.worker.speech.sounds import Floats, conversation, noise
 from worker.audio import SAMPLE_RATE
-from worker.jobs.speech_check import check_words
+from worker.jobs.speech_check import check_words, invented_lists
+from worker.jobs.transcript import DecodedChunk, transcript_of
+from worker.segmentation.spans import ChunkSpan
 from worker.speech.listener import SpeechListener, listeners
 
 
@@ -39,6 +41,37 @@ def test_a_segment_of_doubtful_words_is_dropped_and_kept_apart(talk: Floats) -> 
     assert [(segment.first_word, segment.last_word) for segment in checked.segments] == [(0, 2)]
     assert [(gone.text, gone.channel) for gone in checked.dropped] == [("w2 w2.5", 0), ("w6", 0)]
     assert all(word.doubtful for gone in checked.dropped for word in gone.words)
+
+
+def test_a_chunk_is_invented_where_all_it_adds_was_dropped(talk: Floats) -> None:
+    hearing = heard(talk)
+    loud = 10 + float(np.argmax(hearing[0].probabilities[313:] > 0.9)) * 0.032
+    noises, spoken = words(2.0, 2.5, 6.0), words(loud, loud + 0.4)
+    checked = check_words([*noises, *spoken], hearing)
+    chunks = [noises[:2], [*noises[2:], *spoken[:1]], spoken[1:], [], words(2.0, channel=1)]
+    assert invented_lists(chunks, checked) == [True, False, False, False, False]
+    assert invented_lists(chunks, check_words([*noises, *spoken], [])) == [False] * 5
+
+
+def test_an_invented_chunk_leaves_no_hypotheses_in_the_transcript(talk: Floats) -> None:
+    hearing = heard(talk)
+    border, end = 10 * SAMPLE_RATE, len(talk)
+    loud = 10 + float(np.argmax(hearing[0].probabilities[313:] > 0.9)) * 0.032
+    chunks = [
+        DecodedChunk(
+            ChunkSpan(0, index, core_start=first, core_end=last, start=first, end=last),
+            tuple(words(*starts)),
+            (NbestText(text="w", score=-1.0),),
+        )
+        for index, (first, last, starts) in enumerate([(0, border, (2.0, 2.5)), (border, end, (loud,))])
+    ]
+    audio = AudioFacts(name="a", format="wav", sample_rate=SAMPLE_RATE, channels=1, duration=30.0)
+    facts = ModelFacts(name="m", sha256="0")
+    found = transcript_of(None, chunks, end, audio, facts, {}, listeners=hearing)
+    assert [gone.text for gone in found.dropped] == ["w2 w2.5"]
+    assert [each.start for each in found.nbest] == [10.0]
+    deaf = transcript_of(None, chunks, end, audio, facts, {})
+    assert [each.start for each in deaf.nbest] == [0.0, 10.0]
 
 
 def test_a_doubtful_word_among_others_is_marked_and_kept(talk: Floats) -> None:

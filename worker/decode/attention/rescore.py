@@ -1,5 +1,5 @@
 """Attention rescoring (U2, Zhang et al. 2020; both directions in U2++, Wu et al. 2021): the n-best of the CTC
-prefix beam, ordered anew by what the attention decoders say of each.
+prefix beam or of a transducer's, ordered anew by what the attention decoders say of each.
 
 The decoders read all hypotheses at once; there is no loop over tokens. Knows no family but by its heads.
 """
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from worker.decode.attention.lockstep import SteppedDecoder
+from worker.decode.transducer.likelihood import log_likelihoods
 from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
 
 CTC_WEIGHT = 0.5
 REVERSE_WEIGHT = 0.0
@@ -27,6 +29,10 @@ class HybridHead(Protocol):
     @property
     def ctc(self) -> CtcHead:
         """The CTC head."""
+
+    @property
+    def transducer(self) -> Transducer | None:
+        """A transducer over the same frames, None where there is none."""
 
     @property
     def sos(self) -> int:
@@ -56,10 +62,12 @@ class HybridHead(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RescoringWeights:
-    """ctc: of the prefix beam's score. reverse: of the right decoder; the left one has the rest of 1."""
+    """ctc: of the first search's score. reverse: of the right decoder; the left one has the rest of 1.
+    transducer: of the log-likelihood of a hypothesis over all its alignments."""
 
     ctc: float = CTC_WEIGHT
     reverse: float = REVERSE_WEIGHT
+    transducer: float = 0.0
 
 
 def check_weights(head: HybridHead, weights: RescoringWeights) -> None:
@@ -78,7 +86,8 @@ def rescore(
     weights: RescoringWeights,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, equals in their order; the score of each is
-    (1 - reverse) · left + reverse · right + ctc · its own, nothing of it normalised by length."""
+    (1 - reverse) · left + reverse · right + ctc · its own + transducer · its log-likelihood there, nothing of
+    it normalised by length."""
     check_weights(head, weights)
     tokens = [[hypothesis.tokens for hypothesis in each] for each in nbest]
     sides: list[tuple[float, list[NDArray[np.float32]]]] = []
@@ -89,6 +98,10 @@ def rescore(
     answers = []
     for row, each in enumerate(nbest):
         spoken = sum((share * scores[row].astype(np.float64) for share, scores in sides), np.zeros(len(each)))
+        if weights.transducer and head.transducer is not None:
+            spoken += weights.transducer * log_likelihoods(
+                head.transducer, frames[row, : lengths[row]], tokens[row]
+            )
         scored = [
             replace(hypothesis, score=float(own + weights.ctc * hypothesis.score))
             for hypothesis, own in zip(each, spoken, strict=True)

@@ -15,6 +15,7 @@ from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeig
 from worker.models.attention.layers import CrossAttention, Mlp, SelfAttention, is_cpu, log_sum_exp
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
 from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
 from worker.models.wenet.config import DecoderSizes, WenetConfig
 from worker.models.wenet.layers import Reader, sinusoids
 
@@ -153,10 +154,18 @@ def _tree(prompt: Sequence[int], sequences: Sequence[Sequence[int]]) -> _Tree:
 
 
 class WenetHead:
-    """CTC and attention side by side: what rescoring and the attention beam drive. right: None in U2."""
+    """CTC, attention and perhaps a transducer side by side: what rescoring and the attention beam drive.
+    right: None in U2."""
 
-    def __init__(self, ctc: CtcHead, left: WenetDecoder, right: WenetDecoder | None, sos: int) -> None:
-        self.ctc, self.left, self.right, self.sos = ctc, left, right, sos
+    def __init__(
+        self,
+        ctc: CtcHead,
+        left: WenetDecoder,
+        right: WenetDecoder | None,
+        sos: int,
+        transducer: Transducer | None = None,
+    ) -> None:
+        self.ctc, self.left, self.right, self.sos, self.transducer = ctc, left, right, sos, transducer
 
     def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> list[EncodedWindow]:
         """As the left decoder has them."""

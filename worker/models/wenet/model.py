@@ -61,7 +61,10 @@ class WenetModel:
         decoders = [decoder_of(sizes, config, reader, dtype) for sizes in config.decoders]
         if decoders:
             right = decoders[1] if len(decoders) > 1 else None
-            heads["ctc+attention"] = WenetHead(heads["ctc"], decoders[0], right, config.sos)
+            head = WenetHead(heads["ctc"], decoders[0], right, config.sos, heads.get("rnnt"))
+            heads["ctc+attention"] = head
+            if head.transducer is not None:
+                heads["rnnt+attention"] = head
         self.heads: Mapping[HeadName, Any] = heads
         mx.eval(reader.arrays, [decoder.parameters for decoder in decoders])
         self.size = sum(array.nbytes for array in reader.arrays)

@@ -9,9 +9,21 @@ import pytest
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.client import NotFound, Spool
+from spool.settings import Settings
+
+pytestmark = pytest.mark.integration
 
 WORDS = ("keep", "the", "light", "burning")
 Done = Callable[..., str]
+both = pytest.mark.parametrize("live", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def live(request: pytest.FixtureRequest, settings: Settings, start_api: Callable[[Settings], Live]) -> Live:
+    changed: dict[str, str] = {}
+    if getattr(request, "param", "") == "postgresql":
+        changed["database_url"] = request.getfixturevalue("postgres_url")
+    return start_api(settings.model_copy(update=changed))
 
 
 @pytest.fixture
@@ -24,6 +36,7 @@ def done(live: Live, http: httpx.Client, recordings: Path) -> Done:
     return job
 
 
+@both
 def test_passages_come_by_doubt_a_page_at_a_time(http: httpx.Client, live: Live, done: Done) -> None:
     ids = [done(project="alpha"), done(project="beta", tags={"reel": "1"})]
     live.work().finish(
@@ -49,6 +62,7 @@ def test_passages_come_by_doubt_a_page_at_a_time(http: httpx.Client, live: Live,
     problem(http.get("/v1/review", params={"reason": "mood"}), 422, "invalid_request")
 
 
+@both
 def test_what_somebody_checked_or_corrected_is_done(http: httpx.Client, live: Live, done: Done) -> None:
     checked, corrected = done(), done()
     with Spool(live.url) as spool:
@@ -88,6 +102,7 @@ def test_the_command_lists_and_checks(
     assert "one of: confidence" in spool("review", "list", "--reason", "mood", code=2)
 
 
+@both
 def test_a_sample_says_the_error_rate_once_people_checked_it(
     http: httpx.Client, live: Live, done: Done
 ) -> None:

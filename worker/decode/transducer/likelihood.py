@@ -1,0 +1,65 @@
+"""How probable a transducer takes a label sequence to be: the sum over all of its alignments.
+
+The forward algorithm of "Sequence Transduction with Recurrent Neural Networks" (Graves, 2012), section 2.4,
+over the tree of an utterance's hypotheses: what they begin with in common is computed once. Knows no search.
+"""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.models.heads.transducer import Transducer
+
+Labels = tuple[int, ...]
+
+
+def log_likelihoods(
+    transducer: Transducer, frames: mx.array, hypotheses: Sequence[Labels]
+) -> NDArray[np.float64]:
+    """The natural-log probability of each label sequence, [N], given one utterance's frames [T, d]; of an
+    utterance without frames all are 0. `transducer` is an RNN-T, without durations."""
+    if transducer.durations is not None:
+        raise ValueError("a transducer with durations has another likelihood")
+    count, blank = len(frames), transducer.blank
+    if count == 0:
+        return np.zeros(len(hypotheses))
+    encoder = transducer.project_encoder(frames)
+    output, state = transducer.start(1)
+    sums: dict[Labels, float] = {}
+    # Log-probability of having spoken the prefix once frame t is reached, before a blank leaves it.
+    level: dict[Labels, NDArray[np.float64]] = {(): np.full(count, -np.inf)}
+    level[()][0] = 0.0
+    while level:
+        place = {prefix: row for row, prefix in enumerate(level)}
+        following = sorted(
+            {each[: len(prefix) + 1] for prefix in place for each in _beyond(prefix, hypotheses)}
+        )
+        entered: dict[Labels, NDArray[np.float64]] = {}
+        for prefix, row in place.items():
+            children = [each for each in following if each[:-1] == prefix]
+            columns = mx.array([blank, *(each[-1] for each in children)])
+            logits = transducer.joined(encoder, output[row]).astype(mx.float32)
+            log_probs = mx.take(logits, columns, axis=-1) - mx.logsumexp(logits, axis=-1, keepdims=True)
+            logs = np.array(log_probs, np.float64)
+            reached = _along(level[prefix], logs[:, 0])
+            sums[prefix] = float(reached[-1] + logs[-1, 0])
+            entered |= {each: reached + logs[:, at] for at, each in enumerate(children, 1)}
+        if following:
+            parents = mx.array([place[each[:-1]] for each in following])
+            output, state = transducer.step(mx.array([each[-1] for each in following]), state, parents)
+        level = {each: entered[each] for each in following}
+    return np.array([sums[tuple(each)] for each in hypotheses])
+
+
+def _beyond(prefix: Labels, hypotheses: Sequence[Labels]) -> list[Labels]:
+    size = len(prefix)
+    return [tuple(each) for each in hypotheses if len(each) > size and tuple(each[:size]) == prefix]
+
+
+def _along(entered: NDArray[np.float64], blanks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What reaches each frame: what entered there, and what a blank brings from the frame before."""
+    left = np.concatenate([[0.0], np.cumsum(blanks)[:-1]])
+    reached: NDArray[np.float64] = np.logaddexp.accumulate(entered - left) + left
+    return reached
