@@ -51,9 +51,20 @@ Weight = Annotated[
 
 
 class Boost(BaseModel):
-    """Phrases to be boosted, as a submitter sends them."""
+    """Phrases to be boosted, as a submitter sends them, those of its glossary among them.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Whoever receives a request adds the phrases; a glossary without them is refused, never ignored.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        # What a submitter may leave out.
+        json_schema_extra={
+            "required": [],
+            "anyOf": [{"required": [name]} for name in ("phrases", "glossary")],
+        },
+    )
 
     phrases: Annotated[
         tuple[Phrase, ...],
@@ -62,7 +73,7 @@ class Boost(BaseModel):
             max_length=MOST_PHRASES,
             description="Words and phrases as they are spoken; their order does not matter.",
         ),
-    ] = ()
+    ]
     glossary: Annotated[
         str | None,
         Field(

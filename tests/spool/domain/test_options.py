@@ -104,6 +104,8 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"boost": {"phrases": ["a"], "weight": 0}}, "boost.weight", "greater than 0"),
         ({"boost": {"phrases": ["a"], "weight": float("inf")}}, "boost.weight", "finite"),
         ({"boost": {"count": 1, "sha256": "0" * 64, "weight": 1.0}}, "boost.phrases", "required"),
+        ({"boost": {"weight": 2.0}}, "boost.phrases", "required"),
+        ({"boost": {"glossary": "names@1"}}, "boost.phrases", "required"),
     ],
 )
 def test_what_contradicts_itself_is_refused_by_its_field(
