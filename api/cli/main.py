@@ -42,7 +42,10 @@ SUBCOMMANDS = {
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
     "edits": Subcommand("archive.edits", "edits", _JOBS, "Correct transcripts; list and undo corrections."),
     "review": Subcommand(
-        "archive.review", "review", _JOBS, "List doubtful passages; mark those that you checked."
+        "archive.review",
+        "review",
+        _JOBS,
+        "List doubtful passages; mark those that you checked; estimate errors.",
     ),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
     "glossary": Subcommand(

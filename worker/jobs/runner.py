@@ -394,6 +394,7 @@ class JobRunner:
         self._context.health.note(error)
         if isinstance(error, EngineStopped) and self._context.engine.stopped is not None:
             return self._end("handed back", reason=error.message)  # the machine is ill, not the job
+        self._attempt.abandon()  # saves what is decoded, and that counts
         self._transient_failures = self._attempt.transient_failures
         pause = self._services.retry.pause(self._transient_failures)
         if pause is None:

@@ -162,7 +162,8 @@ def test_a_period_of_costs_is_whole_days_and_half_open(
 
 def test_workers_and_models_show_who_can_do_what(live: Live, http: httpx.Client) -> None:
     assert http.get("/v1/workers").json() == {"items": []}
-    assert http.get("/v1/models").json()["items"] == [{"name": "demo-tdt", "default": True, "workers": 0}]
+    demo = {"name": "demo-tdt", "default": True, "workers": 0, "streams": None}
+    assert http.get("/v1/models").json()["items"] == [demo]
 
     worker = live.work()
 

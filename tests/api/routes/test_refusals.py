@@ -207,7 +207,7 @@ def test_json_of_another_shape_is_refused(http: httpx.Client, content: bytes) ->
 
 
 def test_a_request_that_is_too_large_is_refused(http: httpx.Client) -> None:
-    content = b'{"source": "' + b"x" * (8 * 2**20) + b'"}'
+    content = b'{"source": "' + b"x" * (16 * 2**20) + b'"}'
     problem(http.post("/v1/jobs", content=content, headers=JSON), 413, "too_large")
 
 

@@ -179,7 +179,7 @@ def asks_with(lm: str | None) -> list[DecodeRequest]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("beam", [1, 4, 8])
+@pytest.mark.parametrize("beam", [1, 4, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("with_lm", [False, True])
 def test_a_beam_with_phrases_of_each_utterance_equals_the_restatement(
     arpa: str, kind: str, weighted: bool, beam: int, with_lm: bool
@@ -240,7 +240,7 @@ def restated_ctc(log_probs: np.ndarray, beam: int, adviser: Adviser) -> list[tup
     return sorted(ended, key=lambda one: -one[1])
 
 
-@pytest.mark.parametrize("beam", [1, 4, 8])
+@pytest.mark.parametrize("beam", [1, 4, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("with_lm", [False, True])
 def test_a_ctc_beam_with_phrases_of_each_utterance_equals_the_restatement(
     arpa: str, beam: int, with_lm: bool

@@ -35,7 +35,7 @@ def run(
     return AttentionSearch(model.head, model.rules, settings, width).run(asked)
 
 
-@pytest.mark.parametrize("vocabulary", [51865, 51864])
+@pytest.mark.parametrize("vocabulary", [51865, pytest.param(51864, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("beam", "patience"), [(1, 1.0), (1, 2.0), (2, 1.5), (4, 0.5), (5, 1.0)])
 def test_every_list_is_openais(beam: int, patience: float, vocabulary: int) -> None:
     model, restated = tiny_model(vocabulary), reference(vocabulary)
