@@ -57,11 +57,11 @@ class Principal:
         return self.project is None or self.project == project
 
     def project_for(self, requested: str | None) -> str:
-        """The project of what it submits. Raises Forbidden for a project other than its own."""
+        """The project of what it submits or names. Raises Forbidden for a project other than its own."""
         if self.project is None:
             return requested or DEFAULT_PROJECT
         if requested not in (None, self.project):
-            raise Forbidden(f"This key may submit only for the project {self.project}.")
+            raise Forbidden(f"This key reaches the project {self.project} alone.")
         return self.project
 
     def reaches(self, uri: str) -> bool:

@@ -31,7 +31,7 @@ def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
     message = _message(text)
     session = message.get("session")
     if message["type"] != "session.update" or not isinstance(session, dict):
-        raise _ended("Send session.update before anything else, with what the session is to do.")
+        raise _ended("Send session.update before anything else, with what the session is to do")
     if session.get("type") != "transcription":
         raise _ended("session.type: this server transcribes; it has to be transcription")
     _refuse_others(session, "session", {"type", "audio", "include"})
@@ -122,7 +122,7 @@ class RealtimeProtocol(Protocol):
 
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """The rest of the item, and the whole of it."""
-        said = self._said if chunk.index == self._number else ""
+        sent = self._said if chunk.index == self._number else ""
         self._number, self._said = chunk.index + 1, ""
         if not chunk.words and reason != "finalize":
             return ()
@@ -134,8 +134,8 @@ class RealtimeProtocol(Protocol):
             events.append(self._event("input_audio_buffer.speech_stopped", item_id=item, audio_end_ms=end))
         committed = self._event("input_audio_buffer.committed", item_id=item, previous_item_id=self._last)
         events.append(committed)
-        if text.startswith(said) and len(text) > len(said):
-            events.append(self._delta(chunk.index, text[len(said) :]))
+        if text.startswith(sent) and len(text) > len(sent):
+            events.append(self._delta(chunk.index, text[len(sent) :]))
         seconds = round((chunk.core_end - chunk.core_start) * _MS_A_SAMPLE / 1000, 3)
         completed = self._event(
             f"{_PREFIX}.completed",
@@ -230,4 +230,4 @@ def _refuse_others(section: Mapping[str, Any], where: str, known: set[str]) -> N
 
 
 def _ended(sentence: str) -> Ended:
-    return Ended(1003, f"{sentence}.".replace("..", "."))
+    return Ended(1003, f"{sentence}.")

@@ -3,7 +3,10 @@
 Texts only; what the routes do is in their own modules.
 """
 
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel
 
 from api.openapi.lattices import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
@@ -12,9 +15,10 @@ from spool.formats import CONTENT_TYPES
 from spool.schemas.costs import CostReportOut
 from spool.schemas.examples import costs, jobs
 from spool.schemas.fleet import DefaultModel, Health, ModelList, ProblemOut, Readiness, WorkerList
-from spool.schemas.jobs import JobDetail, JobPage, JobRequest, UploadRequest
+from spool.schemas.jobs import JobDetail, JobPage, JobRequest, UploadRequest, inline_schema
 
 Words = dict[str, Any]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
 Answers = dict[int | str, Words]
 
 DESCRIPTION = """
@@ -150,6 +154,12 @@ _BODY: Words = {
         },
     }
 }
+
+
+def json_body(schema: type[BaseModel], example: object) -> dict[str, Any]:
+    """The `openapi_extra` of a route that reads its body itself, as JSON of this schema."""
+    content = {"application/json": {"schema": inline_schema(schema), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def submission(thing: str, body: Words, model: type[Any], accepted: Words, shown: Words, *also: str) -> Words:
@@ -291,17 +301,7 @@ DEFAULT_MODEL: Words = {
     "summary": "Set the default model",
     "responses": answer(200, "The model of jobs that name none.", DefaultModel, jobs.DEFAULT_MODEL)
     | problems("malformed", "too_slow", "too_large", "unsupported_media_type", "conflict", "unknown_model"),
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": DefaultModel.model_json_schema(),
-                    "example": jobs.DEFAULT_MODEL,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(DefaultModel, jobs.DEFAULT_MODEL),
 }
 
 HEALTHZ: Words = {

@@ -96,8 +96,8 @@ export function historyOf(job, transcript, done) {
     if (one.undoes !== null) return `undid ${one.undoes}`;
     const before = (transcript.corrections ?? []).find((each) => each.revision === one.revision);
     const place = before && before.words ? ` at ${clock(transcript.words[before.word].start)}` : "";
-    const said = one.text === null ? "" : one.text ? `“${one.text}”` : "deleted";
-    return [before && one.text !== null ? [h("del", {}, before.original), " "] : null, said, one.speaker ? ` (${one.speaker})` : "", place];
+    const now = one.text === null ? "" : one.text ? `“${one.text}”` : "deleted";
+    return [before && one.text !== null ? [h("del", {}, before.original), " "] : null, now, one.speaker ? ` (${one.speaker})` : "", place];
   }
   async function undo(one) {
     try {

@@ -13,7 +13,7 @@ export async function showSources(root) {
     columns.label = "Sources";
     fill(root, h("h1", {}, "Sources"), items.length ? table(columns, items.map((one) => [
       h("a", { href: `#/sources/${one.id}` }, one.name), [state(one.state), one.error ? h("span", { class: "small quiet" }, ` ${one.error}`) : null],
-      number(one.found), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), moment(one.listed_at), one.project,
+      number(one.files), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), moment(one.listed_at), one.project,
     ])) : h("p", { class: "quiet" }, "Nothing is watched. ", h("code", {}, "spool watch s3://bucket/prefix/"),
       " or a folder submits what is new there, again and again."));
   }
@@ -58,7 +58,7 @@ export async function showSource(root, id, query) {
       facts([
         ["Address", one.source], ["Project", one.project],
         ["Listed", `every ${span(one.every_seconds)}${one.settle_seconds ? `; files settle for ${span(one.settle_seconds)}` : ""}`],
-        ["Last listed", one.listed_at ? [moment(one.listed_at), `, ${count(one.found, "file", "files")}`] : "not yet"],
+        ["Last listed", one.listed_at ? [moment(one.listed_at), `, ${count(one.files, "file", "files")}`] : "not yet"],
         ["Next", paused ? "not while it is paused" : moment(one.next_listing_at)],
         one.options.model ? ["Model", one.options.model] : null,
         one.output ? ["Output", `${one.output.formats.join(", ")} below ${one.output.prefix}`] : null,

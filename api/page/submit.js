@@ -53,7 +53,7 @@ export async function openSubmit(given) {
   if (document.querySelector("dialog[open]")) return;
   const models = (await get("/v1/models")).items;
   const chosen = h("input", { type: "file", multiple: true, id: "files", accept: "audio/*,video/*" });
-  const whole = h("input", { type: "checkbox", onchange: () => { chosen.webkitdirectory = whole.checked; } });
+  const asFolder = h("input", { type: "checkbox", onchange: () => { chosen.webkitdirectory = asFolder.checked; } });
   const listed = h("p", { class: "small" }, given.length > 20 ? `${count(given.length, "file", "files")}: ${given.slice(0, 20).map((file) => file.name).join(", ")}, …`
     : given.map((file) => file.name).join(", "));
   const project = h("input", { name: "project", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", placeholder: "default: the key's project" });
@@ -69,7 +69,7 @@ export async function openSubmit(given) {
   const progress = h("div", { role: "status" });
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); start(); } },
     h("h2", { id: "submit-title" }, "Submit recordings"),
-    given.length ? listed : [h("label", {}, "Recordings", chosen), h("label", { class: "inline" }, whole, "a whole folder")],
+    given.length ? listed : [h("label", {}, "Recordings", chosen), h("label", { class: "inline" }, asFolder, "a whole folder")],
     h("label", {}, "Project", project),
     h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels), h("label", {}, "Speakers", speakers)),
     progress, h("div", { class: "row" }, go, close));

@@ -45,9 +45,9 @@ async function openRerun(job) {
     try {
       const options = { model: model.value };
       if (text.files.length) options.align = { data: await base64(text.files[0]), name: text.files[0].name.slice(0, 200) };
-      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options });
+      const version = await send("POST", `/v1/jobs/${job.id}/rerun`, { options });
       dialog.close();
-      location.hash = `#/jobs/${made.id}`;
+      location.hash = `#/jobs/${version.id}`;
     } catch (error) {
       notice(error.message, true);
     }

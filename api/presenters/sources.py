@@ -25,7 +25,7 @@ def shown_source(source: WatchedSource, counts: Mapping[str, int]) -> SourceOut:
         tags=source.request.get("tags", {}),
         output=None if output is None else OutputOut.model_validate({"connection": None} | output),
         counts=SourceCounts(**counts),
-        found=source.found,
+        files=source.files,
         created_at=source.created_at,
         paused_at=source.paused_at,
         listed_at=source.listed_at,

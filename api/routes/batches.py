@@ -13,6 +13,7 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_batch
 from api.delivery.batch_archive import archive_blocks
 from api.delivery.batch_results import NDJSON, result_lines
+from api.openapi.jobs import Cursor
 from api.presenters.batches import shown_batch
 from api.problems import Problem
 from api.services import ServicesDep
@@ -96,9 +97,7 @@ def listed(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> BatchPage:
     """Batches, newest first, a page at a time."""

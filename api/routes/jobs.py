@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job, get_visible_job_with_cost
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Cursor, Words, answer, problems
 from api.presenters.jobs import shown_detail, shown_job
 from api.presenters.responses import json_response, to_utc
 from api.problems import Problem
@@ -88,9 +88,7 @@ def listed(
         Moment | None, Query(description="Created at this time or later (ISO 8601).")
     ] = None,
     created_to: Annotated[Moment | None, Query(description="Created before this time (ISO 8601).")] = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Jobs, newest first, a page at a time."""

@@ -70,7 +70,7 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
     """A session that speaks OpenAI's Realtime protocol."""
     services = services_of(websocket)
     pairs = [pair for pair in websocket.query_params.multi_items() if pair[0] not in {"intent", "model"}]
-    named = websocket.query_params.get("model")
+    named = _ours(services, websocket.query_params.get("model"))
     if (intent := websocket.query_params.get("intent", "transcription")) != "transcription":
         raise Problem(
             422, "invalid_request", f"intent: {intent[:60]} is not known; it has to be transcription"
@@ -91,6 +91,11 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
         await Session(services, websocket, job, protocol).run()
 
 
+def _ours(services: Services, model: str | None) -> str | None:
+    """A model's name, or none where it is one of OpenAI's that means the default."""
+    return None if model in ITS_MODELS - services.settings.models.keys() else model
+
+
 async def _opened(
     services: Services,
     websocket: WebSocket,
@@ -107,8 +112,7 @@ async def _opened(
     except KeyError:
         raise Ended(1003, "Send session.update before any audio.") from None
     query = query_of(text, model)
-    foreign = ITS_MODELS - services.settings.models.keys()
-    query = [(name, value) for name, value in query if name != "model" or value not in foreign]
+    query = [(name, value) for name, value in query if name != "model" or _ours(services, value)]
     try:
         asked, _ = read_query(services, pairs + query)
         return await open_session(services, caller, asked)

@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_webhook
+from api.openapi.jobs import Cursor
 from api.presenters.webhooks import shown_delivery, shown_secret, shown_webhook
 from api.problems import Problem
 from api.services import ServicesDep
@@ -26,8 +27,6 @@ from spool.schemas.webhooks import (
     WebhookSecret,
 )
 from spool.store import webhooks as store
-
-Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
 
 
 async def create(

@@ -44,14 +44,14 @@ class GlossaryLookup:
         own = boost.get("phrases", [])
         if not isinstance(own, list):
             return options
-        found = self._boost(boost["glossary"])
+        named = self._boost(boost["glossary"])
         if not own and boost.keys() == {"glossary"}:
-            return {**options, "boost": found}  # valid as it is, for a million lines
+            return {**options, "boost": named}  # valid as it is, for a million lines
         merged = {
-            "weight": found.weight,
+            "weight": named.weight,
             **boost,
-            "phrases": [*own, *found.phrases],
-            "glossary": found.glossary,
+            "phrases": [*own, *named.phrases],
+            "glossary": named.glossary,
         }
         return {**options, "boost": merged}
 

@@ -61,16 +61,16 @@ class SourceWatcher(BackgroundLoop):
         if turn is None:
             return LOOK_S
         failpoint("watch.taken")
-        found, error = None, None
+        count, error = None, None
         try:
-            found = self._look(turn)
+            count = self._look(turn)
         except LeaseLost as lost:
             log.info("a listing ended early", source=turn.source.id, reason=lost.message)
         except SpoolError as failure:
             error = failure.message
             log.warning("a source cannot be listed", source=turn.source.id, reason=error)
         with self._services.database.begin() as tx:
-            end_turn(tx, turn, self._owner, found, error)
+            end_turn(tx, turn, self._owner, count, error)
         return 0.0
 
     def _look(self, turn: Turn) -> int:
@@ -82,20 +82,20 @@ class SourceWatcher(BackgroundLoop):
         files: Iterable[Candidate] = (
             candidates(source.address, settings, caller) if turn.listing else self._marked(turn, caller)
         )
-        found = made = 0
+        seen = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
             if self.stopping:
                 raise LeaseLost("This process ends.")
-            found += len(block)
+            seen += len(block)
             new = list(self._new_items(turn, intake, block))
             with self._services.database.begin() as tx:
-                made += note_items(tx, turn, self._owner, new)
+                jobs += note_items(tx, turn, self._owner, new)
             if new:
                 failpoint("watch.noted")
-        if made:
+        if jobs:
             self._services.sweeper.wake()
-            log.info("submitted from a source", source=source.id, jobs=made)
-        return found
+            log.info("submitted from a source", source=source.id, jobs=jobs)
+        return seen
 
     def _marked(self, turn: Turn, caller: Principal) -> Iterator[Candidate]:
         for place in turn.marked:

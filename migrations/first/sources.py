@@ -25,7 +25,7 @@ def create() -> None:
         sa.Column("lease_owner", sa.String(length=200)),
         sa.Column("lease_until", UtcDateTime()),
         sa.Column("listed_at", UtcDateTime()),
-        sa.Column("found", sa.Integer()),
+        sa.Column("files", sa.Integer()),
         sa.Column("error", sa.Text()),
         sa.Column("failing_since", UtcDateTime()),
         sa.CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name=op.f("ck_sources_lease")),

@@ -117,8 +117,8 @@ def audit(
                 ids = [job.id for job, _ in page]
                 indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
             for job, channels in page:
-                found = indexed.get(job.id, _NOTHING)
-                report.add(_objects_of(objects, job, channels, found, edits.get(job.id, ())))
+                digest = indexed.get(job.id, _NOTHING)
+                report.add(_objects_of(objects, job, channels, digest, edits.get(job.id, ())))
     _ledger(db, grace, report)
     if objects is not None:
         _orphans(db, objects, grace, report, remove_orphans)
@@ -218,8 +218,8 @@ def _objects_of(
     if key.endswith("/transcript.json"):
         transcript = Transcript.model_validate_json(record)
         yield from _rendered(objects, job.id, key, transcript)
-        found = passages_of(apply_edits(transcript, edits))
-        if digest_of(found, sounds_of(found)) != indexed:
+        spoken = passages_of(apply_edits(transcript, edits))
+        if digest_of(spoken, sounds_of(spoken)) != indexed:
             yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
 
 

@@ -69,7 +69,7 @@ def send_hint(app: Celery, job_id: str, queue: str) -> None:
 
 def send_hints(app: Celery, job_ids: Sequence[str], queue: str) -> None:
     """As `send_hint`, of several jobs, in this order, by one command: all are in Redis then, or none. Celery
-    takes a hundred times as long for each."""
+    takes some fifteen times as long for each (ops/bench/LOG.md)."""
     if not job_ids:
         return
     messages = [json.dumps(hint_message(job_id, queue)) for job_id in job_ids]

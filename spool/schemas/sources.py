@@ -101,7 +101,7 @@ class SourceOut(BaseModel):
     tags: dict[str, str]
     output: OutputOut | None
     counts: SourceCounts
-    found: int | None = Field(description="Files in the last listing; null before the first.")
+    files: int | None = Field(description="Files in the last listing; null before the first.")
     created_at: datetime
     paused_at: datetime | None
     listed_at: datetime | None = Field(description="When a listing last came to its end.")

@@ -1,4 +1,4 @@
-"""Watched folders and buckets, what was found in them, and keys that somebody said are new."""
+"""Watched folders and buckets, their files, and keys that somebody said are new."""
 
 from sqlalchemy import (
     JSON,
@@ -35,9 +35,9 @@ sources = Table(
     Column("due_at", UtcDateTime, nullable=False),
     Column("lease_owner", NAME),
     Column("lease_until", UtcDateTime),
-    # The last listing that came to its end, and how many files it found.
+    # The last listing that came to its end, and how many files there were.
     Column("listed_at", UtcDateTime),
-    Column("found", Integer),
+    Column("files", Integer),
     Column("error", Text),
     Column("failing_since", UtcDateTime),
     CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="lease"),

@@ -99,12 +99,12 @@ class WorkAhead:
                 front = self._fronts[utterance.model]
                 del self._waiting[utterance.ticket]
                 self._doing = ticket = utterance.ticket
-            made = None
+            spectra = None
             with contextlib.suppress(Exception):  # the model meets it again, and says whose fault it is
-                made = front(self._read(utterance))
+                spectra = front(self._read(utterance))
             with self._changed:
-                if self._doing == ticket and made is not None:
-                    self._kept[ticket] = (utterance.model, made)
+                if self._doing == ticket and spectra is not None:
+                    self._kept[ticket] = (utterance.model, spectra)
                 self._doing = None
                 self._changed.notify_all()
 

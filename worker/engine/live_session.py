@@ -187,8 +187,8 @@ class EngineSession:
 
 def _cut(samples: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """Copies of the samples, in what may be sent at once."""
-    whole = np.array(samples, np.float32)
-    return [whole[first : first + FEED_SAMPLES] for first in range(0, len(whole), FEED_SAMPLES)]
+    own = np.array(samples, np.float32)
+    return [own[first : first + FEED_SAMPLES] for first in range(0, len(own), FEED_SAMPLES)]
 
 
 class LiveSessions:

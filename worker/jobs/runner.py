@@ -304,7 +304,7 @@ class JobRunner:
 
     def _write_ending(self, outcome: Outcome, transcript: Transcript) -> None:
         """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""
-        attempt, found = self._attempt, passages_of(transcript)
+        attempt, passages = self._attempt, passages_of(transcript)
         last = None if attempt.last is None else attempt.last.with_ending()
         context = self._context
         doubts = partial(doubts_in, context.db, self._job, outcome.content_sha256, transcript)
@@ -314,7 +314,7 @@ class JobRunner:
             with context.db.begin() as tx:
                 if self._recording is not None:
                     self._recording.keep(tx, self._claim)
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found, review)
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), passages, review)
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
@@ -323,7 +323,7 @@ class JobRunner:
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")
 
-        ending = Ending(self._claim, outcome, found, last, review)
+        ending = Ending(self._claim, outcome, passages, last, review)
         if last is None or not context.endings.finish(context.db, ending):
             retry_storage(commit, context.settings.lease_seconds)
         failpoint("finish.committed")

@@ -84,5 +84,5 @@ def _table(history: list[EditOut]) -> Table:
 def _now(edit: EditOut) -> Text:
     if edit.undoes is not None:
         return Text(f"undoes {edit.undoes}")
-    said = Text("the same words" if edit.text is None else edit.text or "deleted")
-    return said if edit.speaker is None else said.append(f" ({edit.speaker})")
+    now = Text("the same words" if edit.text is None else edit.text or "deleted")
+    return now if edit.speaker is None else now.append(f" ({edit.speaker})")

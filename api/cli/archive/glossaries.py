@@ -66,11 +66,11 @@ def show(
 ) -> None:
     """Print the phrases of a glossary, one a line."""
     with connected(url) as (spool, _):
-        found = spool.glossary(reference, project=project)
+        version = spool.glossary(reference, project=project)
     if as_json:
-        print_json(found)
+        print_json(version)
         return
-    for phrase in found.phrases:
+    for phrase in version.phrases:
         typer.echo(phrase)
 
 

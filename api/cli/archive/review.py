@@ -56,14 +56,14 @@ def list_passages(
             checked=checked,
             sample=sample,
         )
-        found = list(islice(passages, limit))
+        listed = list(islice(passages, limit))
         address = spool.url
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
-    if not found:
+    if not listed:
         out.print("nothing to review", style="dim")
-    for passage in found:
+    for passage in listed:
         out.print(_heading(passage), soft_wrap=True)
         out.print(Text(f"  {passage.text or 'speech without words'}"), soft_wrap=True)
         out.print(Text(f"    {address}{passage.url}", "dim"), soft_wrap=True)
@@ -82,8 +82,8 @@ def check(
 ) -> None:
     """Say that you listened to a passage and its words are right."""
     with connected(url) as (spool, _):
-        found = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
-    print_json(found) if as_json else out.print(_heading(found), soft_wrap=True)
+        marked = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
+    print_json(marked) if as_json else out.print(_heading(marked), soft_wrap=True)
 
 
 ProjectName = Annotated[str | None, typer.Option(help="Of this project. Default: the key's.")]
@@ -103,12 +103,12 @@ def size(
 ) -> None:
     """Say how many passages to listen to for the word error rate."""
     with connected(url) as (spool, _):
-        found = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
+        needed = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
     if as_json:
-        print_json(found)
+        print_json(needed)
         return
     out.print(
-        f"listen to {found.passages} of {found.population} passages to know the word error rate within "
+        f"listen to {needed.passages} of {needed.population} passages to know the word error rate within "
         f"±{margin:g} points"
     )
 
@@ -129,7 +129,7 @@ def draw(
 ) -> None:
     """Draw a random sample of passages to listen to."""
     with connected(url) as (spool, _):
-        found = spool.draw_sample(
+        drawn = spool.draw_sample(
             project=project,
             batch=batch,
             model=model,
@@ -138,7 +138,7 @@ def draw(
             seed=seed,
             author=author or getuser(),
         )
-    print_json(found) if as_json else _print_sample(found)
+    print_json(drawn) if as_json else _print_sample(drawn)
 
 
 @review.command("estimate")
@@ -150,13 +150,13 @@ def estimate(
 ) -> None:
     """Print the word error rate by samples, with its 95 % interval."""
     with connected(url) as (spool, _):
-        found = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
+        drawn = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
     if as_json:
-        print_json(found)
+        print_json(drawn)
         return
-    if not found:
+    if not drawn:
         out.print("no samples", style="dim")
-    for each in found:
+    for each in drawn:
         _print_sample(each)
 
 
@@ -165,18 +165,18 @@ def _print_sample(sample: SampleOut) -> None:
     out.print(
         f"{sample.id}  {of}: {sample.estimate.checked} of {sample.size} passages checked", soft_wrap=True
     )
-    for name, found in {"all": sample.estimate, **sample.by_model}.items():
-        out.print(f"  {name}: {_rate(found)}", soft_wrap=True)
+    for name, estimated in {"all": sample.estimate, **sample.by_model}.items():
+        out.print(f"  {name}: {_rate(estimated)}", soft_wrap=True)
 
 
-def _rate(found: EstimateOut) -> str:
-    if found.rate is None:
+def _rate(estimated: EstimateOut) -> str:
+    if estimated.rate is None:
         return "nothing known yet"
-    if found.low is None or found.high is None:
-        return f"WER {found.rate:.1%}"
+    if estimated.low is None or estimated.high is None:
+        return f"WER {estimated.rate:.1%}"
     return (
-        f"WER {found.rate:.1%}, 95 % interval {found.low:.1%} to {found.high:.1%} "
-        f"({found.errors} errors in {found.words} words)"
+        f"WER {estimated.rate:.1%}, 95 % interval {estimated.low:.1%} to {estimated.high:.1%} "
+        f"({estimated.errors} errors in {estimated.words} words)"
     )
 
 

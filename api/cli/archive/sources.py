@@ -197,12 +197,12 @@ def _table(sources: list[SourceOut]) -> Table:
     table.add_column("source", no_wrap=True)
     table.add_column("state", no_wrap=True, min_width=len("watching"))
     table.add_column("project", no_wrap=True)
-    for title in ("found", "taken", "settling", "skipped", "refused"):
+    for title in ("files", "taken", "settling", "skipped", "refused"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("address, reason", overflow="fold")
     for source in sources:
         counts = source.counts
-        numbers = (source.found, counts.taken, counts.settling, counts.skipped, counts.refused)
+        numbers = (source.files, counts.taken, counts.settling, counts.skipped, counts.refused)
         table.add_row(
             source.id,
             Text(source.state, _STYLES[source.state]),

@@ -74,32 +74,32 @@ def rerun(
             chosen = _first_versions(spool, hits)
         else:
             chosen = [] if batch is None else [job.id for job in spool.jobs(batch=batch, state=JobState.DONE)]
-        made = [spool.rerun(each, options, pool=pool) for each in ids or ()]
-        made += [
+        submitted = [spool.rerun(each, options, pool=pool) for each in ids or ()]
+        submitted += [
             spool.rerun(job_id, options, pool=pool, idempotency_key=f"rerun-{job_id}-{asked}")
             for job_id in chosen
         ]
     if as_json:
-        print_json(made)
+        print_json(submitted)
     else:
-        for job in made:
+        for job in submitted:
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
 
 
 def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """List the versions of a job's recording: models, words, costs."""
     with connected(url) as (spool, _):
-        found = spool.versions(job_id)
+        listed = spool.versions(job_id)
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("job", "state", "model", "decoder", "words", "cost", "submitted by", "created"):
         table.add_column(heading, header_style="dim", overflow="fold")
-    for each in found.items:
+    for each in listed.items:
         table.add_row(*_row(each))
     out.print(table)
-    if not found.stored:
+    if not listed.stored:
         out.print("The recording was deleted; it cannot be run again.", style="dim")
 
 
@@ -137,16 +137,18 @@ def diff(
             return
         assert base is not None
         assert other is not None
-        found = spool.diff(base, other, sort=sort, limit=limit)
+        compared = spool.diff(base, other, sort=sort, limit=limit)
     if as_json:
-        print_json(found)
+        print_json(compared)
         return
-    for each in found.items:
+    for each in compared.items:
         line = Text(f"{clock(each.start)}  ", "cyan")
         line.append(_words(each.base), "red").append("  →  ", "dim").append(_words(each.other), "green")
         out.print(line.append(f"  doubt {each.doubt:.2f}", "dim"), soft_wrap=True)
-    noun = "difference" if found.total == 1 else "differences"
-    out.print(f"{found.total} {noun}, {found.edits} of {found.words} words: {_percent(found.wer)}")
+    noun = "difference" if compared.total == 1 else "differences"
+    out.print(
+        f"{compared.total} {noun}, {compared.edits} of {compared.words} words: {_percent(compared.wer)}"
+    )
 
 
 def _first_versions(spool: Spool, hits: Iterable[HitOut]) -> list[str]:

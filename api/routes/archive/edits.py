@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Words, answer, json_body, problems
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -21,7 +21,6 @@ from spool.errors import Conflict
 from spool.objects.integrity import read_verified
 from spool.schemas.edits import EditOut, EditRequest, EditsOut, UndoRequest
 from spool.schemas.examples import edits as examples
-from spool.schemas.jobs import inline_schema
 from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import edits as store
 
@@ -36,14 +35,7 @@ LIST: Words = {
 ADD: Words = {
     "summary": "Correct a transcript",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": inline_schema(EditRequest), "example": examples.EDIT_REQUEST}
-            },
-        }
-    },
+    "openapi_extra": json_body(EditRequest, examples.EDIT_REQUEST),
     "responses": {
         **answer(201, "The edit. The transcript shows it from now on.", EditOut, examples.EDIT),
         **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
@@ -53,14 +45,7 @@ ADD: Words = {
 UNDO: Words = {
     "summary": "Undo a correction",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": inline_schema(UndoRequest), "example": examples.UNDO_REQUEST}
-            },
-        }
-    },
+    "openapi_extra": json_body(UndoRequest, examples.UNDO_REQUEST),
     "responses": {
         **answer(201, "The undoing, an event of its own.", EditOut, examples.EDIT),
         **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),

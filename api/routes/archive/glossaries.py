@@ -7,8 +7,8 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import DEFAULT_PROJECT, Principal
-from api.openapi.jobs import Words, answer, problems
+from api.auth.principal import Principal
+from api.openapi.jobs import Words, answer, json_body, problems
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, read_json
 from api.submission.glossaries import requested_phrases
@@ -16,7 +16,6 @@ from spool.domain.search.glossary import MOST_BYTES, parse_reference
 from spool.schemas.common import Project
 from spool.schemas.examples import glossaries as examples
 from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut, GlossaryRequest
-from spool.schemas.jobs import inline_schema
 from spool.store.archive import glossaries as store
 from spool.store.jobs import phrases_of
 
@@ -26,17 +25,7 @@ BODY = replace(SUBMISSION, text=MOST_BYTES)
 PUT: Words = {
     "summary": "Add a version of a glossary",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(GlossaryRequest),
-                    "example": examples.REQUEST,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(GlossaryRequest, examples.REQUEST),
     "responses": {
         **answer(201, "The version; the latest one where it has the same.", GlossaryOut, examples.GLOSSARY),
         **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
@@ -87,9 +76,9 @@ def one(
     """A glossary's version, the latest unless one is named, with its phrases."""
     name, version = parse_reference(glossary)
     with services.database.read() as tx:
-        found = store.get_glossary(tx, caller.project or project or DEFAULT_PROJECT, name, version)
-        phrases = phrases_of(tx, found.sha256)
-    return GlossaryDetail(**asdict(found), phrases=list(phrases))
+        kept = store.get_glossary(tx, caller.project_for(project), name, version)
+        phrases = phrases_of(tx, kept.sha256)
+    return GlossaryDetail(**asdict(kept), phrases=list(phrases))
 
 
 def remove(
@@ -97,5 +86,5 @@ def remove(
 ) -> Response:
     """Delete a glossary with every version. Jobs that named it keep their phrases, and still run."""
     with services.database.begin() as tx:
-        store.remove_glossary(tx, caller.project or project or DEFAULT_PROJECT, glossary)
+        store.remove_glossary(tx, caller.project_for(project), glossary)
     return Response(status_code=204)

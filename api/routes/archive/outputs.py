@@ -10,8 +10,8 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import DEFAULT_PROJECT, Principal, get_visible_job
-from api.openapi.jobs import Words, answer, problems
+from api.auth.principal import Principal, get_visible_job
+from api.openapi.jobs import Words, answer, json_body, problems
 from api.presenters.outputs import shown_connection, shown_exports
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -19,7 +19,6 @@ from spool.domain.retention import Content
 from spool.errors import Conflict
 from spool.schemas.common import Project
 from spool.schemas.examples import outputs as examples
-from spool.schemas.jobs import inline_schema
 from spool.schemas.outputs import ConnectionList, ConnectionOut, ConnectionRequest, ExportList
 from spool.store.archive import connections as store
 from spool.store.archive.exports import enqueue_exports, exports_of
@@ -30,17 +29,7 @@ ConnectionName = Annotated[str, Path(max_length=64)]
 CREATE: Words = {
     "summary": "Create a connection",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(ConnectionRequest),
-                    "example": examples.CONNECTION_REQUEST,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(ConnectionRequest, examples.CONNECTION_REQUEST),
     "responses": {
         **answer(201, "The connection. Its secret is not shown again.", ConnectionOut, examples.CONNECTION),
         **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
@@ -97,7 +86,7 @@ def remove(
 ) -> Response:
     """Delete a connection and its secret. Files that are still to be written with it fail."""
     with services.database.begin() as tx:
-        store.remove_connection(tx, caller.project or project or DEFAULT_PROJECT, name)
+        store.remove_connection(tx, caller.project_for(project), name)
     return Response(status_code=204)
 
 

@@ -7,12 +7,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.schemas.common import Project
 from spool.schemas.examples import review as examples
-from spool.schemas.jobs import inline_schema
 from spool.schemas.review import CheckRequest, DoubtsOut, Reason, ReviewPage, ReviewPassageOut
 from spool.store import jobs as store
 from spool.store.transcripts.review import Reviewed, ReviewFilter, list_review, mark_checked
@@ -26,14 +25,7 @@ LIST: Words = {
 
 CHECK: Words = {
     "summary": "Mark a passage as checked",
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": inline_schema(CheckRequest), "example": examples.CHECK_REQUEST}
-            },
-        }
-    },
+    "openapi_extra": json_body(CheckRequest, examples.CHECK_REQUEST),
     "responses": {
         **answer(200, "The passage.", ReviewPassageOut, examples.CHECKED),
         **problems("malformed", "not_found", "deleted", "too_large", "invalid_request"),
@@ -58,9 +50,7 @@ def listed(
     checked: Annotated[
         bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
     ] = False,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewPage:
     """The passages of all transcripts that nobody has checked, the most doubtful first."""
@@ -93,8 +83,8 @@ async def check(
     return _shown(await run_in_threadpool(work))
 
 
-def _shown(found: Reviewed) -> ReviewPassageOut:
-    job, passage, doubts = found.job, found.passage, found.passage.doubts
+def _shown(reviewed: Reviewed) -> ReviewPassageOut:
+    job, passage, doubts = reviewed.job, reviewed.passage, reviewed.passage.doubts
     return ReviewPassageOut(
         job=job.id,
         name=job.name,
@@ -114,7 +104,7 @@ def _shown(found: Reviewed) -> ReviewPassageOut:
             speech=doubts.speech,
             language=doubts.language,
         ),
-        checked_by=found.checked_by,
-        checked_at=found.checked_at,
+        checked_by=reviewed.checked_by,
+        checked_at=reviewed.checked_at,
         url=f"/#/jobs/{job.id}?t={passage.start:g}",
     )

@@ -9,14 +9,13 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.archive.sampling import Estimate
 from spool.errors import NotFound
 from spool.schemas.common import Project
 from spool.schemas.examples import review as examples
-from spool.schemas.jobs import inline_schema
 from spool.schemas.review import EstimateOut, Margin, SampleOut, SamplePage, SampleRequest, SizeOut
 from spool.store.transcripts import samples as store
 
@@ -31,17 +30,7 @@ SIZE: Words = {
 DRAW: Words = {
     "summary": "Draw a sample of passages",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(SampleRequest),
-                    "example": examples.SAMPLE_REQUEST,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(SampleRequest, examples.SAMPLE_REQUEST),
     "responses": {
         **answer(201, "The sample.", SampleOut, examples.SAMPLE),
         **problems("malformed", "forbidden", "not_found", "conflict", "too_large", "invalid_request"),
@@ -72,8 +61,8 @@ def size(
 ) -> SizeOut:
     """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
     with services.database.read() as tx:
-        found = store.size_for(tx, _scope(tx, caller, project, batch, model), margin)
-    return SizeOut(population=found.population, words=found.words, passages=found.passages)
+        needed = store.size_for(tx, _scope(tx, caller, project, batch, model), margin)
+    return SizeOut(population=needed.population, words=needed.words, passages=needed.passages)
 
 
 async def draw(request: Request, services: ServicesDep, caller: CallerDep) -> SampleOut:
@@ -95,9 +84,7 @@ def listed(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> SamplePage:
     """The samples that were drawn, newest first, each with the rate that it says."""
@@ -146,10 +133,10 @@ def _shown(result: store.Result) -> SampleOut:
     )
 
 
-def _estimate(found: Estimate) -> EstimateOut:
+def _estimate(values: Estimate) -> EstimateOut:
     return EstimateOut(
         **{
             name: round(value, 4) if isinstance(value, float) else value
-            for name, value in asdict(found).items()
+            for name, value in asdict(values).items()
         }
     )

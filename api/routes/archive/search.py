@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
-from api.openapi.jobs import Words, answer
+from api.openapi.jobs import Cursor, Words, answer
 from api.presenters.responses import json_response, to_utc
 from api.presenters.search import shown_hit
 from api.services import ServicesDep
@@ -70,9 +70,7 @@ def search(
     created_to: Annotated[
         Moment | None, Query(description="Job created before this time (ISO 8601).")
     ] = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Find words in the transcripts, a page at a time, the newest recording first."""

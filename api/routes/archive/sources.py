@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_source
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.presenters.sources import shown_item, shown_source
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, BodyLimits, read_json
@@ -23,7 +23,6 @@ from api.submission.watching import change_from_request, create_from_request, ma
 from spool.background.thread import BackgroundLoop
 from spool.schemas.common import Project
 from spool.schemas.examples import sources as examples
-from spool.schemas.jobs import inline_schema
 from spool.schemas.sources import (
     ItemState,
     Marked,
@@ -47,14 +46,7 @@ _SHOWN = answer(200, "The source.", SourceOut, examples.SOURCE)
 CREATE: Words = {
     "summary": "Watch a folder or bucket",
     "status_code": 201,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": inline_schema(SourceRequest), "example": examples.REQUEST}
-            },
-        }
-    },
+    "openapi_extra": json_body(SourceRequest, examples.REQUEST),
     "responses": {
         **answer(201, "The source, about to be listed.", SourceOut, examples.SOURCE),
         **problems(
@@ -79,17 +71,7 @@ LIST: Words = {
 ONE: Words = {"summary": "Show a source", "responses": _SHOWN | problems("not_found")}
 CHANGE: Words = {
     "summary": "Change a source",
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(SourceChangeRequest),
-                    "example": examples.CHANGE,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(SourceChangeRequest, examples.CHANGE),
     "responses": _SHOWN
     | problems("malformed", "too_slow", "too_large", "not_found", "unknown_model", "invalid_request"),
 }
@@ -109,17 +91,7 @@ CHECK: Words = {"summary": "List a source now", "responses": _SHOWN | problems("
 NOTIFY: Words = {
     "summary": "Take a notification of an object store",
     "status_code": 202,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(S3Notification),
-                    "example": examples.NOTIFICATION,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(S3Notification, examples.NOTIFICATION),
     "responses": answer(202, "How many objects will be looked at.", Marked, examples.MARKED)
     | problems("malformed", "too_slow", "too_large", "invalid_request"),
 }
@@ -139,9 +111,9 @@ def listed(services: ServicesDep, caller: CallerDep, project: Project | None = N
     if project is not None and not caller.sees(project):
         return SourceList(items=[])
     with services.database.read() as tx:
-        found = store.list_sources(tx, caller.project or project)
-        counts = store.item_counts(tx, [source.id for source in found])
-    return SourceList(items=[shown_source(source, counts[source.id]) for source in found])
+        rows = store.list_sources(tx, caller.project or project)
+        counts = store.item_counts(tx, [source.id for source in rows])
+    return SourceList(items=[shown_source(source, counts[source.id]) for source in rows])
 
 
 def one(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
@@ -179,9 +151,7 @@ def items(
     caller: CallerDep,
     source_id: str,
     state: ItemState | None = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> SourceItemPage:
     """What it found: the job of each version of a file, or why it has none."""

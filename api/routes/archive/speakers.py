@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Words, answer, json_body, problems
 from api.presenters.jobs import shown_matches
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -25,7 +25,6 @@ from spool.schemas.jobs import (
     SpeakersOut,
     VoiceOut,
     VoicesOut,
-    inline_schema,
 )
 from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import speakers as store
@@ -34,17 +33,7 @@ from spool.store.transcripts import voices
 DIARIZE: Words = {
     "summary": "Find a finished job's speakers",
     "status_code": 202,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(DiarizeRequest),
-                    "example": jobs.DIARIZE_REQUEST,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(DiarizeRequest, jobs.DIARIZE_REQUEST),
     "responses": {
         **answer(202, "The job, queued again; its transcript stays meanwhile.", JobDetail, jobs.JOB_QUEUED),
         **answer(
@@ -59,17 +48,7 @@ DIARIZE: Words = {
 
 NAME: Words = {
     "summary": "Name a job's speakers",
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": inline_schema(SpeakerNames),
-                    "example": jobs.SPEAKER_NAMES,
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(SpeakerNames, jobs.SPEAKER_NAMES),
     "responses": {
         **answer(200, "The speakers with their names.", SpeakersOut, jobs.SPEAKERS),
         **problems("malformed", "not_found", "conflict", "deleted", "too_large", "invalid_request"),

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.presenters.transcripts import read_transcript
 from api.presenters.versions import Order, shown_batch_diff, shown_diff, shown_version
 from api.services import Services, ServicesDep
@@ -20,7 +20,7 @@ from spool.comparison import compare
 from spool.errors import Conflict
 from spool.schemas.examples import jobs
 from spool.schemas.examples import versions as examples
-from spool.schemas.jobs import JobDetail, inline_schema
+from spool.schemas.jobs import JobDetail
 from spool.schemas.versions import BatchDiff, DiffOut, RerunRequest, VersionList
 from spool.store.archive.versions import reruns_of_batch, versions_of
 from spool.store.ledger.charges import job_cost
@@ -29,14 +29,7 @@ from spool.store.transcripts.edits import edits_of
 RERUN: Words = {
     "summary": "Run a job's recording again",
     "status_code": 202,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": inline_schema(RerunRequest), "example": examples.RERUN}
-            },
-        }
-    },
+    "openapi_extra": json_body(RerunRequest, examples.RERUN),
     "responses": {
         **answer(202, "The new job, queued; the first one stays as it is.", JobDetail, jobs.JOB_QUEUED),
         **answer(200, "The idempotency key's first job.", JobDetail, jobs.JOB_DETAIL),
@@ -92,11 +85,11 @@ def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList
     same bytes. The first 100."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-        found = [(each, job_cost(tx, each.id)) for each in versions_of(tx, job)]
+        with_costs = [(each, job_cost(tx, each.id)) for each in versions_of(tx, job)]
     return VersionList(
         recording=job.recording,
         stored=job.source_deleted_at is None,
-        items=[shown_version(each, cost, services.settings.currency) for each, cost in found],
+        items=[shown_version(each, cost, services.settings.currency) for each, cost in with_costs],
     )
 
 
@@ -121,9 +114,7 @@ def batch_diff(
     model: Annotated[
         str | None, Query(max_length=200, description="The newest version of this model, not of any.")
     ] = None,
-    cursor: Annotated[
-        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
-    ] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=50)] = 20,
 ) -> BatchDiff:
     """Each done job of the batch whose recording was run again, beside its newest later version: words

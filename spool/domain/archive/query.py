@@ -166,10 +166,10 @@ def matches(query: Query, passage: Passage, alternatives: bool = False) -> list[
         read = texts[: reading.first] + heard + texts[reading.last + 1 :]
         after = reading.first + len(heard)
         longer = len(heard) - (reading.last - reading.first + 1)
-        found = _matches(query, read)
-        if not any(match.first < after and match.last >= reading.first for match in found):
+        together = _matches(query, read)
+        if not any(match.first < after and match.last >= reading.first for match in together):
             continue
-        for match in found:
+        for match in together:
             touches = match.first < after and match.last >= reading.first
             first = min(match.first, reading.first) if match.first < after else match.first - longer
             last = match.last if match.last < reading.first else max(match.last - longer, reading.last)
@@ -184,13 +184,13 @@ def _matches(query: Query, texts: Sequence[str]) -> list[Match]:
     tokens = [(token, at) for at, text in enumerate(texts) for token in tokens_of(text)]
     if any(_places(term, tokens) for term in query.unwanted):
         return []
-    found: set[Match] = set()
+    matched: set[Match] = set()
     for clause in query.wanted:
         places = _near_places(clause, tokens) if isinstance(clause, Near) else _places(clause, tokens)
         if not places:
             return []
-        found |= {Match(tokens[first][1], tokens[last][1]) for first, last in places}
-    return sorted(found)
+        matched |= {Match(tokens[first][1], tokens[last][1]) for first, last in places}
+    return sorted(matched)
 
 
 def _speaks_of(query: Query, reading: Reading) -> bool:

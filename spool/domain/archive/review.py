@@ -134,16 +134,16 @@ def _doubts(
 
 def _changes(spans: Sequence[LanguageSpan]) -> list[tuple[LanguageSpan, float]]:
     """The spans whose language is not that of the one before, or in which another one was read."""
-    found = []
+    changes = []
     for _, group in groupby(spans, key=lambda span: span.channel):
         own = list(group)
         for before, span in pairwise([own[0], *own]):
             if span.read_as is not None:
-                found.append((span, 1.0))
+                changes.append((span, 1.0))
             elif span.language != before.language:
                 sure = 0.5 if span.probability is None else span.probability
-                found.append((span, round(max(CHANGED, 1 - sure), 4)))
-    return found
+                changes.append((span, round(max(CHANGED, 1 - sure), 4)))
+    return changes
 
 
 def _silent(transcript: Transcript) -> Iterator[tuple[int, float, float, int, int]]:

@@ -77,12 +77,12 @@ def _checked(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList
         except ValidationError as error:
             reason = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise InvalidRequest(f"{unit} {number}: {reason.removeprefix('Value error, ')}.") from None
-    found = phrase_list(phrases)
-    if not found.phrases:
+    listed = phrase_list(phrases)
+    if not listed.phrases:
         raise InvalidRequest("There are no phrases in it.")
-    if len(found.phrases) > MOST_PHRASES:
+    if len(listed.phrases) > MOST_PHRASES:
         raise InvalidRequest(f"A glossary has at most {MOST_PHRASES} phrases; this one has more.")
-    return found
+    return listed
 
 
 def _check_size(text: str) -> None:

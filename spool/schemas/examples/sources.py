@@ -32,7 +32,7 @@ SOURCE: Example = {
     "tags": {},
     "output": OUTPUT,
     "counts": {"settling": 0, "taken": 41, "skipped": 3, "refused": 0},
-    "found": 44,
+    "files": 44,
     "created_at": "2026-11-20T14:03:11.482000Z",
     "paused_at": None,
     "listed_at": "2026-11-20T14:28:12.010000Z",

@@ -54,8 +54,8 @@ def create_connection(tx: Transaction, new: NewConnection, box: SecretBox) -> Co
 
 def get_connection(tx: Transaction, project: str, name: str) -> ConnectionRow:
     """A project's connection. Raises NotFound."""
-    mine = (connections.c.project == project, connections.c.name == name)
-    row = tx.execute(select(*connections.c).where(*mine)).one_or_none()
+    named = (connections.c.project == project, connections.c.name == name)
+    row = tx.execute(select(*connections.c).where(*named)).one_or_none()
     if row is None:
         raise NotFound(f"Project {project} has no connection {name}.")
     return ConnectionRow(**row._mapping)

@@ -70,7 +70,7 @@ class WatchedSource:
     lease_owner: str | None
     lease_until: datetime | None
     listed_at: datetime | None
-    found: int | None
+    files: int | None
     error: str | None
     failing_since: datetime | None
 
@@ -125,12 +125,12 @@ class Turn:
 def create_source(tx: Connection, new: NewSource) -> WatchedSource:
     """Create a source, to be listed at once. Raises Conflict when the project has `MAX_SOURCES`, or watches
     the address already."""
-    mine = list_sources(tx, new.project)
-    if len(mine) >= MAX_SOURCES:
+    watched = list_sources(tx, new.project)
+    if len(watched) >= MAX_SOURCES:
         raise Conflict(
             f"Project {new.project} has {MAX_SOURCES} sources, the most allowed; remove one first."
         )
-    if same := [each for each in mine if each.address == new.address]:
+    if same := [each for each in watched if each.address == new.address]:
         raise Conflict(f"Project {new.project} watches {new.address} already, as {same[0].id}.")
     source_id = new_id("src")
     values = {
@@ -267,8 +267,8 @@ def take_turn(tx: Connection, owner: str) -> Turn | None:
 
 def known_items(tx: Connection, source_id: str, places: Sequence[str]) -> Mapping[tuple[str, str], Item]:
     """The rows of these files, by place and version."""
-    mine = (source_items.c.source_id == source_id, source_items.c.place.in_(places))
-    rows = map(_item_of, tx.execute(select(*source_items.c).where(*mine)))
+    of_files = (source_items.c.source_id == source_id, source_items.c.place.in_(places))
+    rows = map(_item_of, tx.execute(select(*source_items.c).where(*of_files)))
     return {(row.place, row.version): row for row in rows}
 
 
@@ -281,7 +281,7 @@ def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -
     renewed = update(sources).where(*held).values(lease_until=seconds_from_now(LEASE_SECONDS))
     if tx.execute(renewed).rowcount != 1:
         raise LeaseLost(f"Source {turn.source.id} was paused, removed or taken by another process.")
-    made = 0
+    submitted = 0
     for item in new:
         of_file = (source_items.c.source_id == turn.source.id, source_items.c.place == item.place)
         settling = delete(source_items).where(*of_file, source_items.c.state == "settling")
@@ -299,12 +299,12 @@ def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -
         written = upsert(tx, source_items, row, returning=[source_items.c.id]).one_or_none()
         if written is not None and item.job is not None:
             create_job(tx, replace(item.job, id=job_id))
-            made += 1
-    return made
+            submitted += 1
+    return submitted
 
 
-def end_turn(tx: Connection, turn: Turn, owner: str, found: int | None, error: str | None) -> None:
-    """Give the lease up: after a listing of `found` files, after marked files (None), or after a failure,
+def end_turn(tx: Connection, turn: Turn, owner: str, files: int | None, error: str | None) -> None:
+    """Give the lease up: after a listing of so many `files`, after marked files (None), or after a failure,
     which the next listing tries again."""
     values: dict[str, Any] = {"lease_owner": null(), "lease_until": null()}
     if turn.listing or error is not None:
@@ -314,7 +314,7 @@ def end_turn(tx: Connection, turn: Turn, owner: str, found: int | None, error: s
         since = func.coalesce(sources.c.failing_since, now_utc())
         values |= {"error": error, "failing_since": since}
     elif turn.listing:
-        values |= {"error": null(), "failing_since": null(), "listed_at": now_utc(), "found": found}
+        values |= {"error": null(), "failing_since": null(), "listed_at": now_utc(), "files": files}
     held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner)
     tx.execute(update(sources).where(*held).values(**values))
     # What was marked while this went on is looked at in a turn of its own.

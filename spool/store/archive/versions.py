@@ -55,8 +55,8 @@ def reruns_of_batch(
     )
     if cursor is not None:
         pairs = pairs.where(base.c.id > position_of(cursor, scope, 1)[0])
-    found = pairs.subquery()
-    query = select(found).where(found.c.other.is_not(None)).order_by(found.c.base).limit(limit + 1)
+    pair = pairs.subquery()
+    query = select(pair).where(pair.c.other.is_not(None)).order_by(pair.c.base).limit(limit + 1)
     rows = tx.execute(query).all()
     ids = {job_id for row in rows for job_id in row}
     known = {

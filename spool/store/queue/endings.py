@@ -21,7 +21,7 @@ from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, Outcome, settle_jobs
 from spool.store.rows import JOB_COLUMNS, job_of, may_become
 from spool.store.sql import now_utc
-from spool.store.transcripts.passages import Found, write_passages
+from spool.store.transcripts.passages import JobPassages, write_passages
 from spool.tables import jobs
 
 
@@ -32,7 +32,7 @@ class Ending:
 
     claim: Claim
     outcome: Outcome
-    found: Sequence[Passage] = ()
+    passages: Sequence[Passage] = ()
     chunk: tuple[SavedChunk, Charge] | None = None
     review: Sequence[ReviewPassage] = ()
 
@@ -78,7 +78,7 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
     note_jobs(tx, *done)
     settle_jobs(tx, [(job, one.claim.job.done_seconds) for job, one in zip(done, free, strict=True)])
     write_passages(
-        tx, *(Found(one.claim.job.id, one.claim.job.project, one.found, one.review) for one in free)
+        tx, *(JobPassages(one.claim.job.id, one.claim.job.project, one.passages, one.review) for one in free)
     )
     for job in done:
         enqueue_exports(tx, job)

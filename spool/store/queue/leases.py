@@ -26,7 +26,7 @@ from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
-from spool.store.transcripts.passages import Found, drop_passages, write_passages
+from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
 from spool.tables import jobs
 
 
@@ -374,7 +374,7 @@ def finish_job(
     tx: Connection,
     claim: Claim,
     outcome: Outcome,
-    found: Sequence[Passage] = (),
+    passages: Sequence[Passage] = (),
     review: Sequence[ReviewPassage] = (),
 ) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
@@ -383,7 +383,7 @@ def finish_job(
     if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
         drop_passages(tx, [claim.job.id])
         review = ()  # what is to be reviewed, and was, does not depend on speakers
-    write_passages(tx, Found(claim.job.id, claim.job.project, found, review))
+    write_passages(tx, JobPassages(claim.job.id, claim.job.project, passages, review))
     enqueue_exports(tx, job)
 
 

@@ -21,7 +21,7 @@ from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
-from spool.store.transcripts.passages import Found, drop_passages, write_passages
+from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
 from spool.tables import edits, jobs, review_passages
 
 Change = Callable[[Connection, Transcript], Edit]
@@ -99,8 +99,8 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
     """
     before = _locked(tx, job_id)
     gone = {each.undoes for each in before}
-    found = [each for each in before if each.revision == revision and each.undoes is None]
-    if not found or revision in gone:
+    undoable = [each for each in before if each.revision == revision and each.undoes is None]
+    if not undoable or revision in gone:
         raise NotFound(f"Job {job_id} has no edit {revision} that could be undone.")
     later = [
         each
@@ -108,12 +108,12 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
         if each.revision > revision
         and each.undoes is None
         and each.revision not in gone
-        and each.touches(found[0].first, found[0].last)
+        and each.touches(undoable[0].first, undoable[0].last)
     ]
     if later:
         raise EditConflict(later[-1])
     edit = replace(
-        found[0],
+        undoable[0],
         revision=len(before) + 1,
         text=None,
         speaker=None,
@@ -127,7 +127,7 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
 def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
     """Let the search find these words of the job, in place of those that it had."""
     drop_passages(tx, [job_id])
-    write_passages(tx, Found(job_id, project, passages_of(transcript)))
+    write_passages(tx, JobPassages(job_id, project, passages_of(transcript)))
 
 
 def _locked(tx: Connection, job_id: str) -> list[Edit]:

@@ -26,7 +26,7 @@ _WORD = struct.Struct("<IHH")
 _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
 
-class Found(NamedTuple):
+class JobPassages(NamedTuple):
     """The passages of one job's transcript; `review`: what there is to review, of a job that has none."""
 
     job_id: str
@@ -35,17 +35,17 @@ class Found(NamedTuple):
     review: Sequence[ReviewPassage] = ()
 
 
-def write_passages(tx: Connection, *found: Found) -> None:
+def write_passages(tx: Connection, *of_jobs: JobPassages) -> None:
     """Write the passages of these jobs. The last one of each first: a search reads the newest rows first, and
     so finds the passages of one recording in the order in which they are spoken."""
-    last_first = [(job_id, project, each) for job_id, project, own, _ in found for each in own[::-1]]
+    last_first = [(job_id, project, each) for job_id, project, own, _ in of_jobs for each in own[::-1]]
     for at in range(0, len(last_first), PIECE):
         tx.execute(insert(passages), [row_of(*each) for each in last_first[at : at + PIECE]])
-    for project, own in groupby(sorted(found, key=_project), key=_project):
-        words = [(*each, job_id) for job_id, _, said, _ in own for each in sounds_of(said)]
+    for project, own in groupby(sorted(of_jobs, key=_project), key=_project):
+        words = [(*each, job_id) for job_id, _, spoken, _ in own for each in sounds_of(spoken)]
         for at in range(0, len(words), WORDS):
             _write_words(tx, project, words[at : at + WORDS])
-    review = [_review_row(one.job_id, one.project, each) for one in found for each in one.review]
+    review = [_review_row(one.job_id, one.project, each) for one in of_jobs for each in one.review]
     for at in range(0, len(review), PIECE):
         tx.execute(insert(review_passages), review[at : at + PIECE])
 
@@ -135,10 +135,10 @@ def _write_words(tx: Connection, project: str, words: Sequence[tuple[str, str, s
         tx.execute(insert(passage_words), rows)
         return
     columns = [func.string_to_array(" ".join(column), " ") for column in zip(*words, strict=True)]
-    said = func.unnest(*columns).table_valued(*names).render_derived()
-    own = select(literal(project), *said.c)
+    sounding = func.unnest(*columns).table_valued(*names).render_derived()
+    own = select(literal(project), *sounding.c)
     tx.execute(insert(passage_words).from_select(["project", *names], own))
 
 
-def _project(found: Found) -> str:
-    return found.project
+def _project(of_job: JobPassages) -> str:
+    return of_job.project

@@ -126,8 +126,8 @@ def _position(cursor: str, wanted: ReviewFilter) -> Any:  # noqa: ANN401 (SQL)
 
 def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
     """A job's words, as people corrected them."""
-    found = map(passage_of, tx.execute(select(passages).where(passages.c.job_id == job_id)))
-    return [word for passage in found for word in passage.words[: passage.own]]
+    of_job = map(passage_of, tx.execute(select(passages).where(passages.c.job_id == job_id)))
+    return [word for passage in of_job for word in passage.words[: passage.own]]
 
 
 def _jobs_of(tx: Connection, ids: set[str]) -> dict[str, Job]:

@@ -152,18 +152,18 @@ def result_of(tx: Connection, sample: Sample) -> Result:
         .select_from(there)
         .where(drawn.c.sample_id == sample.id)
     ).all()
-    found: dict[str, list[WordErrors]] = {}
+    by_model: dict[str, list[WordErrors]] = {}
     for row in rows:
-        own = found.setdefault(row.model, [])
+        own = by_model.setdefault(row.model, [])
         if row.checked_at is not None:
             own.append(WordErrors(row.errors, row.words))
     share = sample.population / sample.size
-    size_of = {name: sum(row.model == name for row in rows) for name in found}
+    size_of = {name: sum(row.model == name for row in rows) for name in by_model}
     return Result(
         sample,
         sample.size - len(rows),
-        estimate([each for own in found.values() for each in own], sample.population),
-        {name: estimate(own, round(size_of[name] * share)) for name, own in sorted(found.items())},
+        estimate([each for own in by_model.values() for each in own], sample.population),
+        {name: estimate(own, round(size_of[name] * share)) for name, own in sorted(by_model.items())},
     )
 
 

@@ -71,7 +71,7 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
         wanted.query,
         {term: _spellings_of(tx, term, wanted.jobs.project) for term in fuzzy_terms(wanted.query)},
     )
-    found: list[tuple[str, Passage, tuple[Match, ...]]] = []
+    hits: list[tuple[str, Passage, tuple[Match, ...]]] = []
     read, last = 0, before
     while read < MOST_READ:
         rows = _candidates(tx, wanted, query, last, limit + 1)
@@ -79,14 +79,14 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
             passage = passage_of(row)
             places = _sure(matches(query, passage, wanted.alternatives), passage, wanted.confidence)
             if places:
-                if len(found) == limit:
-                    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
-                found.append((row.job_id, passage, places))
+                if len(hits) == limit:
+                    return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
+                hits.append((row.job_id, passage, places))
             last = row.id
         read += len(rows)
         if len(rows) <= limit:
-            return Page(_hits(tx, found), None)
-    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
+            return Page(_hits(tx, hits), None)
+    return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
 
 
 def _candidates(

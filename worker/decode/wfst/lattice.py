@@ -161,7 +161,7 @@ class _Words:
             if any(target in lives for target, _ in arcs[state]):
                 lives.add(state)
         order = {state: index for index, state in enumerate(sorted({self._part.start, *lives}))}
-        made = [
+        word_arcs = [
             WordArc(
                 *(order[state], order[target], self._graph.word(word), max(worth.first, 0)),
                 max(worth.first, worth.last, 0) + 1,
@@ -173,7 +173,7 @@ class _Words:
         ]
         last = len(self._part.moved) - 1
         ends = {order[state]: Final(*self._weights(worth, state, last)) for state, worth in finals.items()}
-        return WordGraph(tuple(made), ends)
+        return WordGraph(tuple(word_arcs), ends)
 
     def _weights(self, worth: _Worth, state: int, last: int) -> tuple[float, float]:
         """Acoustic and graph's, of costs from a state to a frame that leave out what all have in common."""

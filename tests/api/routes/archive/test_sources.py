@@ -121,7 +121,7 @@ def test_a_folder_is_submitted_once_and_what_changes_again(
     shown = http.get(f"/v1/sources/{source}").json()
     assert shown["state"] == "watching"
     assert shown["counts"] == {"taken": 2, "skipped": 2, "settling": 1, "refused": 0}
-    assert shown["found"] == 5
+    assert shown["files"] == 5
     assert items(http, source, "taken") == ["1974/b.flac", "a.wav"]
     assert items(http, source, "skipped") == ["._a.wav", "notes.txt"]
     assert names(http) == ["a.wav", "b.flac"]

@@ -48,7 +48,7 @@ def finish_each(db: Database, endings: Sequence[Ending]) -> None:
     for one in endings:
         assert one.chunk is not None
         with db.begin() as tx:
-            finish_job(tx, one.claim, one.outcome, one.found)
+            finish_job(tx, one.claim, one.outcome, one.passages)
             save_chunk(tx, one.claim, *one.chunk, renewed=True)
 
 
