@@ -30,7 +30,7 @@ def confirm(
         str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
     ] = "default",
     recordings: Annotated[
-        int, typer.Option(min=0, help="With --quality: so many of the set; default: all. Not reported.")
+        int, typer.Option(min=0, help="With --quality: so many of the set, not reported. 0: all.")
     ] = 0,
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
@@ -66,9 +66,7 @@ def confirm(
         Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
         Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
         Step("samples", "the stored words, but for one in two hundred", lambda: confirm_steps.samples(demo)),
-        Step(
-            "speed", "between a twentieth and all of the roofline", lambda: confirm_steps.speed(place, rounds)
-        ),
+        Step("speed", "a twentieth to all of the roofline", lambda: confirm_steps.speed(place, rounds)),
         Step("memory", "flat", lambda: engine.memory(settings, place, minutes)),
         Step(
             "crashes",
