@@ -29,6 +29,9 @@ def confirm(
     dtype: Annotated[
         str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
     ] = "default",
+    recordings: Annotated[
+        int, typer.Option(min=0, help="With --quality: so many of the set, not reported. 0: all.")
+    ] = 0,
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
     sleep.
@@ -49,7 +52,7 @@ def confirm(
     name = model or settings.default_model
     place = settings.models.get(name, name)
     if quality:
-        _measure_quality(settings, name, place, against, dtype)
+        _measure_quality(settings, name, place, against, dtype, recordings)
         return
     demo = str(confirm_steps.ROOT / "models" / "demo")
 
@@ -63,9 +66,7 @@ def confirm(
         Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
         Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
         Step("samples", "the stored words, but for one in two hundred", lambda: confirm_steps.samples(demo)),
-        Step(
-            "speed", "between a twentieth and all of the roofline", lambda: confirm_steps.speed(place, rounds)
-        ),
+        Step("speed", "a twentieth to all of the roofline", lambda: confirm_steps.speed(place, rounds)),
         Step("memory", "flat", lambda: engine.memory(settings, place, minutes)),
         Step(
             "crashes",
@@ -91,22 +92,31 @@ def confirm(
         raise typer.Exit(1)
 
 
-def _measure_quality(settings: "Settings", name: str, place: str, against: str, dtype: str) -> None:
+def _measure_quality(
+    settings: "Settings", name: str, place: str, against: str, dtype: str, recordings: int
+) -> None:
     from spool.errors import InvalidRequest
-    from worker.diagnostics.confirm.quality import measure_quality
+    from worker.diagnostics.confirm.quality import measure_quality, spoken_words, spread
     from worker.service.quality import write_quality
 
     if dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
     try:
-        measured, outcome = measure_quality(place, settings.models.get(against, against), dtype)
+        spoken = spoken_words()
+        measured, outcome = measure_quality(
+            place,
+            settings.models.get(against, against),
+            dtype,
+            spread(spoken, recordings or len(spoken)),
+            lambda text: typer.echo(text, err=True),
+        )
     except InvalidRequest as error:
         typer.echo(error.message, err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{name}: {outcome.actual}")
     for detail in outcome.details:
         typer.echo(f"  {detail}")
-    if name in settings.models and dtype == "default":
+    if name in settings.models and dtype == "default" and not recordings:
         write_quality(settings.home, name, measured)
         typer.echo(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
     if measured.qoi < settings.min_qoi:

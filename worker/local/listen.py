@@ -3,6 +3,8 @@
     python -m worker.local.listen MODEL DTYPE|default cpu|default FILE…
 
 On the CPU in float32 it gives the reference. A process of its own, since a device cannot be changed later.
+One line of JSON for each recording, as soon as it is heard, and one about the model and the whole. A CPU
+takes the recordings one by one, since each may take minutes there in 16 bits; a GPU takes them together.
 """
 
 from worker.machine.blas import preload_blas
@@ -17,7 +19,9 @@ from pathlib import Path  # noqa: E402
 import mlx.core as mx  # noqa: E402
 
 from worker.decode.types import SearchOptions  # noqa: E402
+from worker.local.report import FileResult  # noqa: E402
 from worker.local.transcribe import transcribe_with  # noqa: E402
+from worker.models.attention.layers import is_cpu  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
@@ -32,26 +36,36 @@ def read_joules() -> float | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Prints {"words", "audio", "seconds", "joules", "dtype", "device", "quantised"}."""
+    """Prints {"file", "words", "audio", "seconds"} for each, then {"seconds", "joules", "dtype", "device",
+    "quantised"}; `seconds` of a GPU's recordings are those of all together."""
     model, dtype, device, *names = arguments
     if device == "cpu":
         mx.set_default_device(mx.Device(mx.cpu))
     loaded = load_model(model, None if dtype == "default" else getattr(mx, dtype))
-    files = [Path(name) for name in names]
-    begun, energy = time.perf_counter(), read_joules()
-    results = transcribe_with(loaded, files, SearchOptions())
-    seconds, after = time.perf_counter() - begun, read_joules()
-    transcripts = [result.transcript for result in results]
-    audio = sum(each.audio.duration for each in transcripts if each is not None)
+    info, energy = loaded.info, read_joules()
+    seconds = 0.0
+    for group in [[name] for name in names] if is_cpu() else [names]:
+        begun = time.perf_counter()
+        results = transcribe_with(loaded, [Path(name) for name in group], SearchOptions())
+        taken = time.perf_counter() - begun
+        seconds += taken
+        for name, result in zip(group, results, strict=True):
+            _print(file=name, seconds=taken, **_heard(result))
+    after = read_joules()
     used = None if energy is None or after is None or after < energy else after - energy
-    words = {
-        name: " ".join(word.text for word in each.words) if each is not None else ""
-        for name, each in zip(names, transcripts, strict=True)
-    }
-    info = loaded.info
-    described = {"dtype": info.dtype, "device": info.device, "quantised": info.quantised}
-    answer = {"words": words, "audio": audio, "seconds": seconds, "joules": used}
-    sys.stdout.write(json.dumps(answer | described) + "\n")
+    _print(seconds=seconds, joules=used, dtype=info.dtype, device=info.device, quantised=info.quantised)
+
+
+def _heard(result: FileResult) -> dict[str, str | float]:
+    if result.transcript is None:
+        return {"words": "", "audio": 0.0}
+    words = " ".join(word.text for word in result.transcript.words)
+    return {"words": words, "audio": result.transcript.audio.duration}
+
+
+def _print(**facts: str | float | bool | None) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -312,9 +312,7 @@ def _oldest(
 
 
 @lru_cache(maxsize=256)
-def _longest_waiting(
-    suitable: tuple[tuple[ColumnElement[bool], ...], ...], project: str
-) -> Select[Any]:
+def _longest_waiting(suitable: tuple[tuple[ColumnElement[bool], ...], ...], project: str) -> Select[Any]:
     """The project's job that has waited longest in queues with these conditions, if longer than `micros`
     microseconds."""
     before = epoch_us() - bindparam("micros", type_=BigInteger())

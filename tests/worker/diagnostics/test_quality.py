@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import soundfile
 
 from spool.errors import InvalidRequest
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
-from worker.diagnostics.confirm.quality import ROOT, measure_quality, spoken_words
+from worker.diagnostics.confirm.quality import ROOT, measure_quality, spoken_words, spread
 
 pytestmark = pytest.mark.integration
 SAMPLES = ROOT / "samples" / "demo-tdt"
@@ -17,12 +18,23 @@ def test_float32_is_no_worse_than_itself() -> None:
     # Given one of the samples with its words
     name, words = next(iter(json.loads((SAMPLES / "words.json").read_text()).items()))
     # When the demo model hears it as this device does by default
-    quality, outcome = measure_quality(str(ROOT / "models" / "demo"), spoken={str(SAMPLES / name): words})
+    told: list[str] = []
+    quality, outcome = measure_quality(
+        str(ROOT / "models" / "demo"), spoken={str(SAMPLES / name): words}, progress=told.append
+    )
     # Then it is as good as the reference, and says how fast it was
     assert (quality.qoi, quality.recordings) == (1.0, 1)
     assert quality.wer == quality.reference_wer
     assert quality.rtfx > 0
     assert outcome.actual.startswith("QoI 100.0 % (1 of 1 recordings no worse)")
+    # And each recording is told of as soon as it was heard, first by the reference
+    heard = [text.partition(" s of audio")[0] for text in told]
+    seconds = f"{seconds_of(SAMPLES / name):.1f}"
+    assert heard == [f"{dtype}, 1 of 1: {Path(name).name}, {seconds}" for dtype in ("float32", "default")]
+
+
+def seconds_of(path: Path) -> float:
+    return float(soundfile.info(path).duration)
 
 
 def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
@@ -34,6 +46,12 @@ def test_the_set_of_recordings_has_words_and_files() -> None:
     spoken = spoken_words()
     assert len(spoken) >= 20
     assert all(Path(name).is_file() and words.strip() for name, words in spoken.items())
+
+
+def test_some_of_the_recordings_are_spread_over_the_set() -> None:
+    spoken = {name: name.upper() for name in "abcdefg"}
+    assert spread(spoken, 3) == {"a": "A", "c": "C", "e": "E"}
+    assert [*spread(spoken, 7)] == [*spread(spoken, 9)] == [*"abcdefg"]
 
 
 @pytest.mark.long

@@ -5,7 +5,9 @@ the words of the same model in float32 on its CPU. Knows the set and the compari
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,23 +47,36 @@ def compare_words(
     return no_worse, total, known, worse
 
 
+def spread(spoken: Mapping[str, str], count: int) -> dict[str, str]:
+    """`count` recordings evenly from the whole set, or all where there are no more."""
+    names = list(spoken)
+    chosen = names if count >= len(names) else [names[at * len(names) // count] for at in range(count)]
+    return {name: spoken[name] for name in chosen}
+
+
 def measure_quality(
-    model: str, against: str = "", dtype: str = "default", spoken: Mapping[str, str] | None = None
+    model: str,
+    against: str = "",
+    dtype: str = "default",
+    spoken: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[Quality, Outcome]:
-    """The model's quality here in `dtype`, and the same in words for a report.
+    """The model's quality here in `dtype`, and the same in words for a report; `progress` is told of each
+    recording when it was heard.
 
     against: the model whose float32 words are the reference, `model` itself unless named (for quantised
     weights: the ones they were made of). Raises InvalidRequest where a model cannot transcribe, and where
     quantised weights have nothing to be compared with.
     """
     spoken = spoken_words() if spoken is None else spoken
-    reference = _listen(against or model, "float32", "cpu", spoken)
+    report = progress or (lambda _: None)
+    reference = _listen(against or model, "float32", "cpu", spoken, report)
     if reference["quantised"]:
         raise InvalidRequest(
             f"The weights of {against or model} are quantised and cannot be the reference: name with "
             "--against the model that they were made from."
         )
-    heard = _listen(model, dtype, "default", spoken)
+    heard = _listen(model, dtype, "default", spoken, report)
     no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
     joules = None if heard["joules"] is None else heard["joules"] / heard["audio"]
     quality = Quality(
@@ -90,13 +105,39 @@ def measure_quality(
     return quality, Outcome("ok", text, tuple(details))
 
 
-def _listen(model: str, dtype: str, device: str, spoken: Mapping[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *spoken]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LISTEN_SECONDS
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise InvalidRequest(f"{model} cannot transcribe in {dtype}: {last}")
-    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return answer
+def _listen(
+    model: str, dtype: str, device: str, names: Collection[str], progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """What `worker.local.listen` prints, gathered: words by file, and the audio of all. Raises
+    InvalidRequest."""
+    command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *names]
+    words, answer, audio = {}, {}, 0.0
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        deadline = threading.Timer(LISTEN_SECONDS, process.kill)
+        deadline.start()
+        try:
+            for line in process.stdout or ():
+                answer = json.loads(line)
+                if "file" not in answer:
+                    continue
+                words[answer["file"]] = answer["words"]
+                audio += answer["audio"]
+                progress(
+                    f"{dtype}, {len(words)} of {len(names)}: {Path(answer['file']).name}, "
+                    f"{answer['audio']:.1f} s of audio in {answer['seconds']:.1f} s"
+                )
+            process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            deadline.cancel()
+        errors.seek(0)
+        last_lines = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+    if process.returncode or "dtype" not in answer:
+        reason = "".join(last_lines) or f"its process ended with {process.returncode}"
+        raise InvalidRequest(f"{model} cannot transcribe in {dtype}: {reason}")
+    return answer | {"words": words, "audio": audio}

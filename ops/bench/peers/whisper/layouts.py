@@ -31,13 +31,14 @@ def write_layouts(model: Path, folder: Path) -> dict[str, Path]:
         (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / part / name).write_text(dims)
     np.savez(folder / "openai" / "weights.npz", **arrays)
-    mlx_arrays: dict[str, Any] = _mlx_names(arrays)
+    mlx_arrays: dict[str, Any] = mlx_names(arrays)
     np.savez(folder / "mlx" / "weights.npz", **mlx_arrays)
     (folder / "finished").touch()
     return folders
 
 
-def _mlx_names(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def mlx_names(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """OpenAI's names to mlx-whisper's; convolutions [out, in, 3] to [out, 3, in], no encoder positions."""
     return {
         name.replace(".mlp.0.", ".mlp1.").replace(".mlp.2.", ".mlp2."): (
             np.ascontiguousarray(value.swapaxes(1, 2)) if value.ndim == 3 else value
