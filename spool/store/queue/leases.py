@@ -183,29 +183,6 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
     return taken
 
 
-def fail_unservable(
-    tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
-) -> int:
-    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
-    `reason` is a code and a sentence. Returns how many."""
-    waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
-    code, message = reason
-    rows = tx.execute(
-        _CHANGED_JOB.where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue.in_(queues), waited)
-        .where(jobs.c.options["model"].as_string() == model)
-        .values(
-            state=JobState.FAILED.value,
-            error_code=code,
-            error_message=message,
-            finished_at=now_utc(),
-            updated_at=now_utc(),
-        )
-    )
-    failed = [job_of(row) for row in rows]
-    note_jobs(tx, *failed)
-    return len(failed)
-
-
 def is_last_chance(crashes: int, max_crashes: int) -> bool:
     """Whether one more death sets the job aside, and there has been one."""
     return crashes > 0 and crashes >= max_crashes - 1
@@ -259,7 +236,6 @@ __all__ = [
     "cancel_claimed",
     "claim_job",
     "fail_job",
-    "fail_unservable",
     "fence",
     "finish_job",
     "hand_back",
