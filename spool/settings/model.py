@@ -198,7 +198,7 @@ class Settings(BaseModel):
     device: Device = "auto"
     """Where the engine computes: `gpu`, `cpu`, or `auto`, the GPU where there is one."""
     concurrency: int = Field(8, ge=1, le=256)
-    """Jobs in flight in one worker; each may be up to four short ones."""
+    """Jobs in flight in one worker; each may be up to eight short ones."""
     frame_budget: int | None = Field(None, ge=1)
     """Feature frames of 10 ms in one batch, padding included; None: as many as the machine has memory for."""
     max_batch: int | None = Field(None, ge=1)

@@ -37,13 +37,16 @@ def note_jobs(tx: Connection, *changed: Job) -> None:
     """Record that each of the jobs entered its present state."""
     rows = [_job_row(JOB_EVENTS[job.state], job, _data(job)) for job in changed if job.state in JOB_EVENTS]
     if rows:
-        tx.execute(insert(event_inbox).values(at=now_utc()), rows)
+        tx.execute(_NOTED, rows)
+
+
+_NOTED = insert(event_inbox).values(at=now_utc())  # built once, for every claim and every ending
 
 
 def note_exported(tx: Connection, job: Job, files: Mapping[str, int]) -> None:
     """Record that no file of the job's output is still to be written; `files`: how many by state."""
     data = {"state": job.state.value, "name": job.name, "files": dict(files)}
-    tx.execute(insert(event_inbox).values(at=now_utc()), [_job_row(JOB_EXPORTED, job, data)])
+    tx.execute(_NOTED, [_job_row(JOB_EXPORTED, job, data)])
 
 
 def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:

@@ -17,10 +17,12 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Connection,
     CursorResult,
     Date,
+    Executable,
     Float,
     Row,
     Select,
@@ -63,8 +65,10 @@ class seconds_from_now(FunctionElement[datetime]):  # noqa: N801
     type = UtcDateTime()
     inherit_cache = True
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(literal(round(float(seconds), 3), Float()))
+    def __init__(self, seconds: "float | BindParameter[float]") -> None:
+        """A parameter's value is to be rounded to the millisecond by whoever gives it."""
+        bound = isinstance(seconds, BindParameter)
+        super().__init__(seconds if bound else literal(round(float(seconds), 3), Float()))
 
 
 @compiles(now_utc, "postgresql")
@@ -131,15 +135,30 @@ def upsert(
     A row whose primary key exists is set to `update` if it meets `where`. Without `update` a row that breaks
     any unique index is left out. `returning` yields the rows that were written.
     """
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    written = upsert_statement(
+        tx.dialect.name, table, values, update=update, where=where, returning=returning
+    )
+    return tx.execute(written) if rows is None else tx.execute(written, rows)
+
+
+def upsert_statement(
+    dialect: str,
+    table: Table,
+    values: Mapping[str, Any],
+    *,
+    update: Mapping[str, Any] | None = None,
+    where: ColumnElement[bool] | None = None,
+    returning: Sequence[ColumnElement[Any]] = (),
+) -> Executable:
+    """The statement of `upsert`, for one that is executed so often that it is built once."""
+    build = sqlite_insert if dialect == "sqlite" else postgresql_insert
     statement = build(table).values(**values)
     if update is None:
         statement = statement.on_conflict_do_nothing()
     else:
         key = list(table.primary_key.columns)
         statement = statement.on_conflict_do_update(index_elements=key, set_=dict(update), where=where)
-    written = statement.returning(*returning) if returning else statement
-    return tx.execute(written) if rows is None else tx.execute(written, rows)
+    return statement.returning(*returning) if returning else statement
 
 
 @dataclass(frozen=True, slots=True)

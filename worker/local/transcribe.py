@@ -168,15 +168,22 @@ class _LocalEngine:
             return
         samples, asks, futures = zip(*self._waiting, strict=True)
         self._waiting = []
-        try:
-            answers = self._recognizer.recognize(samples, self._options, asks)
-        except SpoolError as error:
-            answers = [Failure(error, 0)] * len(futures)
-        for future, answer in zip(futures, answers, strict=True):
+        for future, answer in zip(futures, self._answers(samples, asks), strict=True):
             if isinstance(answer, Failure):
                 future.set_exception(answer.error)
             else:
                 future.set_result(answer)
+
+    def _answers(
+        self, samples: Sequence[NDArray[np.float32]], asks: Sequence[DecodeRequest]
+    ) -> list[Recognition | Failure]:
+        """Of one batch; where that is refused, of each utterance by itself, so that a bad one fails alone."""
+        try:
+            return list(self._recognizer.recognize(samples, self._options, asks))
+        except SpoolError as error:
+            if len(samples) == 1:
+                return [Failure(error, 0)]
+            return [self._answers([row], [ask])[0] for row, ask in zip(samples, asks, strict=True)]
 
 
 @dataclass(slots=True)

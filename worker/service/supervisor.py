@@ -20,8 +20,8 @@ import structlog
 
 from spool.domain.fleet.routing import route_of
 from spool.errors import ModelError, SpoolError
-from spool.store.queue.leases import fail_unservable
 from spool.store.queue.queues import queues_waiting
+from spool.store.queue.unserved import fail_unservable
 from spool.store.workers import ready_workers
 from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems

@@ -6,8 +6,9 @@ locks that job's row, so that no deletion takes the recording meanwhile.
 """
 
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, Select, bindparam, func, literal_column, or_, select
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
@@ -28,6 +29,38 @@ def versions_of(tx: Connection, job: Job, limit: int = MOST_VERSIONS) -> list[Jo
         same.append((jobs.c.content_sha256 == job.content_sha256) & (jobs.c.state == JobState.DONE.value))
     query = select(*JOB_COLUMNS).where(or_(*same), jobs.c.project == job.project)
     return [job_of(row) for row in tx.execute(query.order_by(jobs.c.created_at, jobs.c.id).limit(limit))]
+
+
+def last_done_version(tx: Connection, job: Job) -> str | None:
+    """The id of the newest version of the recording of `job` that is done, the job itself left out; None
+    where there is none. One SELECT."""
+    asked = {
+        "own": job.id,
+        "recording": job.recording,
+        "content": job.content_sha256,
+        "of_project": job.project,
+    }
+    newest: str | None = tx.execute(_LAST_DONE, asked).scalar()
+    return newest
+
+
+def _last_done() -> Select[Any]:
+    recording = bindparam("recording", type_=jobs.c.id.type)
+    same = or_(
+        jobs.c.id == recording,
+        jobs.c.rerun_of == recording,
+        jobs.c.content_sha256 == bindparam("content", type_=jobs.c.content_sha256.type),
+    )
+    return (
+        select(jobs.c.id)
+        .where(_DONE, same, jobs.c.project == bindparam("of_project"), jobs.c.id != bindparam("own"))
+        .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+        .limit(1)
+    )
+
+
+_DONE = jobs.c.state == literal_column("'done'")  # spelt out, as the condition of the index
+_LAST_DONE = _last_done()  # built once: every job's end asks it
 
 
 def reruns_of_batch(

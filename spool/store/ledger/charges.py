@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Executable,
     Row,
     Select,
     bindparam,
@@ -31,7 +33,7 @@ from spool.domain.ledger import CostSums, Measured
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import now_utc, today_utc, upsert
+from spool.store.sql import now_utc, today_utc, upsert_statement
 from spool.tables import cost_lines, jobs, workers
 
 _OF_JOB = ("key_id", "batch_id", "tags")  # columns that a line copies from its job
@@ -81,7 +83,7 @@ def charge_jobs(tx: Connection, due: Sequence[Due]) -> None:
         | {"job_id": each.job.id, **{name: getattr(each.job, name) for name in _OF_JOB}}
         for each in by_line.values()
     ]
-    for total in _add_lines(tx, {"day": today_utc()}, rows):
+    for total in tx.execute(_today(tx.dialect.name), rows):
         each = by_line[total.job_id, total.attempt, total.wasted]
         _reprice(tx, each.bill, total)
 
@@ -90,9 +92,15 @@ def _add_busy(tx: Connection, bills: Sequence[Charge]) -> None:
     if any(min(bill.engine_ns, bill.audio_samples, bill.price_per_hour_micros) < 0 for bill in bills):
         raise InvalidRequest("A charge cannot be negative.")
     worker_id, engine_ns = bills[0].worker_id, sum(bill.engine_ns for bill in bills)
-    busy = update(workers).where(workers.c.id == worker_id)
-    if tx.execute(busy.values(busy_ns=workers.c.busy_ns + engine_ns)).rowcount != 1:
+    if tx.execute(_BUSY, {"worker": worker_id, "more_ns": engine_ns}).rowcount != 1:
         raise NotFound(f"Worker {worker_id} is not registered, so its time cannot be billed.")
+
+
+_BUSY = (
+    update(workers)
+    .where(workers.c.id == bindparam("worker"))
+    .values(busy_ns=workers.c.busy_ns + bindparam("more_ns", type_=BigInteger()))
+)
 
 
 def waste(tx: Connection, job_id: str, attempt: int) -> None:
@@ -128,13 +136,24 @@ _TOTAL = [*(column for column in cost_lines.primary_key), cost_lines.c.engine_ns
 
 def _add_lines(tx: Connection, fixed: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> list[Row[Any]]:
     """Add these amounts, each to another line; the totals of the lines."""
+    return list(tx.execute(_added(tx.dialect.name, fixed), rows))
+
+
+def _added(dialect: str, fixed: Mapping[str, Any]) -> Executable:
     added = {
         name: cost_lines.c[name] + literal_column(f"excluded.{name}", BigInteger)
         for name in ("engine_ns", "audio_samples")
     }
     values = {**fixed, "updated_at": now_utc()}
-    written = upsert(tx, cost_lines, values, rows, update=added | {"updated_at": now_utc()}, returning=_TOTAL)
-    return list(written)
+    return upsert_statement(
+        dialect, cost_lines, values, update=added | {"updated_at": now_utc()}, returning=_TOTAL
+    )
+
+
+@cache  # building it takes longer than running it
+def _today(dialect: str) -> Executable:
+    """Adds to the lines of today."""
+    return _added(dialect, {"day": today_utc()})
 
 
 def _reprice(tx: Connection, bill: Charge, total: Row[Any]) -> None:

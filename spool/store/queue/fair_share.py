@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     Connection,
+    Double,
     Select,
     Update,
     bindparam,
@@ -21,7 +22,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     select,
     update,
 )
@@ -101,17 +101,20 @@ _WITH_CHARGES = _with_charges()
 def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int = 1) -> None:
     """The project got so many jobs, which are charged as so many seconds of audio together. Waits for no
     other transaction."""
-    # Claims beside us may have read the same row: what they added stays.
-    start = case((turns.c.served > turn.start, turns.c.served), else_=literal(turn.start))
-    charged, both = seconds / turn.share, {"share": turn.share, "updated_at": now_utc()}
-    change = {"start": start, "served": start + charged, "claims": turns.c.claims + claims}
-    if _update_if_free(tx, pool, turn.project, change | both):
+    charged = seconds / turn.share
+    values = {
+        "from_start": turn.start,
+        "charged": charged,
+        "more_claims": claims,
+        "own_share": turn.share,
+    }
+    if _update_if_free(tx, _TAKEN, pool, turn.project, values):
         if turn.has_charges:
             _collect_charges(tx, pool, turn.project)
         return
     row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
     # Only where there was none: an insert would wait for whoever holds the row, to see whether it conflicts.
-    first = row | both | {"claims": claims}
+    first = row | {"share": turn.share, "updated_at": now_utc(), "claims": claims}
     if not turn.is_first or upsert(tx, turns, first, returning=[turns.c.project]).one_or_none() is None:
         _charge_later(tx, pool, turn.project, seconds, claims)
 
@@ -120,21 +123,21 @@ def settle(tx: Connection, pool: str, project: str, seconds: float, lengths: Seq
     """Its jobs took so many seconds of audio more than they were charged (less: negative). The `lengths` of
     recordings that were transcribed (seconds) go into the mean, one after the other. Waits for no other
     transaction."""
-    values: dict[str, Any] = {"served": turns.c.served + seconds / turns.c.share}
+    newest, values = 0.0, {"seconds": seconds}
     if lengths:
-        mean: Any = func.coalesce(turns.c.mean_seconds, lengths[0])
-        newest = 0.0
         for length in lengths:
             newest += NEWEST * (length - newest)
-        values["mean_seconds"] = mean * (1 - NEWEST) ** len(lengths) + newest
-    if not _update_if_free(tx, pool, project, values):
+        values |= {"first": lengths[0], "kept": (1 - NEWEST) ** len(lengths), "newest": newest}
+    if not _update_if_free(tx, _SETTLED_MEAN if lengths else _SETTLED, pool, project, values):
         _charge_later(tx, pool, project, seconds)
 
 
-def _update_if_free(tx: Connection, pool: str, project: str, values: Mapping[str, Any]) -> bool:
+def _update_if_free(
+    tx: Connection, change: Update, pool: str, project: str, values: Mapping[str, float]
+) -> bool:
     """Change the project's row; False where there is none, or another transaction holds it: that one may be
     of a machine that is frozen, and all claims of the pool would wait for it."""
-    return tx.execute(_FREE_ROW.values(**values), {"in_pool": pool, "of_project": project}).rowcount == 1
+    return tx.execute(change, {"in_pool": pool, "of_project": project, **values}).rowcount == 1
 
 
 def _free_row() -> Update:
@@ -145,7 +148,25 @@ def _free_row() -> Update:
     return update(turns).where(turns.c.pool == pool, turns.c.project == free)
 
 
+def _number(name: str) -> BindParameter[float]:
+    return bindparam(name, type_=Double())
+
+
+# Built once: that takes longer than running them, and each claim and each ending does.
 _FREE_ROW = _free_row()
+# Claims beside us may have read the same row: what they added stays.
+_START = case((turns.c.served > _number("from_start"), turns.c.served), else_=_number("from_start"))
+_TAKEN = _FREE_ROW.values(
+    start=_START,
+    served=_START + _number("charged"),
+    claims=turns.c.claims + bindparam("more_claims", type_=turns.c.claims.type),
+    share=_number("own_share"),
+    updated_at=now_utc(),
+)
+_SETTLED = _FREE_ROW.values(served=turns.c.served + _number("seconds") / turns.c.share)
+_SETTLED_MEAN = _SETTLED.values(
+    mean_seconds=func.coalesce(turns.c.mean_seconds, _number("first")) * _number("kept") + _number("newest")
+)
 
 
 def _charge_later(tx: Connection, pool: str, project: str, seconds: float, claims: int = 0) -> None:

@@ -12,7 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Update,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.archive.passages import Passage
@@ -98,23 +112,38 @@ def claim_queued(
     """Take those of the jobs that are queued, in this order. `forecast_seconds`: see the table, the same for
     each; None where its project was not charged. `pool` is the worker's, None where it is as it was."""
     rows = tx.execute(
-        _CHANGED_JOB.where(
-            jobs.c.id.in_(job_ids), may_become(JobState.RUNNING), true() if allowed is None else allowed
-        ).values(
-            state=JobState.RUNNING.value,
-            attempt=jobs.c.attempt + 1,
-            lease_owner=worker_id,
-            lease_until=seconds_from_now(lease_seconds),
-            started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
-            not_before=null(),
-            forecast_seconds=forecast_seconds,
-            pool=jobs.c.pool if pool is None else pool,
-            updated_at=now_utc(),
-        )
+        _CLAIMED if allowed is None else _CLAIMED.where(allowed),
+        {
+            "wanted": list(job_ids),
+            "claimer": worker_id,
+            "lease": round(lease_seconds, 3),
+            "forecast": forecast_seconds,
+            "own_pool": pool,
+        },
     )
     taken = sorted(map(job_of, rows), key=lambda job: job_ids.index(job.id))
     note_jobs(tx, *taken)
     return [Claim(job, job.attempt, worker_id) for job in taken]
+
+
+def _claimed() -> ReturningUpdate[Any]:
+    """The change of a claim: of the jobs `wanted` that are queued."""
+    return _CHANGED_JOB.where(
+        jobs.c.id.in_(bindparam("wanted", expanding=True)), may_become(JobState.RUNNING)
+    ).values(
+        state=JobState.RUNNING.value,
+        attempt=jobs.c.attempt + 1,
+        lease_owner=bindparam("claimer", type_=jobs.c.lease_owner.type),
+        lease_until=seconds_from_now(bindparam("lease", type_=Float())),
+        started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
+        not_before=null(),
+        forecast_seconds=bindparam("forecast", type_=jobs.c.forecast_seconds.type),
+        pool=func.coalesce(bindparam("own_pool", type_=jobs.c.pool.type), jobs.c.pool),
+        updated_at=now_utc(),
+    )
+
+
+_CLAIMED = _claimed()
 
 
 def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> list[Job]:
@@ -152,29 +181,6 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
     count_up(tx, LEASES_LOST, Counter(job.pool or ANY_POOL for job in taken))
     note_jobs(tx, *taken)
     return taken
-
-
-def fail_unservable(
-    tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
-) -> int:
-    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
-    `reason` is a code and a sentence. Returns how many."""
-    waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
-    code, message = reason
-    rows = tx.execute(
-        _CHANGED_JOB.where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue.in_(queues), waited)
-        .where(jobs.c.options["model"].as_string() == model)
-        .values(
-            state=JobState.FAILED.value,
-            error_code=code,
-            error_message=message,
-            finished_at=now_utc(),
-            updated_at=now_utc(),
-        )
-    )
-    failed = [job_of(row) for row in rows]
-    note_jobs(tx, *failed)
-    return len(failed)
 
 
 def is_last_chance(crashes: int, max_crashes: int) -> bool:
@@ -230,7 +236,6 @@ __all__ = [
     "cancel_claimed",
     "claim_job",
     "fail_job",
-    "fail_unservable",
     "fence",
     "finish_job",
     "hand_back",

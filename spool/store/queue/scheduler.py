@@ -19,10 +19,12 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Row,
     Select,
+    bindparam,
     func,
     or_,
     select,
@@ -302,11 +304,22 @@ def _oldest(
     tx: Connection, queues: Sequence[str], project: str, seconds: float, request: ClaimRequest
 ) -> Row[Any] | None:
     """The job that has waited longest, if longer than so many seconds."""
-    before = epoch_us() - round(seconds * MICROS)
+    suitable = tuple(request.suitable(queue) for queue in queues)
+    job_id = tx.scalar(_longest_waiting(suitable, project), {"micros": round(seconds * MICROS)})
+    if job_id is None:
+        return None
+    return tx.execute(_facts(jobs.c.id == job_id, QUEUED).with_for_update(skip_locked=True)).one_or_none()
+
+
+@lru_cache(maxsize=256)
+def _longest_waiting(suitable: tuple[tuple[ColumnElement[bool], ...], ...], project: str) -> Select[Any]:
+    """The project's job that has waited longest in queues with these conditions, if longer than `micros`
+    microseconds."""
+    before = epoch_us() - bindparam("micros", type_=BigInteger())
     each = [
         select(jobs.c.id, jobs.c.queue_position)
         .where(
-            *request.suitable(queue),
+            *conditions,
             *_of(project),
             jobs.c.priority == priority,
             jobs.c.deadline_rank == NEVER,
@@ -315,14 +328,11 @@ def _oldest(
         .order_by(jobs.c.queue_position, jobs.c.id)
         .limit(1)
         .subquery()
-        for queue in queues
+        for conditions in suitable
         for priority in PRIORITY_NAMES
     ]
     oldest = union_all(*(select(one) for one in each)).subquery()
-    job_id = tx.scalar(select(oldest.c.id).order_by(oldest.c.queue_position, oldest.c.id).limit(1))
-    if job_id is None:
-        return None
-    return tx.execute(_facts(jobs.c.id == job_id, QUEUED).with_for_update(skip_locked=True)).one_or_none()
+    return select(oldest.c.id).order_by(oldest.c.queue_position, oldest.c.id).limit(1)
 
 
 def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:

@@ -1,14 +1,17 @@
-"""Jobs that no worker can take now, by queue and model, and what they wait for."""
+"""Jobs that no worker can take now, by queue and model, what they wait for, and the end of those in vain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, update
 
 from spool.domain.fleet.routing import Seen, route_of, why_waiting
+from spool.domain.jobs import JobState
+from spool.store.event_log import note_jobs
 from spool.store.queue.queues import in_queue, queues_waiting
-from spool.store.sql import now_utc
+from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs
 
 SAMPLED = 1000
@@ -53,3 +56,28 @@ def _count(tx: Connection, queue: str, model: str) -> int:
 
 
 _MODEL = jobs.c.options["model"].as_string()
+
+
+def fail_unservable(
+    tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
+) -> int:
+    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
+    `reason` is a code and a sentence. Returns how many."""
+    waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
+    code, message = reason
+    rows = tx.execute(
+        update(jobs)
+        .returning(*JOB_COLUMNS)
+        .where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue.in_(queues), waited)
+        .where(model == _MODEL)
+        .values(
+            state=JobState.FAILED.value,
+            error_code=code,
+            error_message=message,
+            finished_at=now_utc(),
+            updated_at=now_utc(),
+        )
+    )
+    failed = [job_of(row) for row in rows]
+    note_jobs(tx, *failed)
+    return len(failed)

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Double, Integer, Row, exists, literal, select
 
 from spool.domain.archive.passages import Spoken
 from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
-from spool.domain.jobs import Job, JobState
+from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, NotFound
-from spool.store.archive.versions import versions_of
+from spool.store.archive.versions import last_done_version
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
@@ -57,10 +57,12 @@ def doubts_in(
     database: Database, job: Job, content_sha256: str | None, transcript: Transcript
 ) -> list[ReviewPassage]:
     """What a finished transcript has to be reviewed, beside the words of the version before."""
-    with database.read() as tx:
-        known = versions_of(tx, replace(job, content_sha256=content_sha256 or job.content_sha256))
-        done = [each for each in known if each.id != job.id and each.state is JobState.DONE]
-        other = _words_of(tx, done[-1].id) if done else []
+    with database.look() as tx:
+        before = last_done_version(tx, replace(job, content_sha256=content_sha256 or job.content_sha256))
+    other: list[Spoken] = []
+    if before is not None:
+        with database.read() as tx:
+            other = _words_of(tx, before)
     return review_passages(transcript, other)
 
 

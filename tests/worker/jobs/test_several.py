@@ -34,17 +34,18 @@ def test_an_appetite_follows_what_the_engine_needs_for_a_job() -> None:
 
 
 def test_each_of_several_ends_as_its_own_recording_has_it(harness: WorkerHarness) -> None:
-    files = [harness.record(f"{n}.wav", speechlike(2 + n / 10)) for n in range(6)]
+    files = [harness.record(f"{n}.wav", speechlike(2 + n / 10)) for n in range(MOST_JOBS + 2)]
     files[2].write_bytes(b"no audio in here")
     made = [harness.submit(path) for path in files]
     hungry(harness)
     assert run_next(harness.services, None) == "done"
-    assert states(harness, made[:4]) == [JobState.DONE, JobState.DONE, JobState.FAILED, JobState.DONE]
-    assert states(harness, made[4:]) == [JobState.QUEUED] * 2
+    of_all = [JobState.DONE] * MOST_JOBS
+    of_all[2] = JobState.FAILED
+    assert states(harness, made) == [*of_all, JobState.QUEUED, JobState.QUEUED]
     assert harness.services.context.job_gate.taken == 0
     while run_next(harness.services, None) is not None:
         pass
-    assert states(harness, made[4:]) == [JobState.DONE] * 2
+    assert states(harness, made[MOST_JOBS:]) == [JobState.DONE] * 2
     assert harness.assert_bills_equal_busy_time() > 0
     assert {harness.job(job_id).attempt for job_id in made} == {1}
 

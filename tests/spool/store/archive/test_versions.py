@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from ops.testbed.rows import claimed, new_job
+from ops.testbed.rows import claimed, new_job, queued
 from spool.domain.jobs import Source
 from spool.domain.retention import Content
 from spool.errors import Conflict, Deleted
 from spool.store import Database
-from spool.store.archive.versions import rerun_job, versions_of
+from spool.store.archive.versions import last_done_version, rerun_job, versions_of
 from spool.store.deletions import expired_jobs, mark_deleted
 from spool.store.jobs import create_job, get_job
-from spool.store.queue.leases import fail_job
+from spool.store.queue.leases import Outcome, fail_job, finish_job
 
 
 def uploaded(db: Database) -> str:
@@ -49,6 +49,28 @@ def test_a_recording_stays_until_every_version_of_it_is_made(db: Database) -> No
         assert {line.job_id for line in lines} == {first, second.id, third.id}
         with pytest.raises(Deleted):
             rerun_job(tx, get_job(tx, third.id), new_job())
+
+
+def test_the_version_before_is_the_newest_that_is_done_of_the_same_project(db: Database) -> None:
+    def done(content: str, project: str = "default") -> str:
+        claim = claimed(db, queued(db, project=project).id)
+        with db.begin() as tx:
+            finish_job(tx, claim, Outcome(1.0, "key", "0" * 64, 1.0, 1, content_sha256=content * 64))
+        return claim.job.id
+
+    def before(job_id: str) -> str | None:
+        with db.look() as tx:
+            return last_done_version(tx, get_job(tx, job_id))
+
+    alone = done("a")
+    assert before(alone) is None
+    done("b")
+    done("a", project="other")
+    newest = done("a")
+    assert (before(newest), before(alone)) == (alone, newest)
+    with db.begin() as tx:
+        rerun, _ = rerun_job(tx, get_job(tx, alone), new_job())
+    assert before(rerun.id) == alone, "that it runs again, whose content it is not known to have yet"
 
 
 def test_a_live_session_has_no_recording_before_it_is_done(db: Database) -> None:
