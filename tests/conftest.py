@@ -35,7 +35,7 @@ DRAWN = "drawn"
 """The property (`record_property`) of a test that draws by chance: what it drew, for the summary."""
 
 # How long an example takes says more about the machine's load than about the code.
-settings.register_profile("any", deadline=None)
+settings.register_profile("any", deadline=None, max_examples=30)
 # A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "any")

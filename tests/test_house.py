@@ -79,17 +79,25 @@ def imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        folder = ROOT.joinpath(*node.module.split("."))
         for alias in node.names:
-            is_module = (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir()
-            yield f"{node.module}.{alias.name}" if is_module else node.module
+            name = f"{node.module}.{alias.name}"
+            yield name if is_module(name) else node.module
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or path.is_dir()
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
     """Every import of a file, wherever in it: "file:line" and the module."""
-    for node in ast.walk(parsed(path)):
-        for module in imported(node):
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", module
+    return tuple(
+        (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", module)
+        for node in ast.walk(parsed(path))
+        for module in imported(node)
+    )
 
 
 def runs_on_import(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

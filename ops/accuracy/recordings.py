@@ -8,48 +8,55 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ops.train.data.features import RATE, Audio, read_audio
-from ops.train.run.evaluate import decoded, through_chunks, time_error
+from ops.train.run.evaluate import decoded, time_error
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, normal_words, total_errors, word_errors
 from worker.decode.types import SearchOptions
+from worker.local.transcribe import transcribe_with
+from worker.models.base import Independent
 from worker.models.nemo.model import NemoModel
-from worker.segmentation.chunker import Chunk, ChunkOptions
+from worker.segmentation.spans import ChunkSpan
 
 NEAR = 1.0  # seconds from a seam
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Samples at 16 kHz, segments and word times of the reference."""
+    """A file, its samples at 16 kHz, segments and word times of the reference."""
 
-    name: str
+    path: Path
     audio: Audio
     text: str
     segments: list[dict[str, Any]]
     words: list[dict[str, Any]]
 
+    @property
+    def name(self) -> str:
+        """The file's, without its ending."""
+        return self.path.stem
+
 
 def recordings(speech: Path) -> list[Recording]:
     """The speech folder's long recordings."""
-    found = []
-    for path in sorted((speech / "long").glob("*.json")):
-        told = json.loads(path.read_text())
-        audio = read_audio(path.with_name(told["audio"]))
-        found.append(Recording(path.stem, audio, told["text"], told["segments"], told["words"]))
-    return found
+    listed = []
+    for each in sorted((speech / "long").glob("*.json")):
+        reference = json.loads(each.read_text())
+        path = each.with_name(reference["audio"])
+        texts = reference["text"], reference["segments"], reference["words"]
+        listed.append(Recording(path, read_audio(path), *texts))
+    return listed
 
 
-def lengths(longest: float) -> ChunkOptions:
+def lengths(longest: float) -> Independent:
     """The chunk plan whose chunks are at most that many seconds long; 30 is the worker's."""
     scale = longest / 30.0
-    return ChunkOptions(aim=20.0 * scale, max=longest, overlap=min(2.0, 2.0 * scale), tail=5.0 * scale)
+    return Independent(aim=20.0 * scale, max=longest, overlap=min(2.0, 2.0 * scale), tail=5.0 * scale)
 
 
 @dataclass(frozen=True)
@@ -77,23 +84,24 @@ class Outcome:
 
 def through(model: NemoModel, recording: Recording, options: SearchOptions, longest: float = 30.0) -> Outcome:
     """The recording as the worker hears it, in chunks of at most that many seconds."""
-    words, chunks = through_chunks(model, recording.audio, options, lengths(longest))
-    errors = word_errors(recording.text, " ".join(word.text for word in words))
-    cuts = [a.span.core_end / RATE for a, b in pairwise(chunks) if a.speech or b.speech]
+    (result,) = transcribe_with(model, [recording.path], options, lengths=lengths(longest))
+    if result.transcript is None:
+        raise result.error or AssertionError
+    words = result.transcript.words
     return Outcome(
-        errors,
-        at_seams(recording, words, cuts),
-        covered(chunks, len(recording.audio)),
+        word_errors(recording.text, result.transcript.text),
+        at_seams(recording, words, [span.core_end / RATE for span in result.chunks[:-1]]),
+        covered(result.chunks, len(recording.audio)),
         time_error(recording.words, words),
     )
 
 
-def covered(chunks: Sequence[Chunk], samples: int) -> float:
+def covered(chunks: Sequence[ChunkSpan], samples: int) -> float:
     """The share of the samples that lies in exactly one core."""
     count = np.zeros(samples + 1, np.int64)
     for chunk in chunks:
-        count[chunk.span.core_start] += 1
-        count[chunk.span.core_end] -= 1
+        count[chunk.core_start] += 1
+        count[chunk.core_end] -= 1
     return float((np.cumsum(count)[:samples] == 1).mean()) if samples else 1.0
 
 

@@ -14,7 +14,7 @@ from spool.wer import WordErrors
 from worker.models.nemo.model import NemoModel
 
 Found = dict[str, dict[str, Heard]]  # by way, by set
-LENGTHS = (10, 20, 30, 60)
+LENGTHS = (10, 20, 30, 40)
 FEW = 16  # utterances of a set where each is heard in a batch of its own, or in bfloat16
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from spool.command_options import takes_options
+from spool.errors import InvalidRequest
 from worker.cli.options import Fusion, Output, Search, Speakers, Speech
 from worker.decode.types import DecodeRequest
 from worker.local.report import render_results
@@ -64,6 +65,10 @@ def transcribe(
         speech=speech.to_options(),
     )
     options = search.to_options()
+    if fusion.context == "job" and not (ask.lm or ask.phrases):
+        raise InvalidRequest("--context: needs --lm or --boost, and neither is given")
+    if rescore_model is not None and options.decoder == "greedy":
+        raise InvalidRequest("--rescore-model: the greedy decoder knows one hypothesis; use --decoder beam")
     if ask.lm or ask.phrases:
         options = replace(options, lm_blanks=fusion.lm_blanks, pruning=fusion.pruning)
     results = transcribe_files(

@@ -75,9 +75,9 @@ def search(
         check_request(searcher, options, ask)
     fusion = None if asks is None else make_fusion(model.tokenizer, options, asks)
     if searcher.run is None:
-        raise InvalidRequest(f"a {head} head is not searched over frames alone")
+        raise InvalidRequest(f"{_named(head)} is not searched over frames alone")
     if fusion is not None and (options.graph is not None or not searcher.fuses):
-        raise InvalidRequest(cannot_fuse(head, options))
+        raise InvalidRequest(cannot_fuse(head, options, asks or ()))
     hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
     return [each_found[: options.nbest] for each_found in hypotheses]
 
@@ -153,7 +153,7 @@ def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searc
     searcher = SEARCHERS.get((head, options.decoder))
     if searcher is None:
         known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
-        raise InvalidRequest(f"unknown decoder {options.decoder!r} for a {head} head: {known}")
+        raise InvalidRequest(f"unknown decoder {options.decoder!r} for {_named(head)}: {known}")
     if options.alignments not in ("auto", "best", "all"):
         raise InvalidRequest(f"unknown alignments {options.alignments!r}: auto, best or all")
     if (head, options.decoder) == ("ctc", "beam"):
@@ -186,10 +186,14 @@ def _parameters(head: HeadName, searcher: Searcher, options: SearchOptions) -> A
         if field.name not in names | COMMON and value != field.default:
             takes = ", ".join(sorted(names)) or "none"
             raise InvalidRequest(
-                f"{field.name}: the {options.decoder} search of a {head} head has no such parameter; "
+                f"{field.name}: the {options.decoder} search of {_named(head)} has no such parameter; "
                 f"it has: {takes}"
             )
     return searcher.parameters(**{name: getattr(options, name) for name in names})
+
+
+def _named(head: HeadName) -> str:
+    return f"{'an' if head.startswith(('attention', 'rnnt')) else 'a'} {head} head"
 
 
 def check_request(searcher: Searcher, options: SearchOptions, request: DecodeRequest) -> None:
@@ -200,21 +204,39 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
         raise InvalidRequest("alternatives: the search of a graph gives none; ask for its lattice")
     if not searcher.lattices and (request.alternatives or request.lattice is not None):
         name = "alternatives" if request.alternatives else "lattice"
-        kept = "the greedy decoder knows one path" if options.decoder == "greedy" else "it keeps no lattice"
-        able = ", ".join(each for (each, _), known in SEARCHERS.items() if known.lattices)
+        *others, last = dict.fromkeys(each for (each, _), known in SEARCHERS.items() if known.lattices)
         raise InvalidRequest(
-            f"{name}: {kept}; alternatives and lattices need the beam decoder of {able}"
+            f"{name}: {_no_lattice(searcher, options)}; alternatives and lattices need the beam decoder of a "
+            f"{', '.join(others)} or {last} head"
             + (", with the best alignment of each hypothesis" if searcher is CTC_PREFIX else "")
         )
 
 
-def cannot_fuse(head: HeadName, options: SearchOptions) -> str:
-    """Why these options take no language model and no phrases."""
+def _no_lattice(searcher: Searcher, options: SearchOptions) -> str:
+    if options.decoder == "greedy":
+        return "the greedy decoder knows one path"
+    if searcher.run is None:
+        return "an attention decoder's beam keeps hypotheses and no lattice"
+    return "it keeps no lattice"
+
+
+def cannot_fuse(head: HeadName, options: SearchOptions, requests: Sequence[DecodeRequest]) -> str:
+    """Why these options take no language model and no phrases, with the names of what was asked for."""
     if options.graph is not None:
         return "graph: its search takes no language model and no phrases"
+    asked = [
+        name
+        for name, given in (
+            ("language_model", any(request.lm for request in requests)),
+            ("boost", any(request.phrases for request in requests)),
+        )
+        if given
+    ]
     if head == "ctc":
-        return "a CTC head takes a language model or phrases with the beam decoder only"
-    return f"the {options.decoder} search of a {head} head takes no language model and no phrases"
+        why = "a CTC head takes a language model or phrases with the beam decoder only"
+    else:
+        why = f"the {options.decoder} search of {_named(head)} takes no language model and no phrases"
+    return f"{', '.join(asked)}: {why}"
 
 
 def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
@@ -226,6 +248,6 @@ def check_options(model: Searchable, options: SearchOptions, request: DecodeRequ
         return
     able = searcher.fuses and options.graph is None
     if not able and (request.lm or request.phrases):
-        raise InvalidRequest(cannot_fuse(head, options))
+        raise InvalidRequest(cannot_fuse(head, options, [request]))
     if able:
         make_fusion(model.tokenizer, options, [request])

@@ -28,11 +28,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """Tokens that are final. All finals together are the session's tokens, each once and in order."""
+    """Tokens that are final. All finals together are the session's tokens, each once and in order. heard: how
+    much of the recording is certain to be known when they are, however much of it came at once; `end` may lie
+    behind that by less than a frame."""
 
     reason: Reason
     start: float
     end: float
+    heard: float
     text: str
     tokens: tuple[int, ...]
     times: tuple[int, ...]

@@ -25,6 +25,8 @@ from worker.models.streaming import FrameStream
 
 MARKS: dict[str, Literal["eou", "eob"]] = {"<EOU>": "eou", "<EOB>": "eob"}
 """Pieces of models for dialogue that are no text."""
+FEATURE_SECONDS = 0.01
+"""From one feature frame to the next, in every family that streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class LiveSession:
                 reason=reason,
                 start=self._seconds(began),
                 end=self._seconds(end),
+                heard=self._samples / SAMPLE_RATE if reason == "end" else self._heard,
                 text=self._tokenizer.decode(path.tokens).strip(),
                 tokens=path.tokens,
                 times=path.times,
@@ -201,6 +204,11 @@ class LiveSession:
             return []
         self._last = partial
         return [partial]
+
+    @property
+    def _heard(self) -> float:
+        """Seconds that the steps so far have read: of their last frame one feature frame at the least."""
+        return (self._frames - 1) * self._frame_seconds + FEATURE_SECONDS
 
     def _words(self, path: Path) -> tuple[Word, ...]:
         return tuple(words_of(path.scored(0.0), self._tokenizer, self._frame_seconds))

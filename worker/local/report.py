@@ -41,19 +41,22 @@ from spool.domain.transcript import Transcript
 from spool.errors import SpoolError
 from spool.formats import render
 from worker.decode.types import Hypothesis
+from worker.segmentation.spans import ChunkSpan
 
 NBEST_DIGITS = 5
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """One file: an error, or a transcript with its encoder frames and its hypotheses (each with its text)."""
+    """One file: an error, or a transcript with its encoder frames, its hypotheses (each with its text) and
+    its chunks, silent ones included."""
 
     file: str
     error: SpoolError | None = None
     transcript: Transcript | None = None
     frames: int = 0
     nbest: tuple[tuple[Hypothesis, str], ...] = ()
+    chunks: tuple[ChunkSpan, ...] = ()
 
 
 def render_results(results: Sequence[FileResult], form: str, lattice: str | None = None) -> str:

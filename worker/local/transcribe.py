@@ -35,7 +35,7 @@ from worker.jobs.request import JobRequest
 from worker.jobs.speakers import with_speakers
 from worker.jobs.transcript import decoded_chunk
 from worker.local.report import FileResult
-from worker.models.base import SpeechModel
+from worker.models.base import Independent, SpeechModel
 from worker.models.load import load_model
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
@@ -97,11 +97,17 @@ def transcribe_with(
     carries: bool = False,
     detector: bool = True,
     second: SpeechModel | None = None,
+    lengths: Independent | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores."""
+    """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores.
+
+    lengths: of the chunks, in place of the model's own.
+    """
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
     engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
+    if lengths is not None:
+        engine.info = replace(engine.info, chunking=lengths)
     request = JobRequest(options, ask, carries)
     decoders = [_FileDecoder(path, engine, chunk, request=request, info=engine.info) for path in files]
     for decoder in decoders:
@@ -162,15 +168,22 @@ class _LocalEngine:
             return
         samples, asks, futures = zip(*self._waiting, strict=True)
         self._waiting = []
-        try:
-            answers = self._recognizer.recognize(samples, self._options, asks)
-        except SpoolError as error:
-            answers = [Failure(error, 0)] * len(futures)
-        for future, answer in zip(futures, answers, strict=True):
+        for future, answer in zip(futures, self._answers(samples, asks), strict=True):
             if isinstance(answer, Failure):
                 future.set_exception(answer.error)
             else:
                 future.set_result(answer)
+
+    def _answers(
+        self, samples: Sequence[NDArray[np.float32]], asks: Sequence[DecodeRequest]
+    ) -> list[Recognition | Failure]:
+        """Of one batch; where that is refused, of each utterance by itself, so that a bad one fails alone."""
+        try:
+            return list(self._recognizer.recognize(samples, self._options, asks))
+        except SpoolError as error:
+            if len(samples) == 1:
+                return [Failure(error, 0)]
+            return [self._answers([row], [ask])[0] for row, ask in zip(samples, asks, strict=True)]
 
 
 @dataclass(slots=True)
@@ -245,7 +258,9 @@ class _FileDecoder(ChunkDecoder[Recognition]):
         nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
         if is_single and not transcript.dropped:  # what the search wrote, marks without words included
             transcript = transcript.model_copy(update={"text": self.spoken[0][1].text or nbest[0][1]})
-        return FileResult(str(self.path), None, transcript, model.cost(self.audio.samples_read).frames, nbest)
+        frames = model.cost(self.audio.samples_read).frames
+        chunks = tuple(sorted((each.span for each in self.decoded), key=lambda span: span.core_start))
+        return FileResult(str(self.path), None, transcript, frames, nbest, chunks)
 
 
 def _whole(audio: AudioStream) -> Iterator[Chunk]:

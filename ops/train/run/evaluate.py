@@ -33,13 +33,9 @@ from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import best_of
 from worker.decode.types import SearchOptions
 from worker.decode.utterances import NOTHING, decode_utterances
-from worker.engine.protocol import Failure
-from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.transcript import decoded_chunk
+from worker.local.transcribe import transcribe_with
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
-from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
-from worker.segmentation.stitch import ChunkWords, stitch
 
 SEED = 20261120
 DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"])
@@ -121,34 +117,20 @@ def decoded(model: NemoModel, audio: Sequence[Audio], options: SearchOptions) ->
     return texts
 
 
-def through_chunks(
-    model: NemoModel, audio: Audio, options: SearchOptions, lengths: ChunkOptions | None = None
-) -> tuple[list[Word], list[Chunk]]:
-    """The words of a recording as the worker hears it, chunk by chunk and stitched, and the chunks."""
-    chunks = list(plan_chunks([audio], lengths))
-    recognizer = ModelRecognizer(model)
-    decoded_words = []
-    for chunk in chunks:
-        if chunk.speech:
-            (answer,) = recognizer.recognize([chunk.samples], options, [NOTHING])
-            if isinstance(answer, Failure):
-                raise answer.error
-            decoded_words.append(ChunkWords(chunk.span, decoded_chunk(chunk.span, answer).words))
-    return stitch(decoded_words), chunks
-
-
 def long_recording(
     model: NemoModel, path: Path, options: SearchOptions
 ) -> tuple[WordErrors, WordErrors, float]:
     """Errors through chunks and stitching, errors cut at the reference segments, median error of starts."""
     reference = json.loads(path.with_suffix(".json").read_text())
+    (result,) = transcribe_with(model, [path.with_name(reference["audio"])], options)
+    if result.transcript is None:
+        raise result.error or AssertionError
+    errors = word_errors(reference["text"], result.transcript.text)
     audio = read_audio(path.with_name(reference["audio"]))
-    words, _ = through_chunks(model, audio, options)
-    errors = word_errors(reference["text"], " ".join(word.text for word in words))
     pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in reference["segments"]]
     texts = decoded(model, pieces, options)
     cut = total_errors(word_errors(s["text"], t) for s, t in zip(reference["segments"], texts, strict=True))
-    return errors, cut, time_error(reference["words"], words)
+    return errors, cut, time_error(reference["words"], result.transcript.words)
 
 
 def time_error(told: Sequence[dict[str, Any]], words: Sequence[Word]) -> float:

@@ -250,7 +250,7 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
         (ctc, SearchOptions("beam", head="rnnt"), "no rnnt head; it has: ctc"),
         (rnnt, SearchOptions("beam", beam=0), "at least 1"),
         (rnnt, SearchOptions(nbest=0), "at least 1"),
-        (rnnt, SearchOptions("beam", beta=1.0), "beta: the beam search of a rnnt head has no such"),
+        (rnnt, SearchOptions("beam", beta=1.0), "beta: the beam search of an rnnt head has no such"),
         (ctc, SearchOptions(beta=1.0), "beta: the greedy search of a ctc head has no such parameter"),
         (
             rnnt,

@@ -46,7 +46,7 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "request_", "words"),
     [
-        (SearchOptions(beta=1.0), DecodeRequest(), "beta: the greedy search of a attention head"),
+        (SearchOptions(beta=1.0), DecodeRequest(), "beta: the greedy search of an attention head"),
         (SearchOptions(scores="fixed"), DecodeRequest(), "scores: .* no such parameter"),
         (SearchOptions("beam", max_symbols=3), DecodeRequest(), "max_symbols: .* beam, length_penalty"),
         (SearchOptions(), DecodeRequest(speech=SpeechOptions(prompt="so")), "prompt: .* takes: language"),
@@ -56,8 +56,16 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
             "language: .* 'de'.* knows: en",
         ),
         (SearchOptions(), DecodeRequest(speech=SpeechOptions(task="translate", language="en")), "task:"),
-        (SearchOptions("beam"), DecodeRequest(alternatives=2), "alternatives: it keeps no lattice"),
-        (SearchOptions("beam"), DecodeRequest(phrases=("fog",)), "takes no language model and no phrases"),
+        (
+            SearchOptions("beam"),
+            DecodeRequest(alternatives=2),
+            "alternatives: an attention decoder's beam keeps hypotheses and no lattice",
+        ),
+        (
+            SearchOptions("beam"),
+            DecodeRequest(phrases=("fog",)),
+            "boost: the beam search of an attention head takes no",
+        ),
         (SearchOptions(head="tdt"), DecodeRequest(), "no tdt head; it has: attention"),
     ],
 )

@@ -15,7 +15,11 @@ from typer.testing import CliRunner
 from spool.domain.transcript import Lattice
 from spool.errors import InvalidRequest, ModelError
 from spool.formats.lattices import archived
+from tests.worker.models.whisper.fixtures import tiny_model
+from tests.worker.models.whisper.tiny import tone
 from worker.cli.main import app
+from worker.decode.attention import reading
+from worker.decode.attention.beam import BeamSettings
 from worker.decode.types import SearchOptions
 from worker.local.report import render_results
 from worker.local.transcribe import transcribe_files, transcribe_with
@@ -169,10 +173,13 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
         (("--alternatives", 2), "greedy decoder knows one path"),
         (("--lattice", "json"), "greedy decoder knows one path"),
         (("--decoder", "beam", "--prune", 3), "--prune needs --lattice"),
+        (("--nbest", 2), "--nbest: the greedy decoder knows one hypothesis"),
+        (("--context", "job"), "--context: needs --lm or --boost"),
+        (("--rescore-model", "m"), "--rescore-model: the greedy decoder knows one hypothesis"),
         (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "needs --format json"),
     ],
 )
-def test_a_lattice_that_cannot_be_is_refused(
+def test_what_cannot_be_given_is_refused(
     speech: list[Path], arguments: tuple[object, ...], words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
@@ -266,6 +273,22 @@ def test_output_that_is_no_number_fails_alone_and_names_the_file(
     assert found[1].error is not None
     assert found[1].error.code == "engine"
     assert "loud.wav" in found[1].error.message
+
+
+def test_a_recording_longer_than_a_window_fails_alone_without_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Random weights seldom end
+    monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(max_new_tokens=6))
+    files = [tmp_path / "short.wav", tmp_path / "long.wav"]
+    for path, seconds in zip(files, (1.0, 30.01), strict=True):
+        soundfile.write(path, tone(seconds, 1), RATE, subtype="FLOAT")
+    short, long = transcribe_with(tiny_model(), files, SearchOptions(), chunk=False)
+    assert short.error is None
+    assert short.transcript is not None
+    assert long.error is not None
+    assert long.error.code == "audio_too_long"
+    assert "long.wav" in long.error.message
 
 
 def test_chunks_give_the_same_kind_of_answer(model: NemoModel, tmp_path: Path, speech: list[Path]) -> None:

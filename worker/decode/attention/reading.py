@@ -18,6 +18,7 @@ from worker.decode.alignment.aligner import align_texts
 from worker.decode.alignment.words import AlignedWord
 from worker.decode.attention.beam import BeamSettings
 from worker.decode.attention.kept import KeptBeam
+from worker.decode.attention.listing import WindowText, combine
 from worker.decode.attention.loop import AttentionSearch, Beams, SearchAnswer, SearchRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
@@ -353,7 +354,7 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
         listed[answers.answer] = best
         text = model.tokenizer.decode(best.tokens)
         return replace(answer, hypotheses=tuple(listed)[:nbest], text=text)
-    return replace(answer, hypotheses=(best, *_others(model, kept, best))[:nbest])
+    return replace(answer, hypotheses=_listed(model, kept, best, nbest))
 
 
 def _in_order(
@@ -371,13 +372,42 @@ def _in_order(
     return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _others(model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis) -> list[Hypothesis]:
-    """The other hypotheses, where one window is all: answers that differ in their times alone are one."""
-    if len(kept) != 1:
-        return []
-    scores: dict[tuple[int, ...], float] = {}
-    for each in kept[0].answers.hypotheses:
-        tokens = tuple(token for token in each.tokens if model.is_text(token))
-        if tokens != best.tokens:
-            scores.setdefault(tokens, each.score)
-    return [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]
+def _listed(
+    model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis, count: int
+) -> tuple[Hypothesis, ...]:
+    """The answer and other hypotheses behind it, at most `count`: of each window one."""
+    ways = combine([_texts(model, each, len(kept) == 1) for each in kept], count)
+    frame_samples = model.info.frame_seconds * SAMPLE_RATE
+    return best, *(
+        Hypothesis(_joined_tokens(kept, texts, frame_samples), sum(text.score for text in texts), (), ())
+        for texts in ways[1:]
+    )
+
+
+def _joined_tokens(
+    kept: Sequence[_Kept], texts: Sequence[WindowText], frame_samples: float
+) -> tuple[int, ...]:
+    """Those of one text of each window, in the order in which they were spoken."""
+    tokens = {each.window: text.tokens for each, text in zip(kept, texts, strict=True)}
+
+    def timed(each: _Kept) -> list[tuple[int, int]]:
+        # Only the answer has times, and only where that is kept is a window parted by another.
+        chosen = tokens[each.window]
+        return list(zip(each.times if chosen == each.tokens else [0] * len(chosen), chosen, strict=True))
+
+    return tuple(token for _, token in _in_order(kept, timed, lambda row: row[0] * frame_samples))
+
+
+def _texts(model: AttentionModel, kept: _Kept, alone: bool) -> list[WindowText]:
+    """What a window may say, the answer first; that alone where another window reads a part of it, which the
+    other hypotheses may have read too. Those that differ in their times alone are one."""
+
+    def spoken(tokens: Sequence[int]) -> tuple[int, ...]:
+        return tuple(token for token in tokens if model.is_text(token))
+
+    hypotheses = kept.answers.hypotheses
+    is_parted = bool(kept.passed) or spoken(hypotheses[kept.answers.answer].tokens) != kept.tokens
+    texts = {kept.tokens: kept.score}
+    for each in hypotheses if alone or not is_parted else ():
+        texts.setdefault(spoken(each.tokens), each.score)
+    return [WindowText(*pair) for pair in texts.items()]

@@ -3,7 +3,9 @@
 The session is heard in segments: each begins with a fresh state of the engine, at the end of a record, and
 the chunk that ends it says so (its tail is empty). A later attempt begins at the segment in which the last
 one stopped, hears it again and saves what is new; the time that the repetition takes is booked as wasted.
-Segments and chunks follow from the log alone (law 7), and chunks leave no sample out (law 6).
+Segments and chunks follow from the log alone (law 7), and chunks leave no sample out (law 6). So where the
+engine is slower than the session speaks, records that wait may be heard at once: a segment ends at none but
+the records that are `_Segment.due`, and what a final says does not depend on how its audio came.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from worker.audio.resample import Resampler
 from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.live.log_reader import LogReader
-from worker.live.endpoint import EndpointRules
+from worker.live.endpoint import EndpointRules, Reason
 from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
 from worker.segmentation.spans import ChunkSpan
 
@@ -33,6 +35,10 @@ QUIET_SECONDS = 300.0
 """After this, a segment ends wherever nobody speaks."""
 MOST_SECONDS = 600.0
 """After this, a segment ends with the next final."""
+LOOK_SECONDS = 1.0
+"""How much is heard between two looks whether a segment ends."""
+CATCH_UP_SECONDS = 5.0
+"""How much of what waits is heard at once."""
 _PAUSES = frozenset({"silence", "no_speech", "eou"})
 
 
@@ -52,11 +58,18 @@ class _Segment:
     session: EngineSession
     resampler: Resampler
     base: int
+    due: int
+    """Behind the record that reaches so many frames of the log, it may end."""
+    frames: int = 0
+    """How much of the log was heard, at the log's rate."""
     booked_ns: int = 0
     wasted_ns: int = 0
     is_open: bool = False
     """Whether there are words that are not final."""
-    has_audio: bool = False
+    reason: Reason | None = None
+    """Of the last final."""
+    fresh_final: bool = False
+    """Whether there was a final since it was last asked whether the segment ends."""
 
 
 @dataclass(slots=True)
@@ -83,7 +96,7 @@ class LiveDecoding:
                 if record.kind == "end":
                     break
                 if record.kind == "audio":
-                    self._hear(record.data)
+                    self._hear(self._with_waiting(record.data))
                 elif record.kind == "finalize":
                     self._end_segment(finalize=True)
             self._end_segment()
@@ -113,16 +126,28 @@ class LiveDecoding:
 
     # --- one segment ----------------------------------------------------------------------------------------
 
+    def _with_waiting(self, audio: bytes) -> bytes:
+        """The record's audio and that of the records behind it, as far as they may be heard at once."""
+        segment, together = self._segment, bytearray(audio)
+        room = self._frames_in(SEGMENT_SECONDS) if segment is None else segment.due - segment.frames
+        most = min(room, self._frames_in(CATCH_UP_SECONDS)) * self.listening.frame_bytes
+        while len(together) < most and (more := self.log.waiting_audio(self._check)):
+            together += more
+        return bytes(together)
+
+    def _frames_in(self, seconds: float) -> int:
+        return round(seconds * self.listening.sample_rate)
+
     def _hear(self, audio: bytes) -> None:
         segment = self._segment or self._begin_segment(len(audio))
-        segment.has_audio = True
         pcm = np.frombuffer(audio, "<i2").reshape(-1, self.listening.channels)
         mono = (pcm.astype(np.float32) / 32768).mean(axis=1, keepdims=True)
         events: list[Event] = []
         for block in segment.resampler.push(mono):
             events += self._pushed(segment, block)
         self._take(segment, events)
-        if self._ends(segment, events):
+        segment.frames += len(pcm)
+        if segment.frames >= segment.due and self._ends(segment):
             self._end_segment()
 
     def _begin_segment(self, read_bytes: int) -> _Segment:
@@ -131,7 +156,8 @@ class LiveDecoding:
         opened = self.desk.sessions.open if first else self.desk.sessions.go_on
         session = opened(self.request, self.attempt.lease.stop)
         base = self.listening.position_of(self.log.frames - read_bytes // self.listening.frame_bytes)
-        self._segment = _Segment(session, Resampler(self.listening.sample_rate, 1), base)
+        resampler, due = Resampler(self.listening.sample_rate, 1), self._frames_in(SEGMENT_SECONDS)
+        self._segment = _Segment(session, resampler, base, due)
         return self._segment
 
     def _pushed(self, segment: _Segment, block: NDArray[np.float32], *, last: bool = False) -> list[Event]:
@@ -141,14 +167,16 @@ class LiveDecoding:
             raise WeightsChanged(f"{self.attempt.name}: {WeightsChanged().message}")
         return events
 
-    def _ends(self, segment: _Segment, events: list[Event]) -> bool:
-        seconds = segment.session.samples / SAMPLE_RATE
-        finals = [event for event in events if isinstance(event, Final)]
-        if seconds >= MOST_SECONDS and finals:
+    def _ends(self, segment: _Segment) -> bool:
+        """Whether the segment ends here; if not, when to ask again."""
+        fresh_final, segment.fresh_final = segment.fresh_final, False
+        while segment.due <= segment.frames:
+            segment.due += self._frames_in(LOOK_SECONDS)
+        if segment.frames >= self._frames_in(MOST_SECONDS) and fresh_final:
             return True
-        if segment.is_open or seconds < SEGMENT_SECONDS:
+        if segment.is_open:
             return False
-        return seconds >= QUIET_SECONDS or bool(finals and finals[-1].reason in _PAUSES)
+        return segment.frames >= self._frames_in(QUIET_SECONDS) or segment.reason in _PAUSES
 
     def _end_segment(self, *, finalize: bool = False) -> None:
         """Make final all that was heard; the next record begins a segment."""
@@ -161,9 +189,9 @@ class LiveDecoding:
             events += self._pushed(segment, block, last=number == len(tail))
         finals = [event for event in events if isinstance(event, Final)]
         for final in finals[:-1]:
-            self._save(segment, final.words, self._end_of(segment, final), final.reason)
+            self._save_final(segment, final)
         if self.samples > self._at:
-            words = finals[-1].words if finals else ()
+            words = _moved(finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples)
             self._save(segment, words, self.samples, "finalize" if finalize else "end", ends=True)
         self._book_waste(segment)
         self._segment = None
@@ -173,8 +201,8 @@ class LiveDecoding:
         base = segment.base / SAMPLE_RATE
         for event in events:
             if isinstance(event, Final):
-                segment.is_open = False
-                self._save(segment, event.words, self._end_of(segment, event), event.reason)
+                segment.is_open, segment.reason, segment.fresh_final = False, event.reason, True
+                self._save_final(segment, event)
             elif isinstance(event, Partial):
                 segment.is_open = bool(event.text)
                 if not self._is_repeated:
@@ -188,7 +216,7 @@ class LiveDecoding:
                         "stable": event.stable_text,
                         "words": [
                             word.model_dump(mode="json", exclude={"channel"})
-                            for word in _moved(event.words, base, self.samples / SAMPLE_RATE)
+                            for word in _moved(event.words, base, self.samples)
                         ],
                     }
                     signals.tell(channel, message)
@@ -202,12 +230,14 @@ class LiveDecoding:
         saved = self.attempt.saved
         return bool(saved) and saved[-1].index >= self._index
 
-    def _end_of(self, segment: _Segment, final: Final) -> int:
-        """Where a final's core ends: a sample is left for the segment's last one."""
-        end = segment.base + round(final.end * SAMPLE_RATE)
-        return max(self._at + 1, min(end, self.samples - 1))
-
     # --- saving ---------------------------------------------------------------------------------------------
+
+    def _save_final(self, segment: _Segment, final: Final) -> None:
+        """Save a final behind which more is heard: a sample is left for the segment's last one."""
+        heard = segment.base + round(final.heard * SAMPLE_RATE)
+        end = min(segment.base + round(final.end * SAMPLE_RATE), heard)
+        words = _moved(final.words, segment.base / SAMPLE_RATE, heard)
+        self._save(segment, words, max(self._at + 1, min(end, self.samples - 1)), final.reason)
 
     def _save(
         self, segment: _Segment, words: tuple[Word, ...], end: int, reason: str, *, ends: bool = False
@@ -226,7 +256,7 @@ class LiveDecoding:
                 core_end=span.core_end,
                 start=span.start,
                 end=span.end,
-                words=_moved(words, segment.base / SAMPLE_RATE, self.samples / SAMPLE_RATE),
+                words=words,
                 engine_ns=spent,
                 attempt=0,
                 tail=() if ends else None,
@@ -274,11 +304,11 @@ def _span(chunk: SavedChunk) -> ChunkSpan:
     return ChunkSpan(chunk.channel, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end)
 
 
-def _moved(words: tuple[Word, ...], seconds: float, last: float) -> tuple[Word, ...]:
-    """The words in seconds of the recording."""
+def _moved(words: tuple[Word, ...], seconds: float, samples: int) -> tuple[Word, ...]:
+    """The words in seconds of the recording, of which so many samples are known."""
 
     def later(time: float) -> float:
-        return min(round(time + seconds, 3), last)
+        return min(round(time + seconds, 3), samples / SAMPLE_RATE)
 
     return tuple(
         word.model_copy(update={"start": later(word.start), "end": later(word.end)}) for word in words

@@ -39,6 +39,8 @@ class LogReader:
         self._skipped_bytes = 0
         self._bytes = 0
         self._came_at = time.monotonic()
+        self._waited = False
+        self._read_ahead: Record | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -69,27 +71,42 @@ class LogReader:
     def next(self, check: Callable[[], None]) -> Record:
         """The next record; an end where the writer has said nothing for too long. `check` is called at least
         every second and may raise. Raises StorageError and ObjectDamaged."""
-        key = record_key(self._job_id, self._next)
-        while True:
+        record, self._read_ahead = self._read_ahead, None
+        self._waited = False
+        while record is None:
             check()
-            try:
-                with self._objects.open(key) as stream:
-                    stored = stream.read()
-                break
-            except NotFound:
+            record = self._read()
+            if record is None:
                 if time.monotonic() - self._came_at > ABANDONED_SECONDS:
                     return Record("end", b"abandoned")
+                self._waited = True
                 self._ear.wait(LOOK_SECONDS)
         self._came_at = time.monotonic()
         self._next += 1
-        try:
-            record = decode_record(stored)
-        except ValueError as error:
-            raise ObjectDamaged(f"{key}: {error}.") from None
         if record.kind == "audio":
             self._heard.write(record.data)
             self._bytes += len(record.data)
         return record
+
+    def waiting_audio(self, check: Callable[[], None]) -> bytes:
+        """The next record's audio where the reader lags behind the writer, else b"". Raises as `next`."""
+        if self._waited:
+            return b""
+        self._read_ahead = self._read_ahead or self._read()
+        if self._read_ahead is None or self._read_ahead.kind != "audio":
+            return b""
+        return self.next(check).data
+
+    def _read(self) -> Record | None:
+        """The next record; None where it was not written yet."""
+        key = record_key(self._job_id, self._next)
+        try:
+            with self._objects.open(key) as stream:
+                return decode_record(stream.read())
+        except NotFound:
+            return None
+        except ValueError as error:
+            raise ObjectDamaged(f"{key}: {error}.") from None
 
     def write_recording(self) -> Path:
         """The recording as a WAV file, which goes with this reader. Raises SourceMissing and StorageError."""

@@ -93,11 +93,7 @@ def is_whisper_folder(folder: Path) -> bool:
         config = _read_json(folder / CONFIG)
     except ModelUnreadable:
         return False
-    return (
-        config.get("model_type") == "whisper"
-        or "n_audio_state" in config
-        or ((folder / BINARY).is_file() and "suppress_ids" in config)
-    )
+    return config.get("model_type") == "whisper" or "n_audio_state" in config or "suppress_ids" in config
 
 
 def open_folder(folder: Path) -> WhisperArtifacts:

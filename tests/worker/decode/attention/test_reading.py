@@ -7,6 +7,9 @@ import pytest
 
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
+from worker.decode.attention import reading
+from worker.decode.attention.beam import BeamSettings
+from worker.decode.attention.listing import WindowText, combine
 from worker.decode.attention.reading import _joined, read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import SpeechOptions
@@ -23,6 +26,44 @@ def test_neighbours_are_asked_as_one_window() -> None:
     assert _joined([early], [rest]) == ((early,), (rest,))
     assert _joined([early, Window(70, 80, 1)], [rest]) == ((early,), (Window(70, 100, 1),))
     assert _joined([Window(85, 100, 1)], [rest]) == ((), (rest,))
+
+
+def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a model that reads 4 s in two halves
+    middle = 2 * RATE
+
+    def judge(
+        self: WhisperModel,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: np.ndarray,
+    ) -> Verdict:
+        if window.stop - window.start > middle:
+            return Verdict("divided", again=(Window(0, middle, 1), Window(middle, 2 * middle, 1)))
+        return Verdict("kept", readings[0].tokens)
+
+    monkeypatch.setattr(WhisperModel, "judge", judge)
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(3, max_new_tokens=6))
+    model, samples = tiny_model(), tone(4, 4)
+    options = SearchOptions("beam", beam=3, nbest=3)
+    requests = [DecodeRequest(speech=SpeechOptions(language="en"))]
+    # When all of it is read, and each half by itself
+    (answer,) = read_utterances(model, [samples], options, requests)
+    first, second = (
+        read_utterances(model, [half], options, requests)[0].hypotheses
+        for half in (samples[:middle], samples[middle:])
+    )
+    # Then its hypotheses are one of each, the answer of both first
+    ways = combine([[WindowText(each.tokens, each.score) for each in half] for half in (first, second)], 3)
+    assert len(answer.hypotheses) == 3
+    assert [each.tokens for each in answer.hypotheses] == [
+        tuple(token for text in way for token in text.tokens) for way in ways
+    ]
+    assert [each.score for each in answer.hypotheses] == pytest.approx(
+        [sum(text.score for text in way) for way in ways], abs=1e-3
+    )
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
@@ -23,10 +24,12 @@ from spool.ids import new_id
 from spool.store.jobs import JobFilter, NewJob, cancel_job, create_job, list_jobs
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
+from worker.engine.live_session import EngineSession
 from worker.engine.protocol import EngineOptions
-from worker.jobs.live import log_reader
+from worker.jobs.live import decoding, log_reader
 from worker.jobs.live.intake import LiveIntake, live_desk
 from worker.jobs.runner import run_next
+from worker.live.events import Event
 
 pytestmark = pytest.mark.integration
 GOLDEN = Path(__file__).parents[3] / "golden" / "streaming"
@@ -141,6 +144,35 @@ def test_a_stop_in_the_middle_of_a_segment_loses_and_doubles_nothing(
     assert live.chunks(broken)[: len(saved)] == saved, "what was final stays as it was"
     assert live.cost(broken).wasted_ns > 0
     live.services.context.wasted.write()
+
+
+@pytest.mark.parametrize("rate", [16_000, 11_025])
+def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
+    live: WorkerHarness, monkeypatch: pytest.MonkeyPatch, rate: int
+) -> None:
+    pushes: list[int] = []
+    push = EngineSession.push
+
+    def counted(session: EngineSession, samples: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+        pushes.append(len(samples))
+        return push(session, samples, last=last)
+
+    monkeypatch.setattr(EngineSession, "push", counted)
+    monkeypatch.setattr(decoding, "SEGMENT_SECONDS", 1.5)  # some end at pauses, some at the finalize
+    heard = []
+    for seconds in (2.0, 0.0):
+        monkeypatch.setattr(decoding, "CATCH_UP_SECONDS", seconds)
+        pushes.clear()
+        job_id = listen(live, sample_rate=rate)
+        one, two = pieces(pcm(1) + pcm(2), 600), pieces(pcm(2) + pcm(1), 600)
+        write(live, job_id, *one, Record("finalize"), *two, Record("end", b"closed"))
+        assert run_next(live.services, None, live=True) == "done"
+        chunks = [(c.core_start, c.core_end, c.words, c.tail) for c in live.chunks(job_id)]
+        heard.append((chunks, len(pushes)))
+    (at_once, few), (piece_by_piece, many) = heard
+    assert at_once == piece_by_piece
+    assert sum(tail == () for *_, tail in at_once) > 2
+    assert few * 4 < many
 
 
 def test_another_rate_and_two_channels_are_heard_and_kept(live: WorkerHarness) -> None:

@@ -55,6 +55,17 @@ def test_every_layout_gives_the_same_model(tmp_path: Path, layout: str) -> None:
         assert np.array_equal(np.array(artifacts.tensors[name].astype(mx.float32)), value), name
 
 
+@pytest.mark.parametrize("layout", sorted(WRITERS.keys() - {"checkpoint"}))
+def test_a_folder_without_its_weights_is_known_by_its_configuration(tmp_path: Path, layout: str) -> None:
+    folder = WRITERS[layout](tmp_path, DIMS, make_tensors(DIMS))
+    for path in folder.iterdir():
+        if path.suffix in (".bin", ".npz", ".safetensors"):
+            path.unlink()
+    assert is_whisper_folder(folder)
+    with pytest.raises(ModelUnreadable, match="the weights are missing; one of"):
+        open_folder(folder)
+
+
 @pytest.mark.parametrize(("kind", "step"), [("int8", 1 / 127), ("int16", 1 / 32767)])
 def test_quantised_weights_are_read_to_half_a_step(tmp_path: Path, kind: str, step: float) -> None:
     tensors = make_tensors(DIMS)
