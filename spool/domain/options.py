@@ -128,9 +128,9 @@ class _Options(BaseModel):
     decoder: Annotated[
         SearchName,
         Field(
-            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
-            "attention decoders, `attention` is the beam of such a decoder; for models that have both. "
-            "`wfst` searches a decoding graph over a CTC head."
+            description="Search over the model's output. `rescore` orders the hypotheses of a CTC head's or "
+            "WeNet transducer's beam by attention decoders, `attention` is the beam of such a decoder; for "
+            "models that have both. `wfst` searches a decoding graph over a CTC head."
         ),
     ] = "greedy"
     head: Annotated[
@@ -151,12 +151,39 @@ class _Options(BaseModel):
     ] = 0.0
     ctc_weight: Annotated[
         float | None,
-        Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),
+        Field(
+            ge=0,
+            le=100,
+            description="CTC score's weight in rescoring; null is 0.5. In the beam of a WeNet transducer "
+            "that of its CTC head, and where its hypotheses are rescored, of their score in the beam; "
+            "null is then 0.",
+            **_FINITE,
+        ),
     ] = None
     reverse_weight: Annotated[
         float | None,
         Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
     ] = None
+    transducer_weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            description="In rescoring a transducer's hypotheses, the weight of their log-likelihood over all "
+            "alignments.",
+            **_FINITE,
+        ),
+    ] = 0.0
+    search_ctc_weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="In rescoring a transducer's hypotheses, the CTC head's weight in the beam that "
+            "finds them.",
+            **_FINITE,
+        ),
+    ] = 0.0
     graph: Annotated[
         GraphSearch | None,
         Field(description="A decoding graph, for the decoder `wfst`; `rescore` then orders its hypotheses."),
@@ -378,7 +405,9 @@ class AskedOptions(_Options, AsksAlignment):
             raise ValueError("the greedy decoder knows one path; use the beam decoder")
         return value
 
-    @field_validator("alignments", "beta", "ctc_weight", "reverse_weight")
+    @field_validator(
+        "alignments", "beta", "ctc_weight", "reverse_weight", "transducer_weight", "search_ctc_weight"
+    )
     @classmethod
     def _is_of_the_decoder(cls, value: object, info: ValidationInfo) -> object:
         name = info.field_name or ""
@@ -386,8 +415,7 @@ class AskedOptions(_Options, AsksAlignment):
             "alignments": ("beam",),
             "beta": ("beam", "rescore"),
             "ctc_weight": ("beam", "rescore"),
-            "reverse_weight": ("rescore",),
-        }[name]
+        }.get(name, ("rescore",))
         if value != cls.model_fields[name].default and info.data.get("decoder", takers[0]) not in takers:
             raise ValueError(f"needs the decoder {' or '.join(takers)}")
         return value

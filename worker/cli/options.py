@@ -57,6 +57,12 @@ class Search:
             "rescore."
         ),
     ] = 0.0
+    search_ctc_weight: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore."
+        ),
+    ] = 0.0
     patience: Annotated[
         float, typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders).")
     ] = 1.0
