@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.options import MOST_SPEAKERS
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
