@@ -1,7 +1,7 @@
-"""A large object in one stream and in parts, in turns, from a server that gives each connection so much a second.
+"""A large object in one stream and in parts, in turns, from a server with so much a second a connection.
 
-`python -m ops.bench.s3_parts --megabytes 128 --per-connection 40` prints the seconds of each turn and the ratio
-of the medians. The server is a loop of `sendall` on this machine, so that the client is what is measured;
+`python -m ops.bench.s3_parts --megabytes 128 --per-connection 40` prints the seconds of each turn and the
+ratio of the medians. The server is a loop of `sendall` on this machine, so that the client is what is measured;
 `--per-connection 0` lets it go as fast as it can and shows what the parts themselves cost.
 """
 
@@ -82,7 +82,9 @@ def main() -> None:
     body = random.Random(0).randbytes(options.megabytes * 1_000_000)
     server = serve(body, options.per_connection * 1e6)
     secret = SecretStr("bench")
-    store = S3Store("bench", "", S3Options(f"http://127.0.0.1:{server.server_port}", "us-east-1", secret, secret))
+    store = S3Store(
+        "bench", "", S3Options(f"http://127.0.0.1:{server.server_port}", "us-east-1", secret, secret)
+    )
     ways: dict[str, Callable[[], BinaryIO]] = {
         "one stream": lambda: store.open("reel.wav"),
         "in parts": lambda: store.open_to_copy("reel.wav"),
@@ -92,7 +94,9 @@ def main() -> None:
         for name, opened in ways.items():
             seconds[name].append(_seconds(opened, zlib.crc32(body)))
     for name, each in seconds.items():
-        print(f"{name:<10}  {' '.join(f'{one:6.2f}' for one in each)} s, median {statistics.median(each):.2f} s")
+        print(
+            f"{name:<10}  {' '.join(f'{one:6.2f}' for one in each)} s, median {statistics.median(each):.2f} s"
+        )
     one, parts = (statistics.median(each) for each in seconds.values())
     print(f"in parts {one / parts:.2f} times as fast")
     server.shutdown()

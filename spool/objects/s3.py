@@ -8,34 +8,29 @@ from where it ended. Error messages name the object, never a credential or a sig
 import hashlib
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
-from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, ParamValidationError
+from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
 from spool.errors import (
-    DiskFull,
-    InvalidRequest,
     NotFound,
     ObjectDamaged,
     SourceChanged,
-    SourceForbidden,
-    SpoolError,
     StorageError,
 )
 from spool.objects.base import ObjectInfo, checked_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.s3_errors import s3_errors
-from spool.objects.s3_parts import PARALLEL_BYTES, PinnedObject, PartsReader
+from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 
 MULTIPART_BYTES = 64 * 2**20
 READ_SECONDS = 10

@@ -1,7 +1,7 @@
 """A large object read from its beginning to its end over several connections, by boto3's transfer manager.
 
-The bytes come out in order, so whoever reads hashes and limits them as those of a single stream. Each ranged GET
-is pinned to the ETag of the first answer. Servers send no checksum with a range (S3 keeps them of the object
+The bytes come out in order, so whoever reads hashes and limits them as those of a single stream. Each ranged
+GET is pinned to the ETag of the first answer. Servers send no checksum with a range (S3 keeps them of the object
 and of its multipart parts, which our ranges aren't), so botocore verifies none: the checksum of the whole
 object, which the first answer named, is held against the bytes that come out here.
 """
@@ -148,6 +148,7 @@ class PartsReader(io.RawIOBase):
         self._client.hang_up()
 
     def close(self) -> None:
+        """End the transfer and its threads."""
         if not self.closed:
             self.interrupt()
             self._manager.shutdown(cancel=True)
@@ -188,8 +189,8 @@ class _Described(BaseSubscriber):  # type: ignore[misc]  # s3transfer has no typ
 
 
 class _PinningClient:
-    """The client, with every answer held to the pinned version: If-Match and Range are wishes, and a store that
-    doesn't know them answers with whatever it has."""
+    """The client, with every answer held to the pinned version: If-Match and Range are wishes, and a store
+    that doesn't know them answers with whatever it has."""
 
     def __init__(self, client: Any, pinned: PinnedObject, stopped: threading.Event) -> None:  # noqa: ANN401
         self._client = client

@@ -44,7 +44,10 @@ def fetch(
     proxy: FaultyS3, s3_server: S3Server, make_settings: Callable[..., Settings], tmp_path: Path
 ) -> Callable[..., bytes]:
     def fetch(
-        key: str = "reel.wav", check: Callable[[], None] = lambda: None, etag: str | None = None, **settings: int
+        key: str = "reel.wav",
+        check: Callable[[], None] = lambda: None,
+        etag: str | None = None,
+        **settings: int,
     ) -> bytes:
         made = make_settings(
             s3_endpoint_url=proxy.url,
@@ -78,7 +81,9 @@ def test_a_changed_byte_in_one_part_is_found(proxy: FaultyS3, fetch: Callable[..
         fetch()
 
 
-@pytest.mark.parametrize("fault", [Rule("GET", "reel.wav", status=412), Rule("GET", "reel.wav", etag='"other"')])
+@pytest.mark.parametrize(
+    "fault", [Rule("GET", "reel.wav", status=412), Rule("GET", "reel.wav", etag='"other"')]
+)
 def test_parts_of_another_version_are_refused(
     proxy: FaultyS3, fetch: Callable[..., bytes], fault: Rule
 ) -> None:
