@@ -1,9 +1,9 @@
 """A large object read from its beginning to its end over several connections, by boto3's transfer manager.
 
 The bytes come out in order, so whoever reads hashes and limits them as those of a single stream. Each ranged
-GET is pinned to the ETag of the first answer. Servers send no checksum with a range (S3 keeps them of the object
-and of its multipart parts, which our ranges aren't), so botocore verifies none: the checksum of the whole
-object, which the first answer named, is held against the bytes that come out here.
+GET is pinned to the ETag of the first answer. Servers send no checksum with a range (S3 keeps them of the
+object and of its multipart parts, which our ranges aren't), so botocore verifies none: the checksum of the
+whole object, which the first answer named, is held against the bytes that come out here.
 """
 
 import base64
@@ -152,6 +152,7 @@ class PartsReader(io.RawIOBase):
         if not self.closed:
             self.interrupt()
             self._manager.shutdown(cancel=True)
+            self._client.close_answers()
         super().close()
 
 
@@ -222,7 +223,12 @@ class _PinningClient:
     def hang_up(self) -> None:
         """End every read that waits."""
         with self._lock:
-            bodies, self._bodies = self._bodies, set()
+            bodies = set(self._bodies)
         for body in bodies:
             with suppress(RuntimeError, ValueError, OSError):  # it has been read to its end, or closed
                 body._raw_stream.shutdown()
+
+    def close_answers(self) -> None:
+        """Give back the connections of answers that broke off, once nobody reads them."""
+        for body in self._bodies:
+            body.close()
