@@ -113,8 +113,8 @@ def main() -> None:
             median[name] / chosen.windows / hop for name in ("the encoder's products alone", "the encoder")
         )
         print(
-            f"a window every {hop} s of speech: encoder at the core's best {1 / at_best:.0f} times real time, "
-            f"its products alone {1 / alone:.0f}, as it is {1 / whole:.0f}; "
+            f"a window every {hop} s of speech: the encoder at the core's best {1 / at_best:.0f} times real "
+            f"time, its products alone {1 / alone:.0f}, as it is {1 / whole:.0f}; "
             f"with the detector {1 / (at_best + detecting):.0f}, {1 / (alone + detecting):.0f}, "
             f"{1 / (whole + detecting):.0f}"
         )
