@@ -30,8 +30,8 @@ from api.cli.tables import job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
 from spool.client import Refused, Spool
 from spool.command_options import takes_options
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.jobs import JobState
-from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut

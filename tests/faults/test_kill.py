@@ -16,9 +16,9 @@ from ops.testbed.stack import PATIENCE, Stack, gone, until
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.typescripts import SpokenWord
 from spool.domain.jobs import JobState
-from spool.domain.options import Diarization
 from spool.store.jobs import cancel_job
 from spool.store.ledger.charges import job_cost
 from tests.worker.speech.voices import TWO_SPEAKERS

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 from sqlalchemy import Connection
 
-from spool.domain.options import Diarization as Asked
+from spool.domain.archive.diarization import Diarization as Asked
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
