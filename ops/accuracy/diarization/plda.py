@@ -153,7 +153,7 @@ def merge_groups(
     until there are so many speakers."""
     labels = cluster_prints(prints, FINE)
     projected = model.project(prints) * weight
-    counts = np.bincount(labels) * weight
+    counts: Doubles = (np.bincount(labels) * weight).astype(np.float64)
     sums = np.zeros((len(counts), projected.shape[1]))
     np.add.at(sums, labels, projected)
     alone = model.log_likelihoods(counts, sums)
