@@ -62,7 +62,16 @@ def test_greedy_answers_are_nemos(folder: Path, prompt: str) -> None:
 
 @pytest.mark.parametrize(("prompt", "beam", "penalty"), [("asr", 4, 1), ("stamps", 8, 0)])
 def test_lists_and_scores_are_nemos(folder: Path, prompt: str, beam: int, penalty: int) -> None:
-    search = ["--decoder", "beam", "--beam", str(beam), "--nbest", str(beam), "--length-penalty", str(penalty)]
+    search = [
+        "--decoder",
+        "beam",
+        "--beam",
+        str(beam),
+        "--nbest",
+        str(beam),
+        "--length-penalty",
+        str(penalty),
+    ]
     for row, nbest in zip(ROWS, transcribe(folder, prompt, *search), strict=True):
         base = f"beam.{row}.{prompt}.k{beam}.lp{penalty}"
         theirs = zip(golden()[f"{base}.tok"], golden()[f"{base}.len"], strict=True)
