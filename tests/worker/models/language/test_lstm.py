@@ -4,54 +4,40 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
 from typer.testing import CliRunner
 
 from spool.errors import InvalidRequest, ModelUnreadable, UnknownModel, WeightsMismatch
+from tests.worker.models.language.fixtures import (
+    DEMO,
+    HIDDEN,
+    LAYERS,
+    Tensors,
+    random_tensors,
+    write_language_model,
+)
 from worker.cli.main import app
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING, Recognition
 from worker.engine.recognizer import ModelRecognizer, load_recognizer, recognizer_of
-from worker.models.language.lstm import FILES, MODEL_TYPE, LstmLanguageModel
+from worker.models.language.lstm import LstmLanguageModel
 from worker.models.load import load_model, load_reader
 
 ROOT = Path(__file__).parents[4]
-DEMO = ROOT / "models" / "demo"
-EMBEDDING, HIDDEN, LAYERS = 12, 20, 2
 TEXTS = ("one two one zero", "", "bed", "happy happy cat and the rest of it is some text")
 WEIGHT = 0.6
-
-Tensors = dict[str, np.ndarray]
-
-
-def random_tensors(vocabulary: int) -> Tensors:
-    generator = np.random.default_rng(5)
-    shapes: dict[str, tuple[int, ...]] = {
-        "embedding.weight": (vocabulary + 1, EMBEDDING),
-        "output.weight": (vocabulary + 1, HIDDEN),
-        "output.bias": (vocabulary + 1,),
-    }
-    for layer in range(LAYERS):
-        shapes |= {
-            f"rnn.lstm.weight_ih_l{layer}": (4 * HIDDEN, HIDDEN if layer else EMBEDDING),
-            f"rnn.lstm.weight_hh_l{layer}": (4 * HIDDEN, HIDDEN),
-            f"rnn.lstm.bias_ih_l{layer}": (4 * HIDDEN,),
-            f"rnn.lstm.bias_hh_l{layer}": (4 * HIDDEN,),
-        }
-    return {name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 @pytest.fixture(scope="module")
 def tensors() -> Tensors:
-    return random_tensors(load_model(DEMO).tokenizer.vocabulary_size)
+    return random_tensors()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tensors: Tensors) -> Path:
-    return write(tmp_path_factory.mktemp("language"), tensors)
+    return write_language_model(tmp_path_factory.mktemp("language"), tensors)
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +45,6 @@ def model(folder: Path) -> LstmLanguageModel:
     loaded = load_reader(folder)
     assert isinstance(loaded, LstmLanguageModel)
     return loaded
-
-
-def write(folder: Path, tensors: Tensors, **changes: object) -> Path:
-    config = {"model_type": MODEL_TYPE, "embedding": EMBEDDING, "hidden": HIDDEN, "layers": LAYERS} | changes
-    (folder / FILES["config"]).write_text(json.dumps(config))
-    (folder / FILES["tokenizer"]).write_bytes((DEMO / "tokenizer.model").read_bytes())
-    mx.save_safetensors(str(folder / FILES["weights"]), {k: mx.array(v) for k, v in tensors.items()})
-    return folder
 
 
 def restated(tensors: Tensors, tokens: Sequence[int]) -> float:
@@ -153,6 +131,6 @@ def test_it_transcribes_nothing(folder: Path) -> None:
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path, tensors: Tensors) -> None:
     with pytest.raises(WeightsMismatch, match=r"rnn\.lstm\.weight_ih_l2"):
-        load_reader(write(tmp_path, tensors, layers=3))
+        load_reader(write_language_model(tmp_path, tensors, layers=3))
     with pytest.raises(ModelUnreadable, match="hidden of the language model must be a positive whole number"):
-        load_reader(write(tmp_path, tensors, hidden=0))
+        load_reader(write_language_model(tmp_path, tensors, hidden=0))
