@@ -1,5 +1,7 @@
-"""`spool-worker transcribe` with a Canary, from a file to JSON: NeMo's lists, prompts as NeMo's slots. All 147
-lists of the four shapes are held by `python -m ops.accuracy.canary.command`."""
+"""`spool-worker transcribe` with a Canary, from a file to JSON: NeMo's lists, prompts as NeMo's slots.
+
+All 147 lists of the four shapes are held by `python -m ops.accuracy.canary.command`.
+"""
 
 import json
 from pathlib import Path
