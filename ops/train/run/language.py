@@ -83,10 +83,13 @@ def loss(network: Network, inputs: mx.array, targets: mx.array, counts: mx.array
 def perplexity(network: Network, texts: Sequence[Sequence[int]], edge: int) -> float:
     """Of a token, the end among them."""
     network.eval()
-    parts = [(loss(network, *batch).item(), batch[2].sum().item()) for batch in batches(texts, edge)]
+    nats = tokens = 0.0
+    for batch in batches(texts, edge):
+        count = float(np.array(batch[2].sum()))
+        nats += float(np.array(loss(network, *batch))) * count
+        tokens += count
     network.train()
-    total = sum(float(count) for _, count in parts)
-    return math.exp(sum(float(value) * float(count) for value, count in parts) / total)
+    return math.exp(nats / tokens)
 
 
 def save(network: Network, sizes: LstmSizes, tokenizer: Path, out: Path) -> None:

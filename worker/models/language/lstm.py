@@ -98,8 +98,8 @@ class LstmLanguageModel:
         read in other calls."""
         edge, longest = self.sizes.vocabulary, max(map(len, texts)) + 1
         rows = np.full((len(texts), longest), edge, np.int32)
-        for row, tokens in zip(rows, texts, strict=True):
-            row[1 : len(tokens) + 1] = tokens
+        for row, tokens in enumerate(texts):
+            rows[row, 1 : len(tokens) + 1] = tokens
         outputs, sums = self._network(mx.array(rows)), []
         for row, tokens in enumerate(texts):
             # One by one: the logits of a whole list with a large vocabulary may not fit.
@@ -118,4 +118,5 @@ def _sizes_of(config: Mapping[str, Any], vocabulary: int, source: str) -> LstmSi
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 1 << 16:
             raise ModelUnreadable(f"{source}: {name} of the language model must be a positive whole number")
         sizes.append(value)
-    return LstmSizes(*sizes, vocabulary)
+    embedding, hidden, layers = sizes
+    return LstmSizes(embedding, hidden, layers, vocabulary)
