@@ -19,6 +19,7 @@ from mlx import nn
 from numpy.typing import NDArray
 
 from spool.errors import ModelUnreadable
+from spool.planning.model_size import LANGUAGE_MODEL
 from worker.models.artifacts.safetensors import read_tensors
 from worker.models.base import ModelInfo
 from worker.models.heads.transducer import LstmLayer, LstmStack, LstmState
@@ -26,7 +27,7 @@ from worker.models.nemo.load import WEIGHTS_NAME, sha256_of
 from worker.models.tokenizer import Tokenizer
 from worker.models.weights import install
 
-MODEL_TYPE = "lstm_language_model"
+MODEL_TYPE = LANGUAGE_MODEL
 FILES = {"weights": WEIGHTS_NAME, "config": "config.json", "tokenizer": "tokenizer.model"}
 
 
