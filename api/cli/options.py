@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.options import MOST_SPEAKERS
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
@@ -120,12 +120,32 @@ class Search:
     ] = None
     ctc_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.", rich_help_panel=_SEARCH),
+        typer.Option(
+            help="Weight of the CTC score in rescoring (default 0.5), or in a WeNet transducer's beam "
+            "(default 0); with --head rnnt --decoder rescore, of that beam's score (default 0).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     reverse_weight: Annotated[
         float | None,
         typer.Option(
             help="Weight of the right-to-left decoder in rescoring. Default: 0.", rich_help_panel=_SEARCH
+        ),
+    ] = None
+    transducer_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the transducer's log-likelihood over all alignments, with --head rnnt --decoder "
+            "rescore.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None
+    search_ctc_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore.",
+            rich_help_panel=_SEARCH,
         ),
     ] = None
     graph: Annotated[

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings

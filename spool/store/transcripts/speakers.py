@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, null, select, update
 
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import Job, JobSpeaker, JobState
-from spool.domain.options import Diarization, JobOptions
+from spool.domain.options import JobOptions
 from spool.domain.retention import Content
 from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest

@@ -12,8 +12,8 @@ from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from spool.audit.runner import audit
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobState
-from spool.domain.options import Diarization
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest

@@ -110,6 +110,15 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         assert len(chunk.hypotheses) == 10
         assert audit(harness.db, harness.objects).breaches == []
 
+        asked = {"head": "rnnt", "beam": 4, "nbest": 4, "transducer_weight": 0.7, "search_ctc_weight": 0.3}
+        job_id = harness.submit(path, "u2", decoder="rescore", **asked)
+        assert harness.run(job_id) == "done"
+        (chunk,) = transcript_of(harness, job_id).nbest
+        (alone,) = transcribe_files([path], str(U2), SearchOptions("rescore", **asked))
+        assert [each.score for each in chunk.hypotheses] == pytest.approx(
+            [each.score for each, _ in alone.nbest], abs=1e-3
+        )
+
         refused = harness.submit(path, "u2", decoder="attention", head="tdt")
         harness.run(refused)
         job = harness.job(refused)
