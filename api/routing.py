@@ -124,6 +124,7 @@ ROUTES = (
     Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
     Route("POST", "/glossaries", glossaries.put, SUBMIT, glossaries.PUT),
     Route("GET", "/glossaries", glossaries.listed, READ, glossaries.LIST),
+    Route("GET", "/glossary-suggestions", glossaries.suggest, READ, glossaries.SUGGEST),
     Route("GET", "/glossaries/{glossary}", glossaries.one, READ, glossaries.ONE),
     Route("DELETE", "/glossaries/{glossary}", glossaries.remove, SUBMIT, glossaries.REMOVE),
     Route("POST", "/sources", sources.create, SUBMIT, sources.CREATE),

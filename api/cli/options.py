@@ -160,13 +160,13 @@ class Search:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model whose attention decoder orders the beam's hypotheses.",
+            help="Model whose attention decoder orders the beam's hypotheses, or an LSTM language model.",
             rich_help_panel=_SEARCH,
         ),
     ] = None
     rescore_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of that decoder's log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
+        typer.Option(help="Weight of its log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
     ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.", rich_help_panel=_SEARCH)] = (
         None

@@ -6,11 +6,14 @@ A request is given one version of each glossary, however many jobs it has.
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from spool.domain.search.glossary import checked_phrases, parse_reference, read_csv, read_text
 from spool.domain.search.phrases import Boost, PhraseList
-from spool.errors import InvalidRequest, NotFound
+from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.schemas.glossaries import GlossaryRequest
-from spool.store.archive.glossaries import get_glossary
+from spool.store.archive.glossaries import Glossary, add_version, get_glossary
+from spool.store.archive.suggestions import add_suggestions
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
 
@@ -24,6 +27,27 @@ def requested_phrases(body: GlossaryRequest) -> PhraseList:
     except InvalidRequest as error:
         field = next(name for name in ("csv", "text", "phrases") if getattr(body, name) is not None)
         raise InvalidRequest(f"{field}: {error.message}") from None
+
+
+def add_requested(database: Database, project: str, body: GlossaryRequest, author: str) -> Glossary:
+    """The version that the request adds, or the latest one where that has the same. Raises InvalidRequest
+    and Conflict."""
+    asked = requested_phrases(body)
+    weight, auto_add_after = body.weight, body.auto_add_after
+    with database.begin() as tx:
+        if body.extend and (latest := _latest(tx, project, body.name)) is not None:
+            asked = checked_phrases([*phrases_of(tx, latest.sha256), *asked.phrases])
+            weight = weight if "weight" in body.model_fields_set else latest.weight
+            given = "auto_add_after" in body.model_fields_set
+            auto_add_after = auto_add_after if given else latest.auto_add_after
+        return add_version(tx, project, body.name, asked, weight, author, auto_add_after)
+
+
+def _latest(tx: Connection, project: str, name: str) -> Glossary | None:
+    try:
+        return get_glossary(tx, project, name)
+    except NotFound:
+        return None
 
 
 class GlossaryLookup:
@@ -61,6 +85,9 @@ class GlossaryLookup:
                 name, version = parse_reference(reference)
                 with self._database.read() as tx:
                     glossary = get_glossary(tx, self._project, name, version)
+                if version is None:
+                    glossary = self._grown(glossary)
+                with self._database.read() as tx:
                     phrases = phrases_of(tx, glossary.sha256)
             except (InvalidRequest, NotFound) as error:
                 raise InvalidRequest(f"options: boost.glossary: {error.message}") from None
@@ -68,3 +95,13 @@ class GlossaryLookup:
                 phrases=phrases, weight=glossary.weight, glossary=glossary.reference
             )
         return self._found[reference]
+
+    def _grown(self, glossary: Glossary) -> Glossary:
+        """The version with what corrections wrote since, where the glossary takes that up by itself."""
+        if glossary.auto_add_after is None:
+            return glossary
+        try:
+            with self._database.begin() as tx:
+                return add_suggestions(tx, glossary)
+        except Conflict:  # somebody else adds a version, or there are too many
+            return glossary

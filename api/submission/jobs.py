@@ -96,6 +96,9 @@ def create_rerun(
         priority=body.priority,
     )
     options = _options(services, caller, asked)
+    if job.options.boost is not None and options.boost is not None and "boost" not in body.options:
+        # Resolving the name again could give other phrases, or none.
+        options = options.model_copy(update={"boost": options.boost.named(job.options.boost.glossary)})
     new = _new_job(services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}")
     return _commit(services, new, rerun=job)
 

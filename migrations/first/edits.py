@@ -20,6 +20,7 @@ def create() -> None:
         sa.Column("author", sa.String(length=200), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("words", sa.Integer(), nullable=False),
+        sa.Column("names", sa.JSON(none_as_null=True)),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_edits_job_id_jobs"), ondelete="CASCADE"
         ),

@@ -16,6 +16,7 @@ def create() -> None:
         sa.Column("sha256", sa.String(length=64), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("weight", sa.Double(), nullable=False),
+        sa.Column("auto_add_after", sa.Integer()),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("created_by", sa.String(length=200), nullable=False),
         sa.PrimaryKeyConstraint("project", "name", "version", name=op.f("pk_glossaries")),

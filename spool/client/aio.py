@@ -122,6 +122,7 @@ class AsyncSpool(Session):
     put_glossary = _soon(of_glossaries.put_glossary)
     glossaries = _soon(of_glossaries.glossaries)
     glossary = _soon(of_glossaries.glossary)
+    glossary_suggestions = _soon(of_glossaries.glossary_suggestions)
     remove_glossary = _soon(of_glossaries.remove_glossary)
     watch = _soon(of_sources.watch)
     sources = _soon(of_sources.sources)

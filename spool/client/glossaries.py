@@ -1,10 +1,11 @@
 """The calls of glossaries."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from spool.client.base import answer
 from spool.client.exchange import Ask, Flow, read
-from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut
+from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut, SuggestionList, SuggestionOut
 
 _ALL = "/v1/glossaries"
 
@@ -15,13 +16,17 @@ def put_glossary(
     phrases: Sequence[str] | None = None,
     text: str | None = None,
     csv: str | None = None,
-    weight: float = 1.0,
+    weight: float | None = None,
+    extend: bool = False,
+    auto_add_after: int | None = None,
     project: str | None = None,
 ) -> Flow[GlossaryOut]:
-    """Add a version of a glossary, from one of `phrases`, `text` (a phrase a line) and `csv`. Where the
-    latest version has the same, that one is returned."""
-    values = {"phrases": None if phrases is None else list(phrases), "text": text, "csv": csv}
-    body = {"name": name, "weight": weight, "project": project, **values}
+    """Add a version of a glossary, from one of `phrases`, `text` (a phrase a line) and `csv`; with `extend`
+    its latest version's phrases stay too. With `auto_add_after` it takes up by itself what corrections wrote
+    in so many recordings. Where the latest version has the same, that one is returned."""
+    values: dict[str, Any] = {"phrases": None if phrases is None else list(phrases), "text": text, "csv": csv}
+    values |= {"weight": weight, "auto_add_after": auto_add_after, "extend": extend or None}
+    body = {"name": name, "project": project, **values}
     body = {field: value for field, value in body.items() if value is not None}
     return (yield from read(Ask("POST", _ALL, json=body), GlossaryOut))
 
@@ -34,6 +39,15 @@ def glossaries(*, project: str | None = None) -> Flow[list[GlossaryOut]]:
 def glossary(reference: str, *, project: str | None = None) -> Flow[GlossaryDetail]:
     """`NAME`, the latest version, or `NAME@VERSION`, with its phrases."""
     return (yield from read(Ask("GET", f"{_ALL}/{reference}", {"project": project}), GlossaryDetail))
+
+
+def glossary_suggestions(
+    *, project: str | None = None, glossary: str | None = None, recordings: int = 1, limit: int = 100
+) -> Flow[list[SuggestionOut]]:
+    """Names that corrections wrote in at least so many recordings, the commonest first, without those that
+    `glossary` has."""
+    asked = {"project": project, "glossary": glossary, "recordings": recordings, "limit": limit}
+    return (yield from read(Ask("GET", "/v1/glossary-suggestions", asked), SuggestionList)).items
 
 
 def remove_glossary(name: str, *, project: str | None = None) -> Flow[None]:

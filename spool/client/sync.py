@@ -122,6 +122,7 @@ class Spool(Session):
     put_glossary = _now(of_glossaries.put_glossary)
     glossaries = _now(of_glossaries.glossaries)
     glossary = _now(of_glossaries.glossary)
+    glossary_suggestions = _now(of_glossaries.glossary_suggestions)
     remove_glossary = _now(of_glossaries.remove_glossary)
     watch = _now(of_sources.watch)
     sources = _now(of_sources.sources)

@@ -22,6 +22,9 @@ JOB_EVENTS: Mapping[JobState, str] = {
 JOB_EXPORTED = "job.exported"
 """Each file of the job's output is written, or given up."""
 
+TRANSCRIPT_CORRECTED = "transcript.corrected"
+"""A person edited the job's transcript, or undid an edit."""
+
 BATCH_CREATED = "batch.created"
 BATCH_RECEIVED = "batch.received"
 BATCH_RETRIED = "batch.retried"
@@ -31,6 +34,7 @@ BATCH_DONE = "batch.done"
 EVENT_TYPES = (
     *JOB_EVENTS.values(),
     JOB_EXPORTED,
+    TRANSCRIPT_CORRECTED,
     BATCH_CREATED,
     BATCH_RECEIVED,
     BATCH_RETRIED,

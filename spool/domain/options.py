@@ -110,8 +110,8 @@ class _Options(BaseModel):
     rescore: Annotated[
         Rescoring | None,
         Field(
-            description="A second model's attention decoder reads the beam's hypotheses of each chunk and "
-            "orders them: `{model, weight}`."
+            description="A second model's attention decoder, or an LSTM language model, reads the beam's "
+            "hypotheses of each chunk and orders them: `{model, weight}`."
         ),
     ] = None
     beam: Annotated[

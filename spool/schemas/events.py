@@ -19,7 +19,8 @@ class EventError(BaseModel):
 
 
 class JobEvent(BaseModel):
-    """`job.queued`, `job.started`, `job.done`, `job.failed`, `job.cancelled` or `job.exported`."""
+    """`job.queued`, `job.started`, `job.done`, `job.failed`, `job.cancelled`, `job.exported` or
+    `transcript.corrected`."""
 
     model_config = _CLOSED
 
@@ -43,6 +44,9 @@ class JobEvent(BaseModel):
     files: dict[str, int] | None = Field(
         None, description="Of `job.exported`: files of its output by state (`written`, `failed`, `replaced`)."
     )
+    revision: int | None = Field(None, description="Of `transcript.corrected`, like the next ones.")
+    undoes: int | None = Field(None, description="The revision that was undone; null for an edit.")
+    author: str | None = None
 
 
 class BatchEvent(BaseModel):

@@ -30,6 +30,15 @@ class GlossaryRequest(BaseModel):
         None, description="Its column `phrase`, or the first one where no first line names one."
     )
 
+    extend: bool = Field(
+        False, description="Add these to the phrases of the latest version instead of replacing them."
+    )
+    auto_add_after: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None,
+        description="When a job names the glossary without a version, it takes up by itself the phrases that "
+        "corrections wrote in at least so many recordings of the project. Null: only what is put into it.",
+    )
+
     @model_validator(mode="after")
     def _has_one(self) -> "GlossaryRequest":
         if sum(each is not None for each in (self.phrases, self.text, self.csv)) != 1:
@@ -48,6 +57,9 @@ class GlossaryOut(BaseModel):
     count: int = Field(description="The number of phrases.")
     sha256: str = Field(description="The digest of the phrases, which jobs show as `boost.sha256`.")
     weight: float
+    auto_add_after: int | None = Field(
+        description="It takes up by itself what corrections wrote in so many recordings; null: it does not."
+    )
     created_at: datetime
     created_by: str
 
@@ -58,6 +70,26 @@ class GlossaryDetail(GlossaryOut):
     model_config = with_example(examples.WITH_PHRASES)
 
     phrases: list[str] = Field(description="In alphabetical order, each once.")
+
+
+class SuggestionOut(BaseModel):
+    """A phrase that people wrote in place of what was recognised."""
+
+    model_config = with_example(examples.SUGGESTION)
+
+    phrase: str
+    recordings: int = Field(description="In how many recordings.")
+    job: str = Field(description="The latest job with such a correction.")
+    first_word: int = Field(description="The words of it that were corrected, as they were recognised.")
+    last_word: int
+
+
+class SuggestionList(BaseModel):
+    """Phrases from corrections, the commonest first."""
+
+    model_config = with_example(examples.SUGGESTIONS)
+
+    items: list[SuggestionOut]
 
 
 class GlossaryList(BaseModel):

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Exists, Row, delete, exists, insert, literal, select, update
 
+from spool.domain.archive.edits import Edit
 from spool.domain.events import (
     BATCH_CANCELLED,
     BATCH_DONE,
@@ -21,6 +22,7 @@ from spool.domain.events import (
     JOB_ENDS,
     JOB_EVENTS,
     JOB_EXPORTED,
+    TRANSCRIPT_CORRECTED,
     Event,
 )
 from spool.domain.jobs import TERMINAL, Job, JobState
@@ -47,6 +49,18 @@ def note_exported(tx: Connection, job: Job, files: Mapping[str, int]) -> None:
     """Record that no file of the job's output is still to be written; `files`: how many by state."""
     data = {"state": job.state.value, "name": job.name, "files": dict(files)}
     tx.execute(_NOTED, [_job_row(JOB_EXPORTED, job, data)])
+
+
+def note_corrected(tx: Connection, job: Job, edit: Edit) -> None:
+    """Record that a person edited the job's transcript, or undid an edit of it."""
+    data = {
+        "state": job.state.value,
+        "name": job.name,
+        "revision": edit.revision,
+        "undoes": edit.undoes,
+        "author": edit.author,
+    }
+    tx.execute(_NOTED, [_job_row(TRANSCRIPT_CORRECTED, job, data)])
 
 
 def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Corrections of transcripts: events, never changed and never deleted but with the transcript."""
 
-from sqlalchemy import Column, ForeignKey, Integer, String, Table, Text
+from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table, Text
 
 from spool.tables.base import ID, UtcDateTime, metadata
 
@@ -19,4 +19,6 @@ edits = Table(
     Column("created_at", UtcDateTime, nullable=False),
     # How many words the transcript has from this revision on.
     Column("words", Integer, nullable=False),
+    # The names that it wrote in place of what was recognised; NULL for none.
+    Column("names", JSON(none_as_null=True)),
 )

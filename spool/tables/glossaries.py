@@ -14,6 +14,8 @@ glossaries = Table(
     Column("sha256", String(64), nullable=False),
     Column("count", Integer, nullable=False),
     Column("weight", Double, nullable=False),
+    # It takes up what corrections wrote in so many recordings; NULL: only what people put into it.
+    Column("auto_add_after", Integer),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", String(200), nullable=False),
     # Whoever deletes a list asks whether a glossary has it.

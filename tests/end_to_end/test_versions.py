@@ -1,19 +1,46 @@
-"""A recording run again through the real worker command, and the search of what else was heard in it."""
+"""A recording run again through the real worker command, the search of what else was heard in it, and a
+glossary that takes up a correction and changes the words."""
 
 from pathlib import Path
 
+from api.submission.glossaries import GlossaryLookup
 from ops.testbed.processes import REAL, Fleet, drained
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.comparison import compare
 from spool.domain.archive.query import parse_query
-from spool.domain.options import JobOptions
+from spool.domain.jobs import Job
+from spool.domain.options import AskedOptions, JobOptions
+from spool.domain.search.phrases import phrase_list
+from spool.domain.transcript import Transcript
 from spool.objects import object_store
+from spool.store.archive.glossaries import add_version
 from spool.store.archive.versions import rerun_job, versions_of
 from spool.store.jobs import JobFilter, NewJob
+from spool.store.transcripts.edits import NewEdit, add_edit
 from spool.store.transcripts.search import Search, search
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt" / "words"
+
+
+def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
+    """The recording of `job` again, with a glossary that takes up what a person wrote: another reading of its
+    one word."""
+    heard = [text.text for chunk in record.nbest for text in chunk.hypotheses]
+    reading = next(text for text in heard if text and text != record.text and " " not in text)
+    with fleet.db.begin() as tx:
+        add_version(tx, job.project, "names", phrase_list(["zoo"]), 1, "Bo", auto_add_after=1)
+        add_edit(tx, job.id, record, NewEdit(0, 0, reading.capitalize(), None, 0, "Bo"))
+    lookup = GlossaryLookup(fleet.db, job.project)
+    options = job.options.model_dump(mode="json", exclude={"live", "boost", "align"})
+    asked = AskedOptions.model_validate(lookup.with_phrases(options | {"boost": {"glossary": "names"}}))
+    assert asked.boost is not None
+    assert asked.boost.phrases == (reading.capitalize(), "zoo")
+    with fleet.db.begin() as tx:
+        new = NewJob(job.source, asked.kept(), job.name, phrases=asked.boost.phrase_list)
+        corrected, _ = rerun_job(tx, job, new)
+    fleet.send(corrected.id)
+    return corrected
 
 
 def test_a_recording_is_run_again_and_both_versions_stay(
@@ -34,7 +61,6 @@ def test_a_recording_is_run_again_and_both_versions_stay(
         fleet.send(other.id)
         until(lambda: fleet.ended([other.id]), "the second version is done")
         after = fleet.transcript(other.id)
-        assert drained(worker) == 0
 
         assert fleet.transcript(first) == before
         assert (before.options["decoder"], after.options["decoder"]) == ("greedy", "beam")
@@ -54,6 +80,12 @@ def test_a_recording_is_run_again_and_both_versions_stay(
             readings[0],
             after.text,
         )
+        corrected = with_glossary(fleet, other, after)
+        until(lambda: fleet.ended([corrected.id]), "the version with the names is done")
+        boosted = fleet.transcript(corrected.id)
+        assert boosted.text.lower() == readings[0].lower(), "the glossary changed the words"
+        assert boosted.options["boost"]["glossary"] == "names@2"
+        assert drained(worker) == 0
         assert audit(fleet.db, object_store(fleet.settings)).clean
         assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
     finally:

@@ -9,6 +9,7 @@ from rich.table import Table
 from api.cli.connection import Json, Url, connected, out, print_json
 from spool.domain.search.glossary import MOST_BYTES
 from spool.errors import InvalidRequest
+from spool.schemas.glossaries import GlossaryOut
 
 app = typer.Typer(no_args_is_help=True, help="Keep lists of names and phrases for jobs to favour.")
 
@@ -22,7 +23,16 @@ def put(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A phrase a line; a .csv: its column phrase, or the first.")
     ],
-    weight: Annotated[float, typer.Option(help="Weight of its phrases.")] = 1.0,
+    weight: Annotated[
+        float | None, typer.Option(help="Weight of its phrases. Default: 1; with --extend, what it was.")
+    ] = None,
+    extend: Annotated[bool, typer.Option("--extend", help="Keep the latest version's phrases too.")] = False,
+    auto_add_after: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Take up by itself what corrections wrote in N recordings (`suggest`)."
+        ),
+    ] = None,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -31,9 +41,51 @@ def put(
     text = _read(file)
     content = {"csv": text} if file.suffix.casefold() == ".csv" else {"text": text}
     with connected(url) as (spool, _):
-        added = spool.put_glossary(name, **content, weight=weight, project=project)
-    noun = "phrase" if added.count == 1 else "phrases"
-    print_json(added) if as_json else out.print(f"{added.name}@{added.version}: {added.count} {noun}")
+        added = spool.put_glossary(
+            name, **content, weight=weight, extend=extend, auto_add_after=auto_add_after, project=project
+        )
+    _print_version(added, as_json)
+
+
+@app.command()
+def add(
+    name: Name,
+    phrases: Annotated[list[str], typer.Argument(metavar="PHRASE…", help="Words as they are spoken.")],
+    project: Project = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Add phrases to a glossary; its others stay."""
+    with connected(url) as (spool, _):
+        added = spool.put_glossary(name, phrases=phrases, extend=True, project=project)
+    _print_version(added, as_json)
+
+
+@app.command()
+def suggest(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Leave out what this glossary has.")
+    ] = None,
+    recordings: Annotated[int, typer.Option(metavar="N", min=1, help="In at least N recordings.")] = 1,
+    project: Project = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List names that people wrote into transcripts in place of what was recognised."""
+    with connected(url) as (spool, _):
+        rows = spool.glossary_suggestions(project=project, glossary=name, recordings=recordings)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        out.print("no suggestions", style="dim")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("phrase", "recordings", "for example"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(row.phrase, str(row.recordings), row.job)
+    out.print(table)
 
 
 @app.command("list")
@@ -80,6 +132,11 @@ def delete(name: Name, project: Project = None, url: Url = None) -> None:
     with connected(url) as (spool, _):
         spool.remove_glossary(name, project=project)
     out.print(f"{name} deleted")
+
+
+def _print_version(added: GlossaryOut, as_json: bool) -> None:
+    noun = "phrase" if added.count == 1 else "phrases"
+    print_json(added) if as_json else out.print(f"{added.name}@{added.version}: {added.count} {noun}")
 
 
 def _read(file: Path) -> str:

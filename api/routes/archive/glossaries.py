@@ -1,9 +1,9 @@
-"""The routes of glossaries: add a version, list, show, delete."""
+"""The routes of glossaries: add a version, list, show, delete, and phrases from corrections to add."""
 
 from dataclasses import asdict, replace
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
@@ -11,14 +11,23 @@ from api.auth.principal import Principal
 from api.openapi.jobs import Words, answer, json_body, problems
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, read_json
-from api.submission.glossaries import requested_phrases
+from api.submission.glossaries import add_requested
 from spool.domain.search.glossary import MOST_BYTES, parse_reference
 from spool.schemas.common import Project
 from spool.schemas.examples import glossaries as examples
-from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut, GlossaryRequest
+from spool.schemas.glossaries import (
+    GlossaryDetail,
+    GlossaryList,
+    GlossaryOut,
+    GlossaryRequest,
+    SuggestionList,
+    SuggestionOut,
+)
 from spool.store.archive import glossaries as store
+from spool.store.archive.suggestions import list_suggestions
 from spool.store.jobs import phrases_of
 
+MOST_SUGGESTIONS = 1000
 Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
 BODY = replace(SUBMISSION, text=MOST_BYTES)
 
@@ -46,6 +55,12 @@ REMOVE: Words = {
     "responses": {204: {"description": "Every version was deleted."}, **problems("not_found")},
 }
 
+SUGGEST: Words = {
+    "summary": "List phrases from corrections",
+    "responses": answer(200, "The commonest first.", SuggestionList, examples.SUGGESTIONS)
+    | problems("not_found", "invalid_request"),
+}
+
 
 async def put(request: Request, services: ServicesDep, caller: CallerDep) -> GlossaryOut:
     """Add a version of a glossary, from phrases, a text or a CSV. Jobs name it: `boost: {glossary: NAME}`."""
@@ -55,9 +70,7 @@ async def put(request: Request, services: ServicesDep, caller: CallerDep) -> Glo
 
 def _put(services: Services, caller: Principal, body: GlossaryRequest) -> GlossaryOut:
     project = caller.project_for(body.project)
-    phrases = requested_phrases(body)
-    with services.database.begin() as tx:
-        added = store.add_version(tx, project, body.name, phrases, body.weight, caller.name)
+    added = add_requested(services.database, project, body, caller.name)
     return GlossaryOut(**asdict(added))
 
 
@@ -79,6 +92,28 @@ def one(
         kept = store.get_glossary(tx, caller.project_for(project), name, version)
         phrases = phrases_of(tx, kept.sha256)
     return GlossaryDetail(**asdict(kept), phrases=list(phrases))
+
+
+def suggest(
+    services: ServicesDep,
+    caller: CallerDep,
+    project: Project | None = None,
+    glossary: Annotated[
+        str | None, Query(max_length=80, description="Leave out what this glossary has.")
+    ] = None,
+    recordings: Annotated[int, Query(ge=1, le=1000, description="In at least so many recordings.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=MOST_SUGGESTIONS)] = 100,
+) -> SuggestionList:
+    """Names that people wrote into transcripts of the project in place of what was recognised, counted by
+    recording. Nothing takes them up but whoever adds them to a glossary, or one with `auto_add_after`."""
+    own = caller.project_for(project)
+    reference = None if glossary is None else parse_reference(glossary)
+    with services.database.read() as tx:
+        known: tuple[str, ...] = ()
+        if reference is not None:
+            known = phrases_of(tx, store.get_glossary(tx, own, *reference).sha256)
+        rows = list_suggestions(tx, own, least=recordings, without=known)
+    return SuggestionList(items=[SuggestionOut(**asdict(row)) for row in rows[:limit]])
 
 
 def remove(

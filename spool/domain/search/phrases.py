@@ -89,6 +89,10 @@ class Boost(BaseModel):
     def _one_form(cls, phrases: tuple[str, ...]) -> tuple[str, ...]:
         return phrase_list(phrases).phrases
 
+    def named(self, glossary: str | None) -> "Boost":
+        """The same, as coming from this version of a glossary."""
+        return Boost(phrases=self.phrases, weight=self.weight, glossary=glossary)
+
     @cached_property
     def phrase_list(self) -> PhraseList:
         """The list without its weight."""

@@ -10,7 +10,7 @@ from spool.errors import Conflict, NotFound
 from spool.store.deletions import drop_phrases
 from spool.store.jobs import keep_phrases
 from spool.store.sql import now_utc, upsert
-from spool.tables import glossaries
+from spool.tables import glossaries, phrase_lists
 
 MOST_GLOSSARIES = 1000
 """Of a project, by name."""
@@ -20,7 +20,8 @@ MOST_VERSIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Glossary:
-    """One version of a glossary. sha256: the digest of its phrases, which jobs keep."""
+    """One version of a glossary. sha256: the digest of its phrases, which jobs keep. auto_add_after: it
+    takes up what corrections wrote in so many recordings of the project; None where it does not."""
 
     project: str
     name: str
@@ -28,6 +29,7 @@ class Glossary:
     sha256: str
     count: int
     weight: float
+    auto_add_after: int | None
     created_at: datetime
     created_by: str
 
@@ -38,14 +40,21 @@ class Glossary:
 
 
 def add_version(
-    tx: Connection, project: str, name: str, phrases: PhraseList, weight: float, author: str
+    tx: Connection,
+    project: str,
+    name: str,
+    phrases: PhraseList,
+    weight: float,
+    author: str,
+    auto_add_after: int | None = None,
 ) -> Glossary:
-    """The glossary's new version, or its latest one where that has the same phrases and weight. Raises
-    Conflict where somebody else adds one at the same moment, and for too many."""
+    """The glossary's new version, or its latest one where that has the same. Raises Conflict where somebody
+    else adds one at the same moment, and for too many."""
     latest = tx.scalar(select(func.max(glossaries.c.version)).where(*_named(project, name)))
     if latest is not None:
         before = get_glossary(tx, project, name)
-        if (before.sha256, before.weight) == (phrases.sha256, weight):
+        same = (phrases.sha256, weight, auto_add_after)
+        if (before.sha256, before.weight, before.auto_add_after) == same:
             return before
         if latest >= MOST_VERSIONS:
             raise Conflict(f"Glossary {name} has {latest} versions; delete it, or take another name.")
@@ -59,6 +68,7 @@ def add_version(
         "sha256": phrases.sha256,
         "count": len(phrases.phrases),
         "weight": weight,
+        "auto_add_after": auto_add_after,
         "created_at": now_utc(),
         "created_by": author,
     }
@@ -89,6 +99,13 @@ def list_glossaries(tx: Connection, project: str | None = None) -> list[Glossary
     same = (c.project == latest.c.project) & (c.name == latest.c.name) & (c.version == latest.c.version)
     query = select(*c).select_from(glossaries.join(latest, same)).order_by(c.project, c.name)
     return [Glossary(**row._mapping) for row in tx.execute(query)]
+
+
+def phrases_of_versions(tx: Connection, project: str, name: str) -> set[str]:
+    """The phrases that any version of a glossary has or had."""
+    digests = select(glossaries.c.sha256).where(*_named(project, name))
+    lists = tx.scalars(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256.in_(digests)))
+    return {phrase for phrases in lists for phrase in phrases}
 
 
 def remove_glossary(tx: Connection, project: str, name: str) -> None:

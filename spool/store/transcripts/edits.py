@@ -8,17 +8,20 @@ is.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
+from spool.domain.search.names import written_names
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
 from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
+from spool.store.event_log import note_corrected
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
 from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
@@ -63,18 +66,22 @@ def edits_of_all(tx: Connection, job_ids: Sequence[str]) -> dict[str, list[Edit]
     )
     by_job: dict[str, list[Edit]] = {}
     for row in rows:
-        edit = Edit(
-            revision=row.revision,
-            first=row.first_word,
-            last=row.last_word,
-            text=row.text,
-            speaker=row.speaker,
-            author=row.author,
-            created_at=row.created_at,
-            undoes=row.undoes,
-        )
-        by_job.setdefault(row.job_id, []).append(edit)
+        by_job.setdefault(row.job_id, []).append(edit_of(row))
     return by_job
+
+
+def edit_of(row: Row[Any]) -> Edit:
+    """The edit of a row of the table."""
+    return Edit(
+        revision=row.revision,
+        first=row.first_word,
+        last=row.last_word,
+        text=row.text,
+        speaker=row.speaker,
+        author=row.author,
+        created_at=row.created_at,
+        undoes=row.undoes,
+    )
 
 
 def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) -> Edit:
@@ -155,13 +162,21 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
             author=edit.author,
             created_at=edit.created_at,
             words=len(transcript.words),
+            names=_names(record, edit) or None,
         )
     )
     _mark_checked(tx, job_id, record, [*before, edit], edit)
     job = get_job(tx, job_id)
     index_words(tx, job_id, job.project, transcript)
     enqueue_exports(tx, job)
+    note_corrected(tx, job, edit)
     return edit
+
+
+def _names(record: Transcript, edit: Edit) -> list[str]:
+    heard = [word.text for word in record.words[edit.first : edit.last + 1]]
+    before = record.words[edit.first - 1].text if edit.first else None
+    return written_names(heard, edit.text, before)
 
 
 def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:

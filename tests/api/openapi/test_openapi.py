@@ -64,6 +64,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/costs",
         "GET /v1/glossaries",
         "GET /v1/glossaries/{glossary}",
+        "GET /v1/glossary-suggestions",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/audio",

@@ -12,6 +12,8 @@ import pytest
 from ops.testbed.running_api import Live, file_job, problem
 from spool.audit.runner import audit
 from spool.client import Conflict, Spool
+from spool.schemas.events import JobEvent
+from spool.store.event_log import place_events, read_events
 from spool.store.transcripts.edits import edits_of
 
 WORDS = ("keep", "the", "light", "burning")
@@ -91,6 +93,15 @@ def test_an_undone_correction_is_gone_and_its_history_is_not(
         assert [(each.revision, each.undoes, each.stands) for each in spool.edits(job_id)] == [
             (1, None, False), (2, None, False), (3, 2, False), (4, 1, False),
         ]  # fmt: skip
+    with live.services.database.begin() as tx:
+        place_events(tx)
+    with live.services.database.read() as tx:
+        log = read_events(tx, 0, 100, job_id=job_id)
+    notes = [event.document() for event in log if event.type == "transcript.corrected"]
+    assert [(each["revision"], each["undoes"], each["state"]) for each in notes] == [
+        (1, None, "done"), (2, None, "done"), (3, 2, "done"), (4, 1, "done"),
+    ]  # fmt: skip
+    assert [JobEvent.model_validate(each).author for each in notes][2] == "Ada"
     for revision in (1, 3, 9):
         problem(http.post(f"/v1/jobs/{job_id}/edits/{revision}/undo", json={}), 404, "not_found")
     assert_lawful(live)

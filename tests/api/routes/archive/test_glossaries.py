@@ -59,6 +59,7 @@ def test_a_job_keeps_the_version_that_it_was_given(http: httpx.Client, live: Liv
     live.work().finish(latest)
     again = http.post(f"/v1/jobs/{latest}/rerun", json={}).json()
     assert _phrases(http, again["id"]) == ["Amrum"]
+    assert again["options"]["boost"]["glossary"] == "names@2", "deleted meanwhile, and still named"
 
 
 def test_phrases_stay_while_a_glossary_has_them(http: httpx.Client, live: Live, recordings: Path) -> None:
@@ -128,3 +129,67 @@ def test_the_command_puts_shows_and_deletes(
     assert "line 2: is not UTF-8" in " ".join(spool("put", "names", str(file), code=2).split())
     assert spool("delete", "names") == "names deleted\n"
     assert spool("list") == "no glossaries\n"
+
+
+def _corrected(http: httpx.Client, live: Live, recordings: Path, *texts: str) -> str:
+    """A job whose second word was corrected to each of the texts, one after another."""
+    job = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    live.work().finish(job, ("near", "helga", "land"))
+    for seen, text in enumerate(texts):
+        body = {"first_word": 1, "last_word": 2, "text": text, "seen": seen}
+        assert http.post(f"/v1/jobs/{job}/edits", json=body).status_code == 201
+    return job
+
+
+def _suggested(http: httpx.Client, **asked: object) -> list[tuple[str, int]]:
+    answer = http.get("/v1/glossary-suggestions", params=asked)  # type: ignore[arg-type]
+    assert answer.status_code == 200, answer.text
+    return [(each["phrase"], each["recordings"]) for each in answer.json()["items"]]
+
+
+def test_corrected_names_are_suggested_until_they_are_taken_or_undone(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    first = _corrected(http, live, recordings, "Sylt", "Heligoland")
+    _corrected(http, live, recordings, "Heligoland")
+    third = _corrected(http, live, recordings, "Amrum")
+    # A later edit stands in place of an earlier one, and one recording counts once
+    assert _suggested(http) == [("Heligoland", 2), ("Amrum", 1)]
+    assert _suggested(http, recordings=2) == [("Heligoland", 2)]
+    assert _suggested(http, limit=1, recordings=1) == [("Heligoland", 2)]
+    assert _suggested(http, project="elsewhere") == []
+    [found, _] = http.get("/v1/glossary-suggestions").json()["items"]
+    assert (found["first_word"], found["last_word"]) == (1, 2)
+    problem(http.get("/v1/glossary-suggestions", params={"glossary": "nowhere"}), 404, "not_found")
+
+    _put(http, phrases=["heligoland"], weight=3.0)
+    assert _suggested(http, glossary="names") == [("Amrum", 1)]
+    added = http.post("/v1/glossaries", json={"name": "names", "phrases": ["Amrum"], "extend": True}).json()
+    assert (added["version"], added["count"], added["weight"]) == (2, 2, 3.0)
+    assert _suggested(http, glossary="names") == []
+    assert http.post(f"/v1/jobs/{third}/edits/1/undo", json={}).status_code == 201
+    assert _suggested(http) == [("Heligoland", 2)]
+    with live.services.database.begin() as tx:
+        mark_deleted(tx, [first], Content.TRANSCRIPT, "a person")
+    assert _suggested(http) == [("Heligoland", 1)]
+
+
+def test_a_glossary_takes_up_what_was_corrected_often_enough(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    _put(http, phrases=["Sylt"])
+    body = {"name": "own", "phrases": ["Sylt"], "auto_add_after": 2}
+    assert http.post("/v1/glossaries", json=body).json()["auto_add_after"] == 2
+    _corrected(http, live, recordings, "Heligoland")
+    assert _boost(http, recordings, {"glossary": "own"})[1]["glossary"] == "own@1"
+    _corrected(http, live, recordings, "Heligoland")
+    job, boost = _boost(http, recordings, {"glossary": "own"})
+    assert (boost["glossary"], _phrases(http, job)) == ("own@2", ["Heligoland", "Sylt"])
+    assert _boost(http, recordings, {"glossary": "own"})[1]["glossary"] == "own@2", "nothing is new"
+    assert http.get("/v1/glossaries/own").json()["created_by"] == "corrections"
+    # Another glossary, and a version that a job names, stay what they are
+    assert _boost(http, recordings, {"glossary": "own@1"})[1]["count"] == 1
+    assert _boost(http, recordings, {"glossary": "names"})[1]["glossary"] == "names@1"
+    # What a person removed stays away
+    assert http.post("/v1/glossaries", json=body).json()["version"] == 3
+    assert _boost(http, recordings, {"glossary": "own"})[1]["glossary"] == "own@3"
