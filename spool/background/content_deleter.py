@@ -18,13 +18,12 @@ from spool.objects import ObjectStore
 from spool.settings import Settings
 from spool.store import Database
 from spool.store import deletions as store
-from spool.store.deletions import BY_RETENTION, Deletion
+from spool.store.deletions import BY_RETENTION, LOCK_SECONDS, Deletion
 from spool.store.queue import locks
 
 LOCK = "deletions"
 STEP = 50
 """Jobs in one transaction."""
-_LOCK_SECONDS = 300.0
 _STEPS = 200
 """Steps in one round, so that a stop does not wait for millions of jobs."""
 
@@ -72,7 +71,7 @@ def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: s
     done = 0
     for _ in range(_STEPS):
         with db.begin() as tx:
-            if not locks.try_lock(tx, LOCK, owner, _LOCK_SECONDS):
+            if not locks.try_lock(tx, LOCK, owner, LOCK_SECONDS):
                 return None
         with db.read() as tx:
             lines = store.due_deletions(tx, STEP)

@@ -15,7 +15,7 @@ from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, Wor
 from spool.domain.archive.passages import digest_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
-from spool.store.deletions import is_still_read
+from spool.store.deletions import OVERDUE_SECONDS, is_still_read
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import passage_of
 from spool.store.workers import ALIVE_SECONDS
@@ -207,14 +207,14 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
 
 
 def known_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
-    """Those of the ids that are jobs. Objects of a deletion that is less than `grace_seconds` old, or not
-    done, may still exist."""
+    """Those of the ids that are jobs. Objects of a deletion that is not done may still exist until it is
+    overdue, and `grace_seconds` longer."""
     ids = list(job_ids)
     rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(ids)))
     known = {row.id: Stored(row.transcript_key, frozenset()) for row in rows}
     old = (
         deletions.c.done_at.is_not(None),
-        deletions.c.created_at < seconds_from_now(-grace_seconds),
+        deletions.c.created_at < seconds_from_now(-grace_seconds - OVERDUE_SECONDS),
     )
     gone = select(deletions.c.job_id, deletions.c.content).where(deletions.c.job_id.in_(ids), or_(*old))
     for job_id, content in tx.execute(gone):

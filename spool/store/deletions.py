@@ -51,6 +51,10 @@ BY_RETENTION = "retention"
 SECOND_LOOK_SECONDS = 3600.0
 """When objects are deleted again: a worker that lost its lease long ago may still write a file."""
 REFUSED_SECONDS = 300.0
+LOCK_SECONDS = 300.0
+"""How long the process that deletes may hold the lock on; one that dies keeps the others waiting."""
+OVERDUE_SECONDS = LOCK_SECONDS + 2 * REFUSED_SECONDS
+"""After this a deletion should have been carried out, with one process that died and one refusal between."""
 
 _RECORDING = func.coalesce(jobs.c.rerun_of, jobs.c.id)
 _ENDED = sorted(state.value for state in TERMINAL)
