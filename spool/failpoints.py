@@ -54,6 +54,7 @@ NAMES = {
     "save.committed": "worker: the chunk is committed, the worker does not know it yet",
     "align.placing": "worker: every chunk of a recording whose words are given is saved, none has its place",
     "speakers.begun": "worker: every word is saved, nobody has listened for speakers",
+    "speakers.heard": "worker: a step of listening for speakers came back, no turn is committed",
     "speakers.done": "worker: the speakers are committed, no file of the transcript is stored",
     "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",
     "deliver.begun": "worker: the first of a transcript's files is stored, the record is not",

@@ -30,8 +30,8 @@ from api.cli.tables import job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
 from spool.client import Refused, Spool
 from spool.command_options import takes_options
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.jobs import JobState
-from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
@@ -84,7 +84,7 @@ def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait:
     if as_json:
         print_json(jobs)
     elif wait:
-        out.print(job_table(list(jobs)))
+        out.print(job_table(list(jobs)), crop=False)
     for job in jobs if wait else ():
         for warning in job.warnings:
             err.print(Text.assemble((f"{job.name}: ", "yellow"), warning), soft_wrap=True)
@@ -123,7 +123,7 @@ def status(
     if as_json:
         print_json(page)
     elif page.items:
-        out.print(job_table(page.items))
+        out.print(job_table(page.items), crop=False)
     else:
         out.print("no jobs", style="dim")
 
@@ -150,7 +150,7 @@ def follow_jobs(
     if as_json:
         print_json(ended)
     elif ended:
-        out.print(job_table(list(ended)))
+        out.print(job_table(list(ended)), crop=False)
     else:
         out.print("no job is waiting or running", style="dim")
     _exit_for(ended, 0)
@@ -264,7 +264,7 @@ def find_speakers(
     if as_json:
         print_json(jobs[0])
     else:
-        out.print(job_table(jobs))
+        out.print(job_table(jobs), crop=False)
 
 
 @speakers.command("list")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.options import MOST_SPEAKERS
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
@@ -120,12 +120,32 @@ class Search:
     ] = None
     ctc_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.", rich_help_panel=_SEARCH),
+        typer.Option(
+            help="Weight of the CTC score in rescoring (default 0.5), or in a WeNet transducer's beam "
+            "(default 0); with --head rnnt --decoder rescore, of that beam's score (default 0).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     reverse_weight: Annotated[
         float | None,
         typer.Option(
             help="Weight of the right-to-left decoder in rescoring. Default: 0.", rich_help_panel=_SEARCH
+        ),
+    ] = None
+    transducer_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the transducer's log-likelihood over all alignments, with --head rnnt --decoder "
+            "rescore.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None
+    search_ctc_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore.",
+            rich_help_panel=_SEARCH,
         ),
     ] = None
     graph: Annotated[
@@ -140,13 +160,13 @@ class Search:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model whose attention decoder orders the beam's hypotheses.",
+            help="Model whose attention decoder orders the beam's hypotheses, or an LSTM language model.",
             rich_help_panel=_SEARCH,
         ),
     ] = None
     rescore_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of that decoder's log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
+        typer.Option(help="Weight of its log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
     ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.", rich_help_panel=_SEARCH)] = (
         None

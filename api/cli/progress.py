@@ -1,5 +1,6 @@
 """Follows uploads, jobs and batches with one progress line; draws nothing if there is no terminal."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from spool.schemas.batches import BatchDetail
 from spool.schemas.jobs import JobDetail, JobOut
 
 _POLL_S = 0.4
+_LINE_S = 10.0
 # Jobs polled in each round; the queue serves the oldest first, so later ones have not begun.
 _WINDOW = 64
 # Smaller files are sent too quickly for a progress line.
@@ -22,12 +24,19 @@ _WORTH_A_LINE = 4 * 2**20
 
 
 def follow(
-    spool: Spool, jobs: Sequence[JobOut], console: Console, between: Callable[[], None] = lambda: None
+    spool: Spool,
+    jobs: Sequence[JobOut],
+    console: Console,
+    between: Callable[[], None] = lambda: None,
+    *,
+    says: bool = False,
 ) -> list[JobDetail]:
     """Wait until every job has ended; returns them in the order given.
 
-    `between` is called in each round and may raise to stop waiting.
+    `between` is called in each round and may raise to stop waiting. says: without a terminal, print a line
+    every ten seconds.
     """
+    next_line = time.monotonic() + _LINE_S if says and not console.is_terminal else math.inf
     ended: dict[str, JobDetail] = {}
     last: dict[str, JobOut] = {job.id: job for job in jobs}
     printed = {job.waiting_for for job in jobs}
@@ -49,6 +58,9 @@ def follow(
             audio = clock(sum(job.progress.done_seconds for job in last.values()))
             files = f"{len(ended)}/{len(last)} files"
             progress.update(bar, completed=sum(shares), audio=f"{audio} of audio", files=files)
+            if time.monotonic() >= next_line:
+                next_line += _LINE_S
+                console.print(f"  transcribing  {files}, {audio} of audio")
             if len(ended) == len(last):
                 return [ended[job.id] for job in jobs]
             time.sleep(_POLL_S)

@@ -57,25 +57,35 @@ def deadline_words(job: JobOut) -> str:
     return f"{moment(job.deadline)}{', out of reach' if job.late else ''}"
 
 
-def job_table(jobs: list[JobOut]) -> Table:
-    """Jobs, one a line; with those that failed, their reasons and where their recordings are."""
+def job_table(jobs: list[JobOut]) -> RenderableType:
+    """Jobs, one a line. Where one failed, waits or is cut off, the reasons, and where the recordings are, on
+    lines of their own; print it with `crop=False`, so that long paths stay whole."""
     reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
-    folded = reasons or any(job.reused_from for job in jobs)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("job", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("audio", justify="right", no_wrap=True)
-    table.add_column("done", justify="right", no_wrap=True)
-    table.add_column("name", overflow="fold" if folded else "ellipsis", no_wrap=not folded)
+    parts: list[RenderableType] = []
     for job in jobs:
+        if not parts or reasons:
+            table = _columns(header=not parts, name="" if reasons else "name")
+            parts.append(table)
         fraction = job.progress.fraction
         table.add_row(
             job.id,
             _state(job),
             clock(job.progress.audio_seconds),
             "—" if fraction is None else f"{fraction:.0%}",
-            _name(job, where=reasons),
+            "" if reasons else _name(job),
         )
+        if reasons:
+            parts += _reasons(job)
+    return Group(*parts or [_columns(header=True, name="name")])
+
+
+def _columns(*, header: bool, name: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", show_header=header)
+    table.add_column("job", no_wrap=True)
+    table.add_column("state", no_wrap=True, min_width=9)
+    table.add_column("audio", justify="right", no_wrap=True, min_width=8)
+    table.add_column("done", justify="right", no_wrap=True, min_width=4)
+    table.add_column(name, overflow="ellipsis", no_wrap=True)
     return table
 
 
@@ -85,17 +95,24 @@ def _state(job: JobOut) -> Text:
     return Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state])
 
 
-def _name(job: JobOut, *, where: bool) -> Text:
-    name = Text(job.name if not where or job.source.kind in ("upload", "live") else job.source.uri)
-    if job.error is not None:
-        name.append(f"\n{job.error.message} ({job.error.code})", style="red")
-    elif job.complete is False:
-        name.append(f"\n{length_words(job)}", style="yellow")
-    elif job.waiting_for:
-        name.append(f"\nwaiting for {job.waiting_for}", style="yellow")
-    elif job.reused_from:
-        name.append("\nreused, free of charge", style="dim")
+def _name(job: JobOut) -> Text:
+    name = Text(job.name)
+    if job.reused_from:
+        name.append("  reused, free of charge", style="dim")
     return name
+
+
+def _reasons(job: JobOut) -> list[RenderableType]:
+    """Where the recording is, uncut so that it can be copied, and what is to be said of the job."""
+    where = _name(job) if job.source.kind in ("upload", "live") else Text(job.source.uri)
+    lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
+    if job.error is not None:
+        lines.append(Padding(Text(f"{job.error.message} ({job.error.code})", style="red"), (0, 0, 0, 2)))
+    elif job.complete is False:
+        lines.append(Padding(length_words(job), (0, 0, 0, 2)))
+    elif job.waiting_for:
+        lines.append(Padding(Text(f"waiting for {job.waiting_for}", style="yellow"), (0, 0, 0, 2)))
+    return lines
 
 
 def length_words(job: JobOut) -> Text:

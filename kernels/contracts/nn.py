@@ -21,6 +21,15 @@ def _make_layer_norm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     return [normal(batch, 3, 45, dtype=dtype), normal(45, dtype=dtype), normal(45, seed=1, dtype=dtype)]
 
 
+def _make_residual(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    sides = [normal(batch, 3, 45, seed=seed, dtype=dtype) for seed in (0, 1)]
+    return [*sides, *(normal(45, seed=seed, dtype=dtype) for seed in (2, 3))]
+
+
+def _residual(call: Callable[..., tuple[mx.array, mx.array]], half: bool) -> Callable[..., mx.array]:
+    return lambda *inputs: mx.concatenate(list(call(*inputs, half=half)), axis=-1)
+
+
 def _make_lstm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     gates = [normal(batch, 180, seed=seed, dtype=dtype, scale=3) for seed in (0, 1)]
     return [*gates, normal(batch, 45, dtype=dtype)]
@@ -70,6 +79,10 @@ def _first(call: Callable[..., mx.array], lead: int) -> Callable[..., mx.array]:
 def _encoder_cases() -> Iterator[Case]:
     yield Case("silu", _make_silu, elementwise.silu, elementwise.silu_reference)
     yield Case("layer_norm", _make_layer_norm, elementwise.layer_norm, elementwise.layer_norm_reference)
+    for half in (False, True):
+        run_residual, reference = elementwise.residual_norm, elementwise.residual_norm_reference
+        name = f"residual-norm-{'half' if half else 'whole'}"
+        yield Case(name, _make_residual, _residual(run_residual, half), _residual(reference, half))
     yield Case("lstm", _make_lstm, _lstm(elementwise.lstm_cell), _lstm(elementwise.lstm_cell_reference))
     for name, window in (("all", (-1, -1)), ("window", (5, 2)), ("left", (8, -1))):
         yield Case(

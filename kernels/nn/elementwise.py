@@ -1,4 +1,4 @@
-"""Element by element and row by row: SiLU, layer norm, LSTM cell, softmax over relative positions.
+"""Element by element and row by row: SiLU, layer norm (behind a residual too), LSTM cell, relative softmax.
 
 Each operation: its contract, its plain-MLX reference (`*_reference`, the yardstick that stays), its kernel
 and the choice between them. All take float32, float16 or bfloat16, compute in float32 and return the input's
@@ -18,6 +18,7 @@ _SPAN = 4096
 
 SILU = read_kernel("nn/silu", "x", "y")
 LAYER_NORM = read_kernel("nn/layer_norm", "x weight bias", "y")
+RESIDUAL_NORM = read_kernel("nn/residual_norm", "x change weight bias", "total y")
 LSTM_CELL = read_kernel("nn/lstm_cell", "entering recurrent cell", "hidden carried")
 RELATIVE_SOFTMAX = read_kernel("nn/relative_softmax", "content position lengths window", "y")
 
@@ -64,6 +65,36 @@ def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
         template=(("T", dtype_name(x.dtype)),),
     )
     return layer_norm_reference(x, weight, bias) if outputs is None else outputs[0].reshape(x.shape)
+
+
+def residual_norm_reference(
+    x: mx.array, change: mx.array, weight: mx.array, bias: mx.array, *, half: bool
+) -> tuple[mx.array, mx.array]:
+    """As `residual_norm`, in plain MLX."""
+    share = 0.5 if half else 1.0
+    total = (x.astype(mx.float32) + share * change.astype(mx.float32)).astype(x.dtype)
+    return total, layer_norm_reference(total, weight, bias)
+
+
+def residual_norm(
+    x: mx.array, change: mx.array, weight: mx.array, bias: mx.array, *, half: bool
+) -> tuple[mx.array, mx.array]:
+    """`x` + `change` (half of it), [..., N] each, and the layer norm of that; weight, bias [N].
+
+    The sum is rounded once and is the reference's to the last bit; the norm is `layer_norm` of it, bit for
+    bit where that is the kernel.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    outputs = launch_rows(
+        RESIDUAL_NORM,
+        [rows, change.reshape(rows.shape), weight, bias],
+        [(rows.shape, x.dtype)] * 2,
+        rows=rows.shape[0],
+        template=(("T", dtype_name(x.dtype)), ("HALF", half)),
+    )
+    if outputs is None:
+        return residual_norm_reference(x, change, weight, bias, half=half)
+    return outputs[0].reshape(x.shape), outputs[1].reshape(x.shape)
 
 
 def lstm_cell_reference(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:

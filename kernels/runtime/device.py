@@ -25,8 +25,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
-from functools import cache
-from typing import Any, cast
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
 
 import mlx.core as mx
 import numpy as np
@@ -42,6 +42,8 @@ from kernels.runtime.build_cpu import (
     load_launch,
 )
 from kernels.runtime.source import Argument, Kernel, Template, cpu_text, cuda_body, cuda_header
+
+Result = TypeVar("Result")
 
 
 class Backend(StrEnum):
@@ -112,6 +114,18 @@ def compiled_for_cpu() -> bool:
 def on_gpu() -> bool:
     """Whether arrays are computed by a GPU, where one large operation beats many small ones."""
     return backend() in {Backend.METAL, Backend.CUDA} or mx.default_device().type == mx.DeviceType.gpu
+
+
+def fused(function: Callable[..., Result]) -> Callable[..., Result]:
+    """`function` of arrays, which must launch no kernel of ours: on a GPU `mx.compile` makes one launch of
+    what it computes element by element; on a CPU it would compile anew at run time, and is left as it is."""
+    compiled = cast("Callable[..., Result]", mx.compile(function))
+
+    @wraps(function)
+    def run(*arrays: Any) -> Result:  # noqa: ANN401 - arrays, and tuples of them
+        return (compiled if on_gpu() else function)(*arrays)
+
+    return run
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ relative, and candidates closer than that may swap ranks; equal logits never do.
 batch, and a NaN in its rows affects no other utterance.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -178,6 +179,14 @@ _CANDIDATE_BYTES = 31 * 1024
 _MOST_SIMDGROUPS = 16
 
 
+@cache  # on a device, each would be a launch
+def _nothing(dtype: mx.Dtype, size: int) -> mx.array:
+    """What a kernel is given in place of an input that it does not read."""
+    zeros = mx.zeros((size,), dtype)
+    mx.eval(zeros)
+    return zeros
+
+
 def expand(
     logits: mx.array,
     durations: mx.array | None,
@@ -193,13 +202,13 @@ def expand(
     reference.
     """
     batch, beam, width = logits.shape
-    frames = mx.zeros((1,), dtype=mx.int32) if durations is None else durations.astype(mx.int32)
+    frames = _nothing(mx.int32, 1) if durations is None else durations.astype(mx.int32)
     choices = len(frames)
     ranks = min(beam, width if durations is None else width - choices)
     outputs = None
     if 4 * beam * ranks * (choices + 1) + 20 * beam <= _CANDIDATE_BYTES:
-        gains = mx.zeros((8,)) if bonus is None else bonus.gains
-        alphas = mx.zeros((8,)) if bonus is None else bonus.alphas
+        gains = _nothing(mx.float32, 8) if bonus is None else bonus.gains
+        alphas = _nothing(mx.float32, 8) if bonus is None else bonus.alphas
         outputs = launch(
             EXPAND,
             [logits, gains, alphas, frames, scores, status],

@@ -50,6 +50,8 @@ class Field(IntEnum):
     HELD: labels since the last advance. COUNT: tokens. ORIGIN: where its network row comes from: p < K is the
     row that slot p had before the step, K + q a row made in this step of slot q's label and parent. ROW: the
     row of its next frame in the encoder's table [B * T]. STATUS: RUNS, FINISHED or FORCED.
+
+    Read one as `slots[Field.ROW, :]`: that is a slice to MLX, where the index alone is a gather.
     """
 
     LABEL = 0
@@ -131,7 +133,7 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     spoken = before(Field.FRAME)
     frames = spoken + waits
     held = mx.where(waits > 0, 0, before(Field.HELD) + emits.astype(mx.int32))
-    prefixes = extend(Prefixes(beam.tokens, beam.slots[Field.COUNT], beam.common), parents, labels)
+    prefixes = extend(Prefixes(beam.tokens, beam.slots[Field.COUNT, :], beam.common), parents, labels)
     alike = same_tokens(prefixes)
     same = alike & (frames[:, :, None] == frames[:, None, :]) if limits.timed else alike
     sound = beam.sound & grown.finite

@@ -1,4 +1,5 @@
-"""Does a second model's attention decoder help? Words wrong of a beam's best hypothesis, by its weight.
+"""Does a second model help, by its attention decoder or as a language model? Words wrong of a beam's best
+hypothesis, by its weight.
 
     python -m ops.accuracy.second --model models/demo --reader whisper-tiny.en [--samples samples/demo-tdt]
 
@@ -23,7 +24,7 @@ from worker.decode.result import Answer  # noqa: E402
 from worker.decode.search import search  # noqa: E402
 from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.decode.words import text_of  # noqa: E402
-from worker.models.load import load_model  # noqa: E402
+from worker.models.load import load_model, load_reader  # noqa: E402
 
 LONGEST = 25.0
 
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=8)
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.5, 1.0])
     options = parser.parse_args()
-    model, reader = load_model(options.model), load_model(options.reader)
+    model, reader = load_model(options.model), load_reader(options.reader)
     asked = SearchOptions("beam", options.beam, options.beam)
     audio, texts, answers = [], [], []
     for line in (options.samples / "manifest.jsonl").read_text().splitlines():

@@ -22,6 +22,7 @@ from spool.settings import Settings, load_settings
 from spool.store.chunks import SavedChunk, saved_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
+from spool.store.transcripts.speakers import SavedTurns, saved_turns
 from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
 
@@ -99,6 +100,10 @@ class Fleet:
     def chunks(self, job_id: str) -> list[SavedChunk]:
         with self.db.read() as tx:
             return saved_chunks(tx, job_id)
+
+    def turns(self, job_id: str) -> list[SavedTurns]:
+        with self.db.read() as tx:
+            return saved_turns(tx, job_id)
 
     def transcript(self, job_id: str) -> Transcript:
         """The record of a job that is done."""

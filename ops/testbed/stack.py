@@ -26,8 +26,9 @@ from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobState, Source
-from spool.domain.options import Diarization, JobOptions
+from spool.domain.options import JobOptions
 from spool.failpoints import FIRED, VARIABLE
 from spool.ids import new_id
 from spool.objects import object_store

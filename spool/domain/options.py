@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from spool.domain.archive.alignment import AsksAlignment, KeepsAlignment
+from spool.domain.archive.diarization import Diarization
 from spool.domain.live.options import Listening
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
@@ -28,88 +29,6 @@ SearchName = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 OnTruncated = Literal["transcribe", "fail"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
-
-MOST_SPEAKERS = 99
-
-SpeakerNumber = Annotated[int, Field(ge=1, le=MOST_SPEAKERS, strict=True)]
-
-
-class SpeakerRange(BaseModel):
-    """The least and the most speakers there may be."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    min: SpeakerNumber = 1
-    max: SpeakerNumber = MOST_SPEAKERS
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "SpeakerRange":
-        if self.min > self.max:
-            raise ValueError(f"min is {self.min} and max is {self.max}; min must not be above max")
-        return self
-
-
-class Diarization(BaseModel):
-    """That the speakers be told apart, and what is known of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: Annotated[
-        str,
-        Field(
-            max_length=200,
-            pattern=r"^[A-Za-z0-9][\w.-]*(/[\w.-]+)?$",
-            description="The diarization model: `default`, which comes with Spool; `sortformer`, NVIDIA's, "
-            "for up to four speakers; or a name of the worker's settings or of the catalogue.",
-        ),
-    ] = "default"
-    speakers: Annotated[
-        SpeakerNumber | SpeakerRange | None,
-        Field(
-            description="How many speakers there are, or `{min, max}`; null where that is not known. Knowing "
-            "it helps more than anything else."
-        ),
-    ] = None
-    within_channels: Annotated[
-        bool,
-        Field(
-            strict=True,
-            description="With `channels: separate`, tell speakers apart within each channel; by default each "
-            "channel is one speaker.",
-        ),
-    ] = False
-    voice_prints: Annotated[
-        bool,
-        Field(
-            strict=True,
-            description="Keep a voice print of each speaker, by which the project's named voices are "
-            "recognised in it. Prints stay in the database and go with the transcript.",
-        ),
-    ] = False
-
-    @field_validator("model")
-    @classmethod
-    def _is_known(cls, name: str, info: ValidationInfo) -> str:
-        known = (info.context or {}).get("diarization_models")
-        if name != "default" and known is not None and name not in known:
-            raise ValueError(f"there is no such diarization model; known here: default, {', '.join(known)}")
-        return name
-
-    @property
-    def least(self) -> int:
-        """The least speakers there may be."""
-        return self._bounds[0]
-
-    @property
-    def most(self) -> int:
-        """The most speakers there may be."""
-        return self._bounds[1]
-
-    @property
-    def _bounds(self) -> tuple[int, int]:
-        if isinstance(self.speakers, SpeakerRange):
-            return self.speakers.min, self.speakers.max
-        return self.speakers or 1, self.speakers or MOST_SPEAKERS
 
 
 class _Options(BaseModel):
@@ -128,9 +47,9 @@ class _Options(BaseModel):
     decoder: Annotated[
         SearchName,
         Field(
-            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
-            "attention decoders, `attention` is the beam of such a decoder; for models that have both. "
-            "`wfst` searches a decoding graph over a CTC head."
+            description="Search over the model's output. `rescore` orders the hypotheses of a CTC head's or "
+            "WeNet transducer's beam by attention decoders, `attention` is the beam of such a decoder; for "
+            "models that have both. `wfst` searches a decoding graph over a CTC head."
         ),
     ] = "greedy"
     head: Annotated[
@@ -151,12 +70,39 @@ class _Options(BaseModel):
     ] = 0.0
     ctc_weight: Annotated[
         float | None,
-        Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),
+        Field(
+            ge=0,
+            le=100,
+            description="CTC score's weight in rescoring; null is 0.5. In the beam of a WeNet transducer "
+            "that of its CTC head, and where its hypotheses are rescored, of their score in the beam; "
+            "null is then 0.",
+            **_FINITE,
+        ),
     ] = None
     reverse_weight: Annotated[
         float | None,
         Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
     ] = None
+    transducer_weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            description="In rescoring a transducer's hypotheses, the weight of their log-likelihood over all "
+            "alignments.",
+            **_FINITE,
+        ),
+    ] = 0.0
+    search_ctc_weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="In rescoring a transducer's hypotheses, the CTC head's weight in the beam that "
+            "finds them.",
+            **_FINITE,
+        ),
+    ] = 0.0
     graph: Annotated[
         GraphSearch | None,
         Field(description="A decoding graph, for the decoder `wfst`; `rescore` then orders its hypotheses."),
@@ -164,8 +110,8 @@ class _Options(BaseModel):
     rescore: Annotated[
         Rescoring | None,
         Field(
-            description="A second model's attention decoder reads the beam's hypotheses of each chunk and "
-            "orders them: `{model, weight}`."
+            description="A second model's attention decoder, or an LSTM language model, reads the beam's "
+            "hypotheses of each chunk and orders them: `{model, weight}`."
         ),
     ] = None
     beam: Annotated[
@@ -378,7 +324,9 @@ class AskedOptions(_Options, AsksAlignment):
             raise ValueError("the greedy decoder knows one path; use the beam decoder")
         return value
 
-    @field_validator("alignments", "beta", "ctc_weight", "reverse_weight")
+    @field_validator(
+        "alignments", "beta", "ctc_weight", "reverse_weight", "transducer_weight", "search_ctc_weight"
+    )
     @classmethod
     def _is_of_the_decoder(cls, value: object, info: ValidationInfo) -> object:
         name = info.field_name or ""
@@ -386,8 +334,7 @@ class AskedOptions(_Options, AsksAlignment):
             "alignments": ("beam",),
             "beta": ("beam", "rescore"),
             "ctc_weight": ("beam", "rescore"),
-            "reverse_weight": ("rescore",),
-        }[name]
+        }.get(name, ("rescore",))
         if value != cls.model_fields[name].default and info.data.get("decoder", takers[0]) not in takers:
             raise ValueError(f"needs the decoder {' or '.join(takers)}")
         return value

@@ -135,6 +135,10 @@ _SHORT = {
 Shape = ModelShape | WhisperShape
 
 
+LANGUAGE_MODEL = "lstm_language_model"
+"""The `model_type` of a folder that only reads other models' hypotheses."""
+
+
 def read_shape(model: str) -> Shape:
     """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
     or of a folder with a `config.json` or WeNet's `train.yaml`.
@@ -150,6 +154,10 @@ def read_shape(model: str) -> Shape:
             if is_wenet:
                 return _wenet_shape(yaml.safe_load(path.read_text(encoding="utf-8")), known)
             tree = json.loads(path.read_text(encoding="utf-8"))
+            if tree.get("model_type") == LANGUAGE_MODEL:
+                raise InvalidRequest(
+                    f"{path} is a language model's, whose time is too little to count: plan without it."
+                )
             # CTranslate2's configuration tells no sizes: the folder's name does.
             whisper = whisper_of_config(tree, known) or known_whisper(known)
             return whisper or _shape_of(tree, known)

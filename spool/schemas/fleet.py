@@ -34,7 +34,9 @@ class WorkerModelOut(BaseModel):
     tasks: list[str] = Field(default_factory=list)
     dtype: str = ""
     heads: list[str] = Field(
-        default_factory=list, description="What a search drives: tdt, rnnt, ctc, attention."
+        default_factory=list,
+        description="What a search drives: tdt, rnnt, ctc, attention; ctc+attention and rnnt+attention: "
+        "their hypotheses can be rescored.",
     )
     streams: bool | None = Field(None, description="Whether live sessions can have it; null: not known yet.")
 

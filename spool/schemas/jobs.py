@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from spool.domain.archive.diarization import MOST_SPEAKERS, Diarization
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.domain.options import MOST_SPEAKERS, AskedOptions, Diarization, JobOptions
+from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel

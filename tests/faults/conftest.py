@@ -11,6 +11,7 @@ from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from tests.worker.models.sortformer.golden import STREAMING, archive
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,7 +61,14 @@ def stack(
     reader = shutil.copytree(wenet, home / "reader")
     demo = Path(__file__).parents[2] / "models" / "demo"
     models = {"wenet": str(wenet), "reader": str(reader), "demo": str(demo)}
-    stack = Stack(home, url, broker, models=models, **s3_settings(s3_server, f"spool-{name}"))
+    stack = Stack(
+        home,
+        url,
+        broker,
+        models=models,
+        SPOOL_DIARIZATION_MODELS=f"sortformer={archive(STREAMING)}",
+        **s3_settings(s3_server, f"spool-{name}"),
+    )
     yield stack
     stack.close()
 

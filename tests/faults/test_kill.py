@@ -16,10 +16,11 @@ from ops.testbed.stack import PATIENCE, Stack, gone, until
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.typescripts import SpokenWord
 from spool.domain.jobs import JobState
-from spool.domain.options import Diarization
 from spool.store.jobs import cancel_job
+from spool.store.ledger.charges import job_cost
 from tests.worker.speech.voices import TWO_SPEAKERS
 
 long = pytest.mark.long
@@ -48,7 +49,7 @@ OF_A_JOB = (
 )
 OF_SEVERAL = (later("deliver.stored"), "endings.written", later("endings.committed"))
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
-OF_THE_SPEAKERS = ("speakers.begun", later("speakers.done"))
+OF_THE_SPEAKERS = (later("speakers.begun"), later("speakers.done"))
 OF_THE_ALIGNMENT = tuple(map(later, ("save.written", "save.committed", "align.placing", "finish.written")))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
@@ -129,6 +130,43 @@ def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) ->
     assert stack.chunks(job_id) == saved
     assert fault.repeated == 0, "no word is decoded again (law 4)"
     assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
+
+
+@pytest.mark.parametrize("model", ["default", "sortformer"])
+def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str) -> None:
+    worker = stack.worker()
+
+    def lost() -> int:
+        """Nanoseconds that the worker's engine has told of and that nobody was charged for."""
+        (row,) = [each for each in stack.workers() if each.info.pid == worker.pid]
+        return row.engine_busy_ns - row.busy_ns
+
+    with stack.fault(f"kill -9 of the worker while {model} listens for speakers") as fault:
+        lost_before = stack.audit().lost_least_ns
+        stack.arm(**{"speakers.heard": "sleep:600"})  # the thread that listens; the worker lives on
+        fault.jobs = [stack.submit_stored(TWO_SPEAKERS, diarization=Diarization(model=model))]
+        until(lambda: stack.fired("speakers.heard") and lost() > 0, "a step heard and told of")
+        fault.injected = time.monotonic()
+        worker.kill()
+        gone(worker)
+        lost_ns, saved = lost(), stack.chunks(fault.jobs[0])
+        assert saved, "every word was saved before anybody listened for speakers"
+        assert stack.turns(fault.jobs[0]) == []
+        stack.disarm()
+        stack.worker()
+    (job_id,) = fault.jobs
+    stack.assert_done(fault.jobs)
+    assert stack.chunks(job_id) == saved
+    assert fault.repeated == 0, "no word is decoded again (law 4)"
+    (turns,) = stack.turns(job_id)
+    assert (turns.attempt, stack.job(job_id).attempt) == (2, 2)
+    assert turns.turns
+    assert all(word.speaker for word in stack.transcript(job_id).words)
+    with stack.db.read() as tx:
+        bill = job_cost(tx, job_id)
+    kept_ns = sum(chunk.engine_ns for chunk in saved) + turns.engine_ns
+    assert round(bill.engine_seconds * 1e9) == kept_ns, "the killed attempt's listening is on no bill"
+    until(lambda: stack.audit().lost_least_ns == lost_before + lost_ns, "the audit reports it as lost")
 
 
 @pytest.mark.parametrize("point", OF_THE_ALIGNMENT)

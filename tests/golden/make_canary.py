@@ -1,11 +1,14 @@
 """Makes `canary.npz` from dumps of NeMo 3.0.0 (repaired) of two small random models of Canary's shapes.
 
-    python -m tests.golden.make_canary MODELS DUMPS
+    python -m tests.golden.make_canary MODELS DUMPS AUDIO
 
 MODELS holds `aed_v2.nemo` (one tokenizer, an aligner) and `aed_small_flash.nemo` (aggregate tokenizer, time
 stamps), DUMPS what NeMo answered (`NAME.npz`). Kept: of the first the decoder's tensors (positions cut to
-160), the frames it attends to, prompts, greedy tokens, n-best lists and alignments with the columns of
-log-probabilities that they need; of the second tokenizers, prompts and the words of its stamps.
+160) and the encoder's, two recordings, the frames it attends to, prompts, greedy tokens, n-best lists and
+alignments with the columns of log-probabilities that they need; of the second tokenizers, prompts and the
+words of its stamps.
+
+AUDIO holds the recordings.
 """
 
 import json
@@ -13,6 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import soundfile
 
 from worker.models.artifacts.nemo import TOKENIZER_SUFFIX, open_nemo
 from worker.models.canary.config import parse_canary
@@ -42,6 +46,17 @@ def decoder(path: Path, vocabulary: int) -> dict[str, np.ndarray]:
     return {f"tensor/{name}": value for name, value in tensors.items()}
 
 
+def whole(path: Path, wavs: list[str], audio: Path) -> dict[str, np.ndarray]:
+    """The encoder's tensors, and the recordings of rows 1 and 2, which are short."""
+    with open_nemo(path) as archive:
+        names = [name for name in archive.weights.shapes if name.startswith("encoder.")]
+        kept = {f"encoder/{name}": np.array(archive.weights.read(name)) for name in names}
+    for row in (1, 2):
+        samples, _ = soundfile.read(audio / f"{wavs[row]}.wav", dtype="int16")
+        kept[f"wav.{row}"] = samples
+    return kept
+
+
 def answers(dump: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     kept: dict[str, np.ndarray] = {"prompts": dump["prompts"]}
     for key, value in dump.items():
@@ -64,10 +79,11 @@ def alignments(dump: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return kept
 
 
-def main(models: Path, dumps: Path) -> None:
+def main(models: Path, dumps: Path, audio: Path) -> None:
     single, flash = (dict(np.load(dumps / f"{name}.npz")) for name in ("aed_v2", "aed_small_flash"))
     kept = parts(models / "aed_v2.nemo") | parts(models / "aed_small_flash.nemo")
     kept |= decoder(models / "aed_v2.nemo", int(single["vocab"])) | answers(single) | alignments(single)
+    kept |= whole(models / "aed_v2.nemo", [str(name) for name in single["wavs"]], audio)
     kept["flash_prompts"] = flash["prompts"]
     for row in range(len(flash["wavs"])):
         kept[f"flash_words.{row}"] = flash[f"words.{row}.stamps"]
@@ -77,4 +93,4 @@ def main(models: Path, dumps: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:4]))

@@ -7,8 +7,9 @@ import soundfile
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, transcript_of
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobSpeaker, Source
-from spool.domain.options import Diarization, JobOptions
+from spool.domain.options import JobOptions
 from spool.domain.transcript import DiarizationFacts, Segment, Speaker, Transcript, Turn
 from spool.formats import render
 from spool.ids import new_id

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.errors import InvalidRequest
 from worker.audio.resample import SAMPLE_RATE
 from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
@@ -55,6 +55,12 @@ class Search:
         typer.Option(
             help="Weight of the transducer's log-likelihood over all alignments, with --head rnnt --decoder "
             "rescore."
+        ),
+    ] = 0.0
+    search_ctc_weight: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore."
         ),
     ] = 0.0
     patience: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spool.domain.options import MOST_SPEAKERS, Diarization, SpeakerRange
+from spool.domain.archive.diarization import MOST_SPEAKERS, Diarization, SpeakerRange
 from spool.errors import InvalidRequest
 
 SpeakerCount = Annotated[

@@ -36,11 +36,12 @@ def transcribe(
     rescore_model: Annotated[
         str | None,
         typer.Option(
-            help="Model whose attention decoder orders the beam's hypotheses (Whisper, Canary, U2++)."
+            help="Model whose attention decoder orders the beam's hypotheses (Whisper, Canary, U2++), or an "
+            "LSTM language model."
         ),
     ] = None,
     rescore_weight: Annotated[
-        float, typer.Option(help="Weight of that decoder's log-probability beside the hypothesis's score.")
+        float, typer.Option(help="Weight of its log-probability beside the hypothesis's score.")
     ] = 0.5,
     speech_detector: Annotated[
         bool,

@@ -108,12 +108,15 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
         "ctc_weight",
         "reverse_weight",
         "transducer_weight",
+        "search_ctc_weight",
         *_OF_GRAPHS,
     )
     for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):
             raise InvalidRequest(f"{name} must be a finite number")
     parameters = _parameters(head, searcher, options)
+    if isinstance(parameters, TransducerRescoring) and not 0 <= parameters.search_ctc_weight < 1:
+        raise InvalidRequest("search_ctc_weight must be at least 0 and below 1")
     if isinstance(parameters, Rescoring | TransducerRescoring):
         check_weights(model.heads[head], parameters.weights)
     if isinstance(parameters, GraphSearch):

@@ -120,12 +120,14 @@ class Rescoring(GraphSearch):
 
 @dataclass(frozen=True, slots=True)
 class TransducerRescoring:
-    """Parameters; see `worker.decode.attention.rescore`. The list is the transducer's alone."""
+    """Parameters; see `worker.decode.attention.rescore`. search_ctc_weight: of the CTC head in the beam that
+    makes the list."""
 
     beam: int
     ctc_weight: float | None
     reverse_weight: float | None
     transducer_weight: float
+    search_ctc_weight: float
 
     @property
     def weights(self) -> RescoringWeights:
@@ -254,9 +256,14 @@ def _frame_beam(
     _: Fusion | None,
     __: LatticeRecorder | None,
 ) -> Hypotheses:
-    weight = parameters.ctc_weight or 0.0
-    beside = _log_probs(head.ctc, frames, lengths) if weight > 0 and head.ctc is not None else None
-    return frame_beam_search(head, frames, lengths, parameters.beam, beside, weight)
+    return _mixed_beam(head, frames, lengths, parameters.beam, parameters.ctc_weight or 0.0)
+
+
+def _mixed_beam(
+    head: Transducer, frames: mx.array, lengths: np.ndarray, beam: int, ctc_weight: float
+) -> Hypotheses:
+    beside = _log_probs(head.ctc, frames, lengths) if ctc_weight > 0 and head.ctc is not None else None
+    return frame_beam_search(head, frames, lengths, beam, beside, ctc_weight)
 
 
 def _ctc_prefix(
@@ -313,7 +320,7 @@ def _transducer_rescoring(
     __: LatticeRecorder | None,
 ) -> Hypotheses:
     assert head.transducer is not None
-    lists = frame_beam_search(head.transducer, frames, lengths, parameters.beam, None, 0.0)
+    lists = _mixed_beam(head.transducer, frames, lengths, parameters.beam, parameters.search_ctc_weight)
     return rescore(head, frames, lengths, lists, parameters.weights)
 
 

@@ -62,7 +62,8 @@ class SearchOptions:
     model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder from right to left
     in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam of WeNet's
     transducers, and is that of the beam's own score where their list is rescored; transducer_weight: there of
-    a hypothesis's log-likelihood over all alignments. scores: added up as float32, or in fixed point, where
+    a hypothesis's log-likelihood over all alignments; search_ctc_weight: there of the CTC head in the beam.
+    scores: added up as float32, or in fixed point, where
     no order of sums counts. patience, length_penalty: of an attention decoder's beam
     (`worker.decode.attention.beam.BeamSettings`; of the `attention` decoder the power of the length that
     scores are divided by, by default 0). att_context: of a cache-aware encoder, in frames left and right;
@@ -88,6 +89,7 @@ class SearchOptions:
     ctc_weight: float | None = None
     reverse_weight: float | None = None
     transducer_weight: float = 0.0
+    search_ctc_weight: float = 0.0
     att_context: tuple[int, int] | None = None
     graph: str | None = None
     graph_beam: float = 16.0

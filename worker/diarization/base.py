@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.domain.options import MOST_SPEAKERS
+from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.errors import AudioTooLong
 
 Floats = NDArray[np.float32]

@@ -29,9 +29,11 @@ from worker.engine.diarization import StepRecognizer
 from worker.engine.live_steps import LiveSteps
 from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
+from worker.engine.text import TextRecognizer
 from worker.live.feed import LiveFeed
 from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel, Spelling
-from worker.models.load import load_model
+from worker.models.language.lstm import LstmLanguageModel
+from worker.models.load import load_reader
 
 
 class ModelRecognizer:
@@ -39,11 +41,11 @@ class ModelRecognizer:
 
     info: ModelInfo
 
-    def __init__(self, model: SpeechModel, second: "ModelRecognizer | None" = None) -> None:
+    def __init__(self, model: SpeechModel, second: "ModelRecognizer | TextRecognizer | None" = None) -> None:
         """second: whose model orders the hypotheses of every utterance. Raises InvalidRequest where that has
-        no attention decoder."""
+        no attention decoder and is no language model."""
         self._model = model
-        self._reader = None if second is None else SecondReader(second._model)
+        self._reader = None if second is None else SecondReader(second.model)
         self._live = LiveSteps(model)
         can = model.capabilities
         languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
@@ -57,9 +59,14 @@ class ModelRecognizer:
             reader=reader,
         )
 
+    @property
+    def model(self) -> SpeechModel:
+        """The acoustic model."""
+        return self._model
+
     def read_by(self, reader: Recognizer) -> "ModelRecognizer":
         """This model, and `reader` to order its hypotheses. Raises InvalidRequest where that cannot."""
-        if not isinstance(reader, ModelRecognizer):
+        if not isinstance(reader, ModelRecognizer | TextRecognizer):
             raise InvalidRequest(f"rescoring: {reader.info.name} has no attention decoder")
         return ModelRecognizer(self._model, reader)
 
@@ -187,4 +194,9 @@ def load_recognizer(model: str) -> Recognizer:
     mx.set_cache_limit(CACHE_BYTES)
     if is_diarization(model):
         return StepRecognizer(model)
-    return ModelRecognizer(load_model(model))
+    return recognizer_of(load_reader(model))
+
+
+def recognizer_of(model: SpeechModel | LstmLanguageModel) -> ModelRecognizer | TextRecognizer:
+    """A loaded model as the engine runs it."""
+    return TextRecognizer(model) if isinstance(model, LstmLanguageModel) else ModelRecognizer(model)

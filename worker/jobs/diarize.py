@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 from sqlalchemy import Connection
 
-from spool.domain.options import Diarization as Asked
+from spool.domain.archive.diarization import Diarization as Asked
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
@@ -135,7 +135,8 @@ class SpeakerPass:
     voices: dict[str, bytes] | None = None
     """After `add_speakers`, voice prints by label; None where they stay what they were."""
     _spent_ns: int = 0
-    _reading_ns: int = 0
+    _counted_ns: int = 0
+    """This thread's processor time up to which its own work, reading left out, is in `_spent_ns`."""
     _flying: deque[Future[UtteranceResult]] = field(default_factory=deque)
 
     def add_speakers(self, transcript: Transcript, path: Path) -> Transcript:
@@ -213,18 +214,18 @@ class SpeakerPass:
         return DiarizationFacts(name=name, sha256=model.digest, note="; ".join(notes))
 
     def _listened(self, path: Path, channel: int, mode: Channels) -> _Channel:
-        self._spent_ns = self._reading_ns = 0
+        self._spent_ns = 0
         models, read = self.models, self._reader(path, channel, mode)
         bounds = SpeakerBounds(models.asked.least, models.asked.most)
-        begun = time.thread_time_ns()
+        self._counted_ns = time.thread_time_ns()
         try:
             speech = self._speech(channel)
             heard = hear(models.model, models.default, read, self._runs_of, bounds, speech)
         except BaseException:
-            self._count_own(begun)
+            self._count_own()
             self._abandon()
             raise
-        self._count_own(begun)
+        self._count_own()
         segments = heard.diarization.segments
         log.info("speakers", channel=channel, speakers=heard.diarization.speakers)
         if heard.reason is not None:
@@ -242,14 +243,14 @@ class SpeakerPass:
 
         def read() -> Iterator[Floats]:
             most = settings.max_audio_seconds
-            begun = time.thread_time_ns()
+            self._count_own()
             with open_audio(path, channels=mode, name=name, max_seconds=most) as audio:
                 for block in audio.blocks():
                     self.attempt.check()
-                    self._reading_ns += time.thread_time_ns() - begun
+                    self._counted_ns = time.thread_time_ns()
                     yield block[:, channel]
-                    begun = time.thread_time_ns()
-            self._reading_ns += time.thread_time_ns() - begun
+                    self._count_own()
+            self._counted_ns = time.thread_time_ns()
 
         return read
 
@@ -260,9 +261,13 @@ class SpeakerPass:
         listener = self.attempt.listeners[channel]
         return SpeechHeard(listener.probabilities, listener.samples)
 
-    def _count_own(self, begun: int) -> None:
-        """Count the processor time of this thread since `begun`, without reading, as the engine's."""
-        own_ns = max(0, time.thread_time_ns() - begun - self._reading_ns)
+    def _count_own(self) -> None:
+        """Count this thread's processor time since the last call, or since a block was read, as the engine's.
+
+        As it goes, so that a killed worker's last heartbeat has most of what its listening took.
+        """
+        now = time.thread_time_ns()
+        own_ns, self._counted_ns = now - self._counted_ns, now
         self.attempt.context.engine.add_busy(own_ns)
         self._spent_ns += own_ns
 
@@ -308,6 +313,7 @@ class SpeakerPass:
                 raise type(error)(f"{name}: while listening for speakers: {error.message}") from error
         self._flying.popleft()
         self._spent_ns += result.engine_ns
+        failpoint("speakers.heard")
         return result.output
 
     def _abandon(self) -> None:

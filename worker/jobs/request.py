@@ -89,6 +89,8 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             blank_penalty=options.blank_penalty,
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
+            transducer_weight=options.transducer_weight,
+            search_ctc_weight=options.search_ctc_weight,
             reader=None if second is None else settings.models[second.model],
             att_context=None if options.live is None else options.live.att_context,
             **{"length_penalty": options.length_penalty} | graph_options,

@@ -26,10 +26,11 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection
 
+from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
-from spool.domain.options import Diarization, JobOptions
+from spool.domain.options import JobOptions
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel

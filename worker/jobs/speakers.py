@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobSpeaker
-from spool.domain.options import Diarization
 from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn, Word
 from worker.diarization.base import SpeakerSegment
 from worker.diarization.words import label_words

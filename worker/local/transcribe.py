@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings
@@ -29,14 +29,15 @@ from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, r
 from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
 from worker.diarization.takeover import RunsOf, hear
 from worker.engine.protocol import NOTHING, Failure, Recognition
-from worker.engine.recognizer import ModelRecognizer
+from worker.engine.recognizer import ModelRecognizer, recognizer_of
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.request import JobRequest
 from worker.jobs.speakers import with_speakers
 from worker.jobs.transcript import decoded_chunk
 from worker.local.report import FileResult
 from worker.models.base import Independent, SpeechModel
-from worker.models.load import load_model
+from worker.models.language.lstm import LstmLanguageModel
+from worker.models.load import load_model, load_reader
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 
@@ -61,13 +62,13 @@ def transcribe_files(
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
     do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders
-    the hypotheses, and its weight. Raises ModelError where a model cannot be loaded and InvalidRequest where
-    it cannot be searched so.
+    the hypotheses, or a language model, and its weight. Raises ModelError where a model cannot be loaded and
+    InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
     second = None
     if rescore is not None:
-        second, weight = load_model(rescore[0]), rescore[1]
+        second, weight = load_reader(rescore[0]), rescore[1]
         options, ask = replace(options, reader=rescore[0]), replace(ask, reader_weight=weight)
     results = transcribe_with(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
@@ -96,7 +97,7 @@ def transcribe_with(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
-    second: SpeechModel | None = None,
+    second: SpeechModel | LstmLanguageModel | None = None,
     lengths: Independent | None = None,
 ) -> list[FileResult]:
     """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores.
@@ -146,10 +147,10 @@ class _LocalEngine:
         options: SearchOptions,
         ask: DecodeRequest,
         at_once: int | None,
-        second: SpeechModel | None = None,
+        second: SpeechModel | LstmLanguageModel | None = None,
     ) -> None:
         own = ModelRecognizer(model)
-        self._recognizer = own if second is None else own.read_by(ModelRecognizer(second))
+        self._recognizer = own if second is None else own.read_by(recognizer_of(second))
         self._options, self._at_once = options, at_once
         self.info = self._recognizer.prepare(options, ask)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []

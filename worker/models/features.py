@@ -20,6 +20,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 FRAMES_PER_BLOCK = 6_000  # one minute: keeps the transform of an hour out of memory
+FRAMES_IN_CACHE = 128  # of transforms on a CPU: what is between them then stays in a core's cache
 DEVIATION_FLOOR = 1e-5
 MEL_LINEAR_HZ = 200.0 / 3.0  # below the break the scale is linear, this many Hz a mel
 MEL_BREAK_HZ = 1_000.0
@@ -49,8 +50,12 @@ class HostSpectra:
         size, hop = self.config.fft_length, self.config.hop_length
         padded = np.ascontiguousarray(padded, np.float32)
         windows = as_strided(padded, (count, size), (hop * padded.itemsize, padded.itemsize), writeable=False)
-        spectrum = np.fft.rfft((windows * self.window).astype(np.float64), axis=-1)
-        return (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+        squares = np.empty((count, size // 2 + 1), np.float32)
+        for first in range(0, count, FRAMES_IN_CACHE):
+            some = slice(first, first + FRAMES_IN_CACHE)
+            spectrum = np.fft.rfft((windows[some] * self.window).astype(np.float64), axis=-1)
+            squares[some] = spectrum.real**2 + spectrum.imag**2
+        return squares
 
 
 class FeatureExtractor:

@@ -16,6 +16,7 @@ from spool.catalogue import Progress, fetch_model, hold_model, load_catalogue
 from spool.errors import UnknownModel
 from spool.settings import load_settings
 from worker.models.base import SpeechModel
+from worker.models.language.lstm import LstmLanguageModel, is_language_model
 from worker.models.registry import ModelFiles, load_files
 
 log = structlog.get_logger(__name__)
@@ -31,8 +32,20 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
     Raises UnknownModel when nothing is there, ModelUnreadable when its files cannot be read, WeightsMismatch
     when the weights are not those of its configuration.
     """
+    loaded = load_reader(path, dtype)
+    if isinstance(loaded, LstmLanguageModel):
+        raise UnknownModel(
+            f"{path}: a language model transcribes nothing; name it as the model that rescores another's beam"
+        )
+    return loaded
+
+
+def load_reader(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel | LstmLanguageModel:
+    """As `load_model`, of what may read a model's hypotheses: language models too."""
     files = model_files(path)
     with hold_model(str(path), load_settings()):
+        if is_language_model(files.config):
+            return LstmLanguageModel(files.path, files.config, files.name)
         return load_files(files, dtype)
 
 

@@ -35,7 +35,7 @@ from ops.accuracy.diarization.mixtures import (
     unseen_mixtures,
 )
 from ops.accuracy.diarization.speaker_words import concatenated_word_errors, word_diarization_error
-from spool.domain.options import Diarization
+from spool.domain.archive.diarization import Diarization
 from spool.wer import WordErrors, normal_words, word_errors
 from worker.diarization.clustering import ClusterOptions
 from worker.diarization.diarizer import DiarizeOptions, Diarizer

@@ -62,6 +62,8 @@ JOB: Example = {
         "blank_penalty": 0.0,
         "ctc_weight": None,
         "reverse_weight": None,
+        "transducer_weight": 0.0,
+        "search_ctc_weight": 0.0,
         "diarization": None,
         "boost": {"count": 2, "sha256": "5d1c…", "weight": 1.5},
     },

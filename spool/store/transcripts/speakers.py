@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, null, select, update
 
-from spool.domain.jobs import Job, JobSpeaker, JobState
-from spool.domain.options import Diarization, JobOptions
+from spool.domain.archive.diarization import Diarization
+from spool.domain.jobs import TERMINAL, Job, JobSpeaker, JobState
+from spool.domain.options import JobOptions
 from spool.domain.retention import Content
 from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest
@@ -82,9 +83,10 @@ def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
 
 
 def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
-    """Queue a finished job again to find out who speaks. Its words and its transcript stay meanwhile.
+    """Queue a finished job again to find out who speaks. Its words and its transcript stay meanwhile, and
+    where that fails or is cancelled; then it may be asked for again, by another model too.
 
-    Raises NotFound, Deleted, and Conflict in any other state.
+    Raises NotFound, Deleted, and Conflict for a job without a transcript or with one on its way.
     """
     job = get_job(tx, job_id)
     refuse_deleted(job)
@@ -94,7 +96,7 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
         .where(
             jobs.c.id == job_id,
             may_become(JobState.QUEUED),
-            jobs.c.state == JobState.DONE.value,
+            jobs.c.state.in_([state.value for state in TERMINAL]),
             jobs.c.transcript_key.is_not(None),
             whole(),
         )
@@ -102,7 +104,7 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
         .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
-        raise Conflict(f"Job {job_id} is {job.state}; speakers can be asked for once it is done.")
+        raise Conflict(f"Job {job_id} is {job.state}; speakers can be asked for once it has a transcript.")
     queued = job_of(row)
     add_hints(tx, [(queued.id, queued.queue)])
     note_jobs(tx, queued)

@@ -1,15 +1,19 @@
 """How amounts read, and which files are recordings."""
 
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console, RenderableType
 
 from api.cli.files import recordings_under, references_of
-from api.cli.tables import clock, money, speed
+from api.cli.tables import clock, job_table, money, speed
 from api.local.demo import demo_environ
 from spool.errors import InvalidRequest
 from spool.recordings.probe import EMPTY, HIDDEN
+from spool.schemas.examples.jobs import JOB_DETAIL
+from spool.schemas.jobs import JobDetail
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,29 @@ def test_money(amount: str, shown: str) -> None:
 
 def test_speed() -> None:
     assert (speed(None), speed(49.96)) == ("RTFx —", "RTFx 50.0")
+
+
+def test_why_a_job_failed_and_where_its_recording_is_stand_on_lines_of_their_own() -> None:
+    path = "file:///archives/county-court/1974/session-of-the-third-of-march/reel-12-side-b.wav"
+    error = {"code": "no_audio", "message": "The file has no audio that can be read."}
+    failed = JobDetail.model_validate(
+        JOB_DETAIL
+        | {"state": "failed", "error": error, "source": {"kind": "file", "uri": path, "size": None}}
+    )
+    text = shown(job_table([failed, JobDetail.model_validate(JOB_DETAIL)]))
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines[0].split() == ["job", "state", "audio", "done"]
+    assert lines[1].startswith(f"{failed.id}  failed")
+    assert lines[2:4] == [f"  {path}", "  The file has no audio that can be read. (no_audio)"]
+    assert len(lines) == 6
+    assert shown(job_table([])).split() == ["job", "state", "audio", "done", "name"]
+
+
+def shown(what: RenderableType) -> str:
+    console = Console(width=80, file=StringIO())
+    console.print(what, crop=False)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
 
 
 def test_recordings_are_found_below_a_folder_and_the_rest_is_named(tmp_path: Path) -> None:

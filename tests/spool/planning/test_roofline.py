@@ -185,6 +185,12 @@ def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path:
         read_shape(str(tmp_path))
 
 
+def test_a_language_model_is_not_planned_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "lstm_language_model", "hidden": 8}))
+    with pytest.raises(InvalidRequest, match="a language model's, whose time is too little to count"):
+        read_shape(str(tmp_path))
+
+
 def test_a_second_model_reads_every_hypothesis_in_one_pass() -> None:
     batch, flash = Batch(30, 8, "beam", 5), read_shape("canary-1b-flash")
     read, alone = reading_of(flash, batch), Work(flash, Batch(30, 8))

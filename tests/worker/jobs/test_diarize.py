@@ -12,14 +12,15 @@ from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from spool.audit.runner import audit
+from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobState
-from spool.domain.options import Diarization
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.deletions import mark_deleted
+from spool.store.jobs import cancel_job
 from spool.store.queue.leases import claim_job
 from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
 from spool.store.transcripts.voices import matches
@@ -71,7 +72,11 @@ def harness(
 def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
     job = harness.job(job_id)
     assert job.state is JobState.DONE, (job.error_code, job.error_message)
-    return Transcript.model_validate_json(harness.read(job.transcript_key or ""))
+    return record_of(harness, job_id)
+
+
+def record_of(harness: WorkerHarness, job_id: str) -> Transcript:
+    return Transcript.model_validate_json(harness.read(harness.job(job_id).transcript_key or ""))
 
 
 def two_speakers(harness: WorkerHarness) -> Path:
@@ -197,6 +202,38 @@ def test_a_diarization_model_that_is_not_here_fails_before_a_word_is_decoded(
     job = harness.job(job_id)
     assert harness.decoded == decoded
     assert name in (job.error_message or "") or "gone.nemo" in (job.error_message or ""), job
+
+
+def test_speakers_that_were_not_found_anew_are_asked_for_once_more(harness: WorkerHarness) -> None:
+    path = two_speakers(harness)
+    job_id = harness.submit(path)
+    assert harness.run(job_id) == "done"
+    before, chunks = transcript_of(harness, job_id), harness.chunks(job_id)
+
+    ask_again(harness, job_id, model="broken")
+    assert harness.run(job_id) == "failed"
+    assert record_of(harness, job_id) == before, "it can be read all the same"
+    ask_again(harness, job_id, speakers=2)
+    with harness.db.begin() as tx:
+        cancel_job(tx, job_id)
+    assert harness.job(job_id).state is JobState.CANCELLED
+    assert record_of(harness, job_id) == before
+    with path.open("ab") as file:
+        file.write(b"more")
+    ask_again(harness, job_id, speakers=2)
+    assert harness.run(job_id) == "failed"
+    assert harness.job(job_id).error_code == "source_changed", (
+        "nobody's words get another recording's speakers"
+    )
+    path.write_bytes(path.read_bytes()[:-4])
+    ask_again(harness, job_id, speakers=2)
+    assert harness.run(job_id) == "done"
+    assert len(transcript_of(harness, job_id).speakers) == 2
+    assert [word.text for word in transcript_of(harness, job_id).words] == [
+        word.text for word in before.words
+    ]
+    assert harness.chunks(job_id) == chunks
+    assert_lawful(harness)
 
 
 def test_the_detector_that_heard_the_words_is_not_run_again(

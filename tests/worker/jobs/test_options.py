@@ -9,6 +9,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+import soundfile
 
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
@@ -20,6 +21,7 @@ from spool.errors import WeightsChanged
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
+from tests.worker.models.language.fixtures import random_tensors, write_language_model
 from worker.decode.search import search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import SCORE_DIGITS, text_of
@@ -58,6 +60,7 @@ def worker_settings(tmp_path: Path, archive: Path, gate: Path) -> dict[str, obje
             "demo-gated": f"{gate}|{DEMO}",
             "u2": str(U2),
             "reader": str(U2.parent / "offline"),
+            "language": str(tmp_path / "language"),
         },
         "default_model": "plain",
         "language_models": {"town": str(archive / "town.arpa")},
@@ -110,6 +113,15 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         assert len(chunk.hypotheses) == 10
         assert audit(harness.db, harness.objects).breaches == []
 
+        asked = {"head": "rnnt", "beam": 4, "nbest": 4, "transducer_weight": 0.7, "search_ctc_weight": 0.3}
+        job_id = harness.submit(path, "u2", decoder="rescore", **asked)
+        assert harness.run(job_id) == "done"
+        (chunk,) = transcript_of(harness, job_id).nbest
+        (alone,) = transcribe_files([path], str(U2), SearchOptions("rescore", **asked))
+        assert [each.score for each in chunk.hypotheses] == pytest.approx(
+            [each.score for each, _ in alone.nbest], abs=1e-3
+        )
+
         refused = harness.submit(path, "u2", decoder="attention", head="tdt")
         harness.run(refused)
         job = harness.job(refused)
@@ -153,6 +165,31 @@ def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., Wor
         alone = harness.submit(path, "u2", **asked, rescore={"model": "nobody"})
         harness.run(alone)
         assert "no model 'nobody' to rescore here" in json.dumps(harness.job(alone).refusals)
+
+
+def test_a_language_model_orders_a_jobs_hypotheses(
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path
+) -> None:
+    (tmp_path / "language").mkdir()
+    write_language_model(tmp_path / "language", random_tensors())
+    with started(REAL) as engine:
+        harness = make_harness(engine)
+        file = Path(__file__).parents[3] / "samples" / "demo-tdt" / "digits" / "string-1.flac"
+        path = harness.record("b.wav", soundfile.read(file, dtype="float32")[0])
+        asked = {"head": "ctc", "decoder": "beam", "beam": 6, "nbest": 6}
+        rescore = {"model": "language", "weight": 0.6}
+        job = harness.submit(path, "demo-tdt", **asked, rescore=rescore)
+        assert harness.run(job) == "done"
+        (result,) = transcribe_files(
+            [path], DEMO, SearchOptions("beam", 6, 6, "ctc"), rescore=(str(tmp_path / "language"), 0.6)
+        )
+        assert result.transcript is not None
+        assert transcript_of(harness, job).nbest[0].hypotheses == result.transcript.nbest[0].hypotheses
+        harness.assert_bills_equal_busy_time()
+
+        mute = harness.submit(path, "language")
+        harness.run(mute)
+        assert "a language model transcribes nothing" in (harness.job(mute).error_message or "")
 
 
 def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarness], tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The attention decoder of a second model orders the hypotheses of a first one, of the same audio: it reads
-each text, teacher-forced, and its log-probability is added by a weight.
+"""A second model orders the hypotheses of a first one: it reads each text, teacher-forced, and its
+log-probability is added by a weight.
 
-The first model may be of any family; the second is one with an attention decoder (Whisper, Canary, U2++).
-Knows no chunks and no files.
+The first model may be of any family; the second is one with an attention decoder (Whisper, Canary, U2++),
+which hears the same audio, or a language model, which hears nothing. Knows no chunks and no files.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,23 @@ from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, Hypothesis
 from worker.decode.words import TextTokenizer, text_of
 from worker.models.base import SpeechOptions
+from worker.models.language.lstm import LstmLanguageModel
 
 Samples = NDArray[np.float32]
 
 
 class SecondReader:
-    """A loaded model with an attention decoder."""
+    """A loaded model with an attention decoder, or a language model."""
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401
+        self._model = model
+        if isinstance(model, LstmLanguageModel):
+            self._head, self._space = "", ""
+            return
         heads = [name for name in ("attention", "ctc+attention") if name in model.heads]
         if not heads:
             raise InvalidRequest(f"rescoring: {model.info.name} has no attention decoder")
-        self._model, self._head = model, heads[0]
+        self._head = heads[0]
         # Whether a text begins with a space in its tokens, as Whisper's do.
         spelled = model.tokenizer.encode(" a") if self._head == "attention" else []
         self._space = " " if model.tokenizer.decode(spelled).startswith(" ") else ""
@@ -72,6 +77,8 @@ class SecondReader:
         """Of each utterance the log-probability of each text and its end."""
         model, encode = self._model, self._model.tokenizer.encode
         tokens = [[encode(self._space + text) if text else [] for text in each] for each in texts]
+        if not self._head:
+            return [model.score(each) for each in tokens]
         encoded = model.encode(samples)
         head = model.heads[self._head]
         if self._head == "ctc+attention":

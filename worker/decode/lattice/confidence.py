@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spool.domain.transcript import Alternative, Word
 from worker.decode.lattice.word_graph import WordGraph, posteriors
 from worker.decode.words import CONFIDENCE_DIGITS
 
+HEARD_AT_ONCE = 256
 NEAR_FRAMES = 2  # how far two hearings of one word may lie apart and still be the same
 
 
@@ -75,14 +79,32 @@ def confusion_bins(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> li
     one that it shares the most time with (of equals the first). What shares time with none counts for none.
     """
     bins: list[dict[str, list[float]]] = [{} for _ in words]
-    for one in heard:
-        shared = [min(one.end, word.end) - max(one.start, word.start) for word in words]
-        same = [i for i, word in enumerate(words) if word.text == one.text and shared[i] >= -NEAR_FRAMES]
-        others = [i for i in range(len(words)) if shared[i] > 0]
-        index = max(same or others, key=lambda i: (shared[i], -i), default=None)
-        if index is not None and one.text:
-            bins[index].setdefault(one.text, []).append(one.share)
+    for first in range(0, len(heard) if words else 0, HEARD_AT_ONCE):
+        some = heard[first : first + HEARD_AT_ONCE]
+        for one, index in zip(some, _words_meant(words, some), strict=True):
+            if index >= 0 and one.text:
+                bins[index].setdefault(one.text, []).append(one.share)
     return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
+
+
+def _words_meant(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> list[int]:
+    """The place of the word that each counts for, -1 for none."""
+    numbers: dict[str, int] = {}
+
+    def columns(
+        of: Sequence[TimedWord],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        texts = [numbers.setdefault(each.text, len(numbers)) for each in of]
+        times = np.array([(each.start, each.end) for each in of], np.float64)
+        return times[:, 0], times[:, 1], np.array(texts, np.int64)
+
+    (starts, ends, texts), (begins, stops, spoken) = columns(words), columns(heard)
+    shared = np.minimum(stops[:, None], ends) - np.maximum(begins[:, None], starts)
+    same = (spoken[:, None] == texts) & (shared >= -NEAR_FRAMES)
+    allowed = np.where(same.any(axis=1, keepdims=True), same, shared > 0)
+    best = np.where(allowed, shared, -np.inf).argmax(axis=1)  # of equals the first
+    places: list[int] = np.where(allowed.any(axis=1), best, -1).tolist()
+    return places
 
 
 def _with_share(word: Word, slot: dict[str, float], alternatives: int) -> Word:

@@ -79,7 +79,7 @@ class LiveBeamState:
         self.paths = [behind(path, tokens) for path in self.paths]
         self.forgotten += tokens
         beam = self.search.beam
-        counts = mx.maximum(beam.slots[Field.COUNT] - tokens, 0)
+        counts = mx.maximum(beam.slots[Field.COUNT, :] - tokens, 0)
         room = mx.full((*beam.tokens.shape[:2], tokens), -1, dtype=mx.int32)
         moved = beam._replace(
             slots=_with(beam.slots, {Field.COUNT: counts}),
@@ -95,14 +95,14 @@ class LiveBeamState:
             return 0
         slot = ranked[0][1]
         # A frame that gave a label was read, even if it may give another.
-        has_spoken = np.array(self.search.beam.slots[Field.HELD])[0, slot] > 0
+        has_spoken = np.array(self.search.beam.slots[Field.HELD, :])[0, slot] > 0
         return int(self._next_frames()[slot]) + int(has_spoken)
 
     def _alive(self) -> list[int]:
         return [int(slot) for slot in np.flatnonzero(np.array(self.search.beam.scores)[0] > -np.inf)]
 
     def _next_frames(self) -> NDArray[np.int32]:
-        frames: NDArray[np.int32] = np.array(self.search.beam.slots[Field.FRAME])[0]
+        frames: NDArray[np.int32] = np.array(self.search.beam.slots[Field.FRAME, :])[0]
         return frames
 
     def _ranked(self) -> list[tuple[Hypothesis, int]]:
@@ -161,7 +161,7 @@ class LiveBeam:
         fresh = self.open()
         unread = min(at, len(state.frames))
         slots = fresh.search.beam.slots
-        waits = _with(slots, {Field.FRAME: slots[Field.FRAME] + (at - unread)})
+        waits = _with(slots, {Field.FRAME: slots[Field.FRAME, :] + (at - unread)})
         state.search = fresh.search._replace(beam=fresh.search.beam._replace(slots=waits))
         state.frames, state.frame = state.frames[unread:], state.frame + unread
         state.paths, state.forgotten, state.spoken = fresh.paths, 0, spoken
@@ -169,11 +169,11 @@ class LiveBeam:
 
 def _settle(state: LiveBeamState, search: BeamState) -> None:
     """Keep what `search` has come to, and those frames alone that some hypothesis has not read."""
-    ends = np.array(search.beam.slots[Field.FRAME])[0]
+    ends = np.array(search.beam.slots[Field.FRAME, :])[0]
     alive = np.array(search.beam.scores)[0] > -np.inf
     read = min(int(ends[alive].min()), len(state.frames)) if alive.any() else len(state.frames)
     slots = search.beam.slots
-    moved = mx.maximum(slots[Field.FRAME] - read, 0)
+    moved = mx.maximum(slots[Field.FRAME, :] - read, 0)
     state.search = search._replace(beam=search.beam._replace(slots=_with(slots, {Field.FRAME: moved})))
     state.frames, state.frame = mx.contiguous(state.frames[read:]), state.frame + read
     mx.eval(state.search, state.frames)
@@ -203,13 +203,13 @@ class _ChunkBeam(BeamSearch):
         """Steps until no beam can make another."""
         every = 1 if compiled_for_cpu() else CHECK_EVERY
         slots = state.beam.slots
-        over = slots[Field.FRAME] >= self._limits.lengths[:, None]
-        forced = slots[Field.HELD] >= self._limits.bounds[1]
+        over = slots[Field.FRAME, :] >= self._limits.lengths[:, None]
+        forced = slots[Field.HELD, :] >= self._limits.bounds[1]
         status = mx.where(over, FINISHED, mx.where(forced, FORCED, RUNS))
-        entered = _with(slots, {Field.STATUS: status, Field.ROW: self._row_of(slots[Field.FRAME])})
+        entered = _with(slots, {Field.STATUS: status, Field.ROW: self._row_of(slots[Field.FRAME, :])})
         state = state._replace(beam=state.beam._replace(slots=entered))
         while not np.array(self._waits(state.beam)).all():
-            longest = int(np.array(state.beam.slots[Field.COUNT]).max())
+            longest = int(np.array(state.beam.slots[Field.COUNT, :]).max())
             state = state._replace(beam=with_room(state.beam, longest + every + 1))
             for _ in range(every):
                 state = self._step(state)
@@ -237,7 +237,7 @@ class _ChunkBeam(BeamSearch):
         slots = mx.where(waits[None, :, None], still, beam.slots)
         return Beam(
             scores=mx.where(waits[:, None], before.scores, beam.scores),
-            slots=_with(slots, {Field.ROW: self._row_of(slots[Field.FRAME])}),
+            slots=_with(slots, {Field.ROW: self._row_of(slots[Field.FRAME, :])}),
             tokens=mx.where(waits[:, None, None], before.tokens, beam.tokens),
             common=mx.where(waits[:, None, None], before.common, beam.common),
             sound=mx.where(waits, before.sound, beam.sound),
@@ -247,7 +247,7 @@ class _ChunkBeam(BeamSearch):
         """bool [B]: no step can be made, for a hypothesis has no next frame (at a stream's end: for none
         has)."""
         alive = beam.scores > -mx.inf
-        reached = beam.slots[Field.FRAME] >= self._known[:, None]
+        reached = beam.slots[Field.FRAME, :] >= self._known[:, None]
         some, every = mx.any(alive & reached, axis=1), mx.all(~alive | reached, axis=1)
         return mx.where(self._ends, every, some) | ~mx.any(alive, axis=1)
 

@@ -116,7 +116,7 @@ class BeamSearch:
             logits.reshape(self._batch, self._beam, -1),
             self._durations,
             before.scores,
-            before.slots[Field.STATUS],
+            before.slots[Field.STATUS, :],
             self._fusion.bonus(state.fused) if self._fusion else None,
             fixed=self._limits.fixed,
         )
@@ -125,18 +125,18 @@ class BeamSearch:
         output, network = reorder(self._transducer, slots, state.output, state.network)
         fused = state.fused
         if self._fusion is not None:
-            fused = self._fusion.walk(fused, slots[Field.PARENT], slots[Field.LABEL])
+            fused = self._fusion.walk(fused, slots[Field.PARENT, :], slots[Field.LABEL, :])
         emission = Emission(
-            slots[Field.LABEL],
-            slots[Field.SPOKEN],
-            slots[Field.DURATION],
-            grown.gains[1],
-            slots[Field.PARENT],
+            slots[Field.LABEL, :],
+            slots[Field.SPOKEN, :],
+            slots[Field.DURATION, :],
+            grown.gains[1, :],
+            slots[Field.PARENT, :],
         )
         self._backtrace.append(emission)
         if self.recorder is not None:
-            given = grown.gains[2] if self._fusion else None
-            gained, scores = _absolute(state.base, grown.gains[0], beam.scores)
+            given = grown.gains[2, :] if self._fusion else None
+            gained, scores = _absolute(state.base, grown.gains[0, :], beam.scores)
             self.recorder.step(emission, gained, scores, given)
         base = state.base
         if self._limits.fixed:
@@ -157,7 +157,7 @@ class BeamSearch:
             self.recorder.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
         scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
         sound = np.array(beam.sound)
-        ends = np.array(beam.slots[Field.FRAME])
+        ends = np.array(beam.slots[Field.FRAME, :])
         utterances: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._backtrace.paths()):
             if not sound[utterance]:
@@ -177,8 +177,8 @@ def _absolute(base: mx.array, *scores: mx.array) -> tuple[mx.array, ...]:
 def _longest(beam: Beam) -> int:
     """The tokens of the longest hypothesis, -1 where none runs; waits until the beam is there."""
     slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
-    runs = (scores > -np.inf) & (slots[Field.STATUS] != FINISHED)
-    return int(slots[Field.COUNT].max()) if runs.any() else -1
+    runs = (scores > -np.inf) & (slots[Field.STATUS, :] != FINISHED)
+    return int(slots[Field.COUNT, :].max()) if runs.any() else -1
 
 
 def with_room(beam: Beam, tokens: int) -> Beam:

@@ -8,11 +8,13 @@ Does not know hypotheses' ranks: there is one an utterance.
 """
 
 from collections import deque
+from functools import reduce
 from typing import NamedTuple, Self
 
 import mlx.core as mx
 import numpy as np
 
+from kernels.runtime.device import fused
 from kernels.search.fixed_point import grid_sum, on_grid
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
@@ -87,6 +89,10 @@ class GreedySearch:
         self._overshoot = max(transducer.durations or (1,))
         self._on_cpu = mx.default_device().type == mx.DeviceType.cpu
         self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
+        self._steps = mx.arange(self._window, dtype=mx.int32)
+        self._columns = mx.arange(self._window + self._overshoot, dtype=mx.int32)
+        self._first = mx.arange(self._batch + 1, dtype=mx.int32) * self._frames
+        mx.eval(self._steps, self._columns, self._first)
         self._anything = bool(lengths.any())
         self._backtrace = Backtrace(self._batch, 1)
         self._begun = GreedyRow.start(transducer, self._batch, fusion) if start is None else start
@@ -124,22 +130,18 @@ class GreedySearch:
         if self._fusion is not None:
             gains = self._fusion.gains(row.fused)[:, 0]
         stop = self._look_ahead(row, gains)
-        at = row.frames + stop.advance
-        held = mx.where(at == row.last, row.held, 0) + 1
-        frames = at + mx.where(stop.emits, stop.durations, 0)
-        full = stop.emits & (held >= self._max_symbols) & (frames == at)
-        reads = stop.emits & ((frames < self._lengths) | self._goes_on)
-        output, state = advance(self._transducer, stop.labels, reads, row.output, row.state)
-        self._backtrace.append(
-            Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
+        after = _next(
+            (row.frames, row.held, row.last, row.sound), stop, self._lengths, self._goes_on, self._max_symbols
         )
+        output, state = advance(self._transducer, stop.labels, after.reads, row.output, row.state)
+        self._backtrace.append(Emission(after.emitted, after.at, stop.durations, stop.log_probs))
         return GreedyRow(
-            frames=frames + full.astype(mx.int32),
-            held=mx.where(stop.emits, held, row.held),
-            last=mx.where(stop.emits, at, row.last),
+            frames=after.frames,
+            held=after.held,
+            last=after.last,
             output=output,
             state=state,
-            sound=row.sound & stop.sound,
+            sound=after.sound,
             fused=self._follow(row.fused, stop),
             bonus=row.bonus if gains is None else row.bonus + self._earned(gains, stop),
         )
@@ -158,38 +160,116 @@ class GreedySearch:
         """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
         [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank
-        steps = mx.arange(self._window, dtype=mx.int32)
-        frames = row.frames[:, None] + steps
-        inside = (frames < self._lengths[:, None]) & row.sound[:, None]
-        index = mx.arange(self._batch)[:, None] * self._frames + mx.minimum(frames, self._frames - 1)
+        inside, index = _places(row.frames, self._lengths, row.sound, self._steps, self._first)
         logits, spread = self._transducer.logits(mx.take(self._encoder, index, axis=0), row.output[:, None])
-        labels = mx.argmax(logits, axis=-1).astype(mx.int32)
+        best = mx.argmax(logits, axis=-1)
         if gains is not None:
             favoured = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
-            labels = mx.where(labels == blank, blank, favoured.astype(mx.int32))
-        if spread is None:
-            durations = mx.where(labels == blank, 1, 0)
-        else:
-            durations = mx.take(self._durations, mx.argmax(spread, axis=-1))
-        labelled = inside & (labels != blank)
-        stops = _landing(labelled | ~inside, mx.maximum(durations, 1), self._overshoot)
-        landed = mx.minimum(stops, self._window - 1)[:, None]
+            best = mx.where(best == blank, blank, favoured)
+        extremes, waits = [_extremes(logits)], None
+        if spread is not None:
+            extremes.append(_extremes(spread))
+            waits = mx.take(self._durations, mx.argmax(spread, axis=-1))
+        look = _jumps(best, waits, inside, self._columns, blank)
+        return _stop(_landing(look.after, self._window), look, logits, inside, extremes, blank)
 
-        def pick(values: mx.array) -> mx.array:
-            return mx.take_along_axis(values, landed, axis=1)[:, 0]
 
-        chosen = mx.take_along_axis(logits.astype(mx.float32), landed[..., None], axis=1)[:, 0]
-        label = pick(labels)
-        norm = mx.logsumexp(chosen, axis=-1)
-        broken = mx.any(inside & ~_finite(logits, spread), axis=1)
-        return _Stop(
-            advance=stops,
-            emits=(stops < self._window) & pick(labelled),
-            labels=label,
-            durations=pick(durations),
-            log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
-            sound=~broken,
-        )
+class _Look(NamedTuple):
+    """A window: label and duration of each place, [B, W], and the place that comes after each, itself where a
+    row rests there, [B, W + overshoot]; int32."""
+
+    labels: mx.array
+    durations: mx.array
+    after: mx.array
+
+
+@fused
+def _places(
+    frames: mx.array, lengths: mx.array, sound: mx.array, steps: mx.array, first: mx.array
+) -> tuple[mx.array, mx.array]:
+    """Which frames of each window are of its utterance, bool [B, W], and their rows in the encoder's table,
+    where utterances begin at `first` [B + 1]."""
+    places = frames[:, None] + steps
+    inside = (places < lengths[:, None]) & sound[:, None]
+    return inside, mx.minimum(first[:-1, None] + places, first[1:, None] - 1)
+
+
+@fused
+def _jumps(best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx.array, blank: int) -> _Look:
+    """`waits`: how long each place waits, None where a blank waits one frame and a label none."""
+    labels = best.astype(mx.int32)
+    places = labels.shape[1]
+    durations = mx.where(labels == blank, 1, 0) if waits is None else waits
+    rests = (labels != blank) | ~inside
+    onward = columns[:places] + mx.where(rests, 0, mx.maximum(durations, 1))
+    beyond = mx.broadcast_to(columns[places:], (labels.shape[0], len(columns) - places))
+    return _Look(labels, durations, mx.concatenate([onward, beyond], axis=1))
+
+
+@fused
+def _stop(
+    stops: mx.array,
+    look: _Look,
+    logits: mx.array,
+    inside: mx.array,
+    extremes: list[tuple[mx.array, mx.array]],
+    blank: int,
+) -> _Stop:
+    places = look.labels.shape[1]
+    landed = mx.minimum(stops, places - 1)[:, None]
+
+    def pick(values: mx.array) -> mx.array:
+        return mx.take_along_axis(values, landed, axis=1)[:, 0]
+
+    chosen = mx.take_along_axis(logits, landed[..., None], axis=1)[:, 0].astype(mx.float32)
+    label = pick(look.labels)
+    norm = mx.logsumexp(chosen, axis=-1)
+    broken = inside & ~reduce(mx.logical_and, [mx.isfinite(top) & ~mx.isnan(sum_) for top, sum_ in extremes])
+    return _Stop(
+        advance=stops,
+        emits=(stops < places) & (label != blank) & pick(inside),
+        labels=label,
+        durations=pick(look.durations),
+        log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
+        sound=~mx.any(broken, axis=1),
+    )
+
+
+class _Next(NamedTuple):
+    """What a round makes of a stop, [B] each; `emitted` and `given` are of `Emission`."""
+
+    frames: mx.array
+    held: mx.array
+    last: mx.array
+    sound: mx.array
+    reads: mx.array
+    emitted: mx.array
+    at: mx.array
+
+
+@fused
+def _next(
+    row: tuple[mx.array, mx.array, mx.array, mx.array],
+    stop: _Stop,
+    lengths: mx.array,
+    goes_on: mx.array,
+    max_symbols: int,
+) -> _Next:
+    """`row`: frames, held, last and sound of a `GreedyRow`."""
+    before, held_before, last, sound = row
+    at = before + stop.advance
+    held = mx.where(at == last, held_before, 0) + 1
+    frames = at + mx.where(stop.emits, stop.durations, 0)
+    full = stop.emits & (held >= max_symbols) & (frames == at)
+    return _Next(
+        frames=frames + full.astype(mx.int32),
+        held=mx.where(stop.emits, held, held_before),
+        last=mx.where(stop.emits, at, last),
+        sound=sound & stop.sound,
+        reads=stop.emits & ((frames < lengths) | goes_on),
+        emitted=mx.where(stop.emits, stop.labels, -1),
+        at=at,
+    )
 
 
 def _earned(gains: mx.array, stop: _Stop) -> mx.array:
@@ -198,33 +278,22 @@ def _earned(gains: mx.array, stop: _Stop) -> mx.array:
     return mx.where(stop.emits, mx.take_along_axis(gains, chosen[:, None], axis=1)[:, 0], 0.0)
 
 
-def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
-    """Where each row comes to rest when it starts at place 0 of [B, W] and jumps until a place stays.
+def _landing(after: mx.array, places: int) -> mx.array:
+    """Where each row comes to rest when it starts at place 0 and goes on to the place `after` each, int32 [B,
+    W + overshoot], until it stays. A jump out of the window of W places rests where it lands.
 
-    A jump out of the window rests where it lands (at most W - 1 + overshoot). Following the jumps twice as
-    far each time needs only log2(W) turns.
+    Following the jumps twice as far each time needs only log2(W) turns.
     """
-    places = jumps.shape[1]
-    width = places + overshoot
-    columns = mx.arange(width, dtype=mx.int32)
-    after = mx.where(stays, columns[:places], columns[:places] + jumps)
-    beyond = mx.broadcast_to(columns[places:], (jumps.shape[0], overshoot))
-    after = mx.concatenate([after, beyond], axis=1)
     for _ in range((places - 1).bit_length()):
         after = mx.take_along_axis(after, after, axis=1)
     return after[:, 0]
 
 
-def _finite(logits: mx.array, spread: mx.array | None) -> mx.array:
-    """bool [B, W]: can the labels (and durations) of this frame be normalised?"""
-    sound = _has_norm(logits)
-    return sound if spread is None else sound & _has_norm(spread)
-
-
-def _has_norm(logits: mx.array) -> mx.array:
-    """bool [B, W]: is the logsumexp of the last axis finite? Two passes, and no exponential."""
+def _extremes(logits: mx.array) -> tuple[mx.array, mx.array]:
+    """Maximum and sum of the last axis: its logsumexp is finite where the one is and the other is no NaN. Two
+    passes, and no exponential."""
     # A sum is NaN where an element is; -inf alone is a label that cannot be.
-    return mx.isfinite(mx.max(logits, axis=-1)) & ~mx.isnan(mx.sum(logits, axis=-1))
+    return mx.max(logits, axis=-1), mx.sum(logits, axis=-1)
 
 
 def greedy_search(

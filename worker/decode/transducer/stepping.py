@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.runtime.device import fused
 from kernels.search.expand import FINISHED
 from kernels.search.recombine import Beam, Field
 from worker.models.heads.transducer import LstmState, Transducer
@@ -47,14 +48,22 @@ def reorder(
     """
     if _gathers(gather):
         return _distinct(transducer, np.array(slots, copy=None), output, state)
+    parents, labels, index = _rows(slots)
+    fresh, stepped = transducer.step(labels, state.take(parents))
+    return _either(output, state, fresh, stepped, index)
+
+
+@fused
+def _rows(slots: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    """Of each slot, [B * K]: the row that it continues, the label that it reads, and its row among those
+    before the step and, behind them, those after it."""
     batch, beam = slots.shape[1:]
-    first = mx.arange(batch)[:, None] * beam
-    parents = first + mx.maximum(slots[Field.PARENT], 0)
-    labels = mx.maximum(slots[Field.LABEL], 0)
-    fresh, stepped = transducer.step(labels.reshape(-1), state.take(parents.reshape(-1)))
-    origins = slots[Field.ORIGIN]
-    index = first + mx.where(origins < beam, origins, origins - beam + batch * beam)
-    return _either(output, state, fresh, stepped, index.reshape(-1))
+    first = mx.arange(0, batch * beam, beam, dtype=mx.int32)[:, None]
+    parents = first + mx.maximum(slots[Field.PARENT, :], 0)
+    labels = mx.maximum(slots[Field.LABEL, :], 0)
+    origins = slots[Field.ORIGIN, :]
+    index = first + mx.where(origins < beam, origins, origins + (batch - 1) * beam)
+    return parents.reshape(-1), labels.reshape(-1), index.reshape(-1)
 
 
 def joined(
@@ -65,9 +74,9 @@ def joined(
     Dead slots and those past their utterance's end, a third of a batch of unlike lengths, have no use for
     one: where rows are gathered theirs are zeros.
     """
-    rows = beam.slots[Field.ROW].reshape(-1)
+    rows = beam.slots[Field.ROW, :].reshape(-1)
     if _gathers(gather):
-        ended = np.array(beam.slots[Field.STATUS], copy=None) == FINISHED
+        ended = np.array(beam.slots[Field.STATUS, :], copy=None) == FINISHED
         runs = np.flatnonzero(~ended & (np.array(beam.scores, copy=None) > -np.inf))
         # With nearly all of them the smaller product would not pay for putting its rows in their places.
         if len(runs) <= rows.size - rows.size // 8:
@@ -87,14 +96,14 @@ def _distinct(
     """`reorder` that steps the rows alone that some slot goes on with."""
     batch, beam = slots.shape[1:]
     rows = batch * beam
-    origins, places = slots[Field.ORIGIN], np.arange(beam)
+    origins, places = slots[Field.ORIGIN, :], np.arange(beam)
     emitting = np.flatnonzero(origins == beam + places)
     first = np.arange(0, rows, beam)[:, None]
     if len(emitting) == 0:
         kept = mx.array((first + origins).reshape(-1))
         return mx.take(output, kept, axis=0), state.take(kept)
-    parents, of = np.unique((first + slots[Field.PARENT]).reshape(-1)[emitting], return_inverse=True)
-    labels = mx.array(slots[Field.LABEL].reshape(-1)[emitting])
+    parents, of = np.unique((first + slots[Field.PARENT, :]).reshape(-1)[emitting], return_inverse=True)
+    labels = mx.array(slots[Field.LABEL, :].reshape(-1)[emitting])
     shared = None if len(parents) == len(emitting) else mx.array(of.astype(np.int32))
     before = state.take(mx.array(parents if shared is not None else parents[of]))
     fresh, stepped = transducer.step(labels, before, shared)

@@ -13,7 +13,7 @@ import numpy as np
 from mlx import nn
 
 from kernels.nn.elementwise import relative_softmax
-from kernels.runtime.device import compiled_for_cpu
+from kernels.runtime.device import compiled_for_cpu, fused
 from worker.models.nemo.config import EncoderConfig
 
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
@@ -64,6 +64,21 @@ class _Keys(NamedTuple):
     keys: mx.array
 
 
+class _Together(NamedTuple):
+    """Weights [3 d, d] and bias [3 d] or None of queries, keys and values; both biases of positions, [2, 1,
+    heads, 1, d / heads]."""
+
+    weight: mx.array
+    bias: mx.array | None
+    biases: mx.array
+
+
+@fused
+def _masked(mask: mx.array, scores: mx.array, scale: float) -> mx.array:
+    """What is added to scores: those by position, and `MASKED` where nothing is seen."""
+    return mx.where(mask, scores * scale, mx.array(MASKED, dtype=scores.dtype))
+
+
 class RelPositionAttention(nn.Module):
     """Multi-head attention over the whole utterance."""
 
@@ -80,26 +95,34 @@ class RelPositionAttention(nn.Module):
         self._heads = heads
         self._scale = 1.0 / math.sqrt(width // heads)
         self._kept: _Keys | None = None
+        self._together: _Together | None = None
+
+    def fold(self) -> None:
+        """Makes queries, keys and values by one product from now on. The weights are those of the three."""
+        parts = [self.linear_q, self.linear_k, self.linear_v]
+        weight = mx.concatenate([part.weight for part in parts])
+        bias = mx.concatenate([part.bias for part in parts]) if "bias" in self.linear_q else None
+        biases = mx.stack([self.pos_bias_u, self.pos_bias_v])[:, None, :, None]
+        mx.eval(weight, biases, [] if bias is None else bias)
+        for part, own in zip(parts, mx.split(weight, 3), strict=True):
+            mx.eval(own)
+            part.weight = own  # a view: no second copy of them stays
+        self._together = _Together(weight, bias, biases)
 
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
         is seen. Frames past the length come out as anything finite."""
         batch, frames, _ = x.shape
-        query, keys, values = (
-            self._split(self.linear_q(x)),
-            self._split(self.linear_k(x)),
-            self._split(self.linear_v(x)),
-        )
+        query, positioned, keys, values = self._projected(x)
         first = positions.room - frames
         position_keys = self._position_keys(positions)[:, :, first : first + 2 * frames - 1]
-        scores = self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
-        query = self._biased(query, self.pos_bias_u)
+        scores = positioned @ position_keys.swapaxes(-1, -2)
         if compiled_for_cpu() and sight.window is not None:
             # On a GPU MLX's fused attention moves less memory than this; on a CPU it is not fused.
             content = query @ keys.swapaxes(-1, -2)
             seen = relative_softmax(content, scores, sight.lengths, query.shape[-1], sight.window) @ values
         else:
-            bias = mx.where(sight.mask, shift(scores, frames) * self._scale, mx.array(MASKED, dtype=x.dtype))
+            bias = _masked(sight.mask, shift(scores, frames), self._scale)
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
@@ -139,6 +162,20 @@ class RelPositionAttention(nn.Module):
             self._kept = _Keys(positions.table, weight, keys)
         return keys
 
+    def _projected(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+        """Queries with the bias for content and with that for positions, keys and values, [B, heads, T, d /
+        heads] each."""
+        if self._together is None:
+            query = self._split(self.linear_q(x))
+            content, positioned = (self._biased(query, each) for each in (self.pos_bias_u, self.pos_bias_v))
+            return content, positioned, self._split(self.linear_k(x)), self._split(self.linear_v(x))
+        weight, bias, biases = self._together
+        made = x @ weight.T if bias is None else mx.addmm(bias, x, weight.T)
+        parts = made.reshape(*x.shape[:2], 3, self._heads, -1)
+        query, keys, values = (parts[:, :, part].swapaxes(1, 2) for part in range(3))
+        biased = query + biases
+        return biased[0, :], biased[1, :], keys, values  # slices, where an index alone is a gather
+
     def _split(self, x: mx.array) -> mx.array:
         """[B, T, d] -> [B, heads, T, d / heads]."""
         batch, frames, width = x.shape
@@ -154,6 +191,9 @@ class RelPositionLocalAttention(RelPositionAttention):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self._left, self._right = config.att_context_size
+
+    def fold(self) -> None:
+        """Does nothing: blocks are cut from queries, keys and values each in its own way."""
 
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from l down to -r; the mask [B, T] bool, True on frames of

@@ -132,7 +132,7 @@ class ConformerEncoder(nn.Module):
         """Fixes every layer's filters of inference; called once, after the weights are in."""
         self.pre_encode.fold()
         for layer in self.layers:
-            layer.conv.fold(dtype)
+            layer.fold(dtype)
 
     def positions(self, frames: int, dtype: mx.Dtype) -> Positions:
         """The relative positions that the attention needs for that many frames: of usual lengths one table,

@@ -10,8 +10,8 @@ import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.convolution import glu_conv, taps_of
-from kernels.nn.elementwise import layer_norm, silu
-from kernels.runtime.device import compiled_for_cpu
+from kernels.nn.elementwise import layer_norm, residual_norm, silu
+from kernels.runtime.device import compiled_for_cpu, on_gpu
 from worker.models.conformer.attention import (
     AttentionContext,
     KeysValues,
@@ -41,6 +41,10 @@ class RowNorm(nn.LayerNorm):
             return layer_norm(x, self.weight, self.bias)
         normed: mx.array = super().__call__(x)
         return normed
+
+    def behind(self, x: mx.array, change: mx.array, *, half: bool = False) -> tuple[mx.array, mx.array]:
+        """x + change (half of it), [..., d], and the norm of that."""
+        return residual_norm(x, change, self.weight, self.bias, half=half)
 
 
 class FeedForward(nn.Module):
@@ -165,12 +169,17 @@ class ConformerLayer(nn.Module):
         self, x: mx.array, positions: Positions, sight: AttentionContext, valid: mx.array
     ) -> mx.array:
         """x [B, T, d], valid [B, T, 1] bool; positions and sight as the attention wants them. [B, T, d]."""
-        x = x + 0.5 * self.feed_forward1(self.norm_feed_forward1(x))
-        x = x + self.self_attn(self.norm_self_att(x), positions, sight)
-        x = x + self.conv(self.norm_conv(x), valid, sight.lengths)
-        x = x + 0.5 * self.feed_forward2(self.norm_feed_forward2(x))
-        out: mx.array = self.norm_out(x)
-        return out
+        change = self.feed_forward1(self.norm_feed_forward1(x))
+        x, normed = self.norm_self_att.behind(x, change, half=True)
+        x, normed = self.norm_conv.behind(x, self.self_attn(normed, positions, sight))
+        x, normed = self.norm_feed_forward2.behind(x, self.conv(normed, valid, sight.lengths))
+        return self.norm_out.behind(x, self.feed_forward2(normed), half=True)[1]
+
+    def fold(self, dtype: mx.Dtype) -> None:
+        """Fixes what inference makes of the weights; called once they are in."""
+        self.conv.fold(dtype)
+        if on_gpu():
+            self.self_attn.fold()
 
     def step(
         self, x: mx.array, past: LayerPast, positions: Positions, mask: mx.array

@@ -16,6 +16,7 @@ import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.elementwise import lstm_cell
+from kernels.runtime.device import fused
 from worker.models.heads.ctc import CtcHead
 from worker.models.nemo.config import JointConfig, PredictionConfig
 
@@ -79,6 +80,8 @@ class LstmStack(nn.Module):
             cell.append(carried)
             if index + 1 < len(self.lstm):
                 entering = self.lstm[index + 1].entering(shown)
+        if len(self.lstm) == 1:
+            return hidden[0], LstmState(hidden[0][:, None], cell[0][:, None])
         return hidden[-1], LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
 
 
@@ -130,6 +133,11 @@ class PredictionNetwork(nn.Module):
         return output, state
 
 
+def _joining(activation: Callable[[mx.array], mx.array]) -> Callable[[mx.array, mx.array], mx.array]:
+    """The activation of a sum."""
+    return fused(lambda frames, predictions: activation(frames + predictions))
+
+
 ACTIVATIONS: dict[str, Callable[[mx.array], mx.array]] = {
     "relu": lambda x: mx.maximum(x, 0),
     "sigmoid": mx.sigmoid,
@@ -148,11 +156,11 @@ class JointNetwork(nn.Module):
         self.pred = nn.Linear(pred_hidden, config.joint_hidden)
         placeholders: list[nn.Module] = [nn.Identity() for _ in range(OUTPUT_LAYER)]
         self.joint_net = [*placeholders, nn.Linear(config.joint_hidden, outputs)]
-        self._activation = ACTIVATIONS[config.activation]
+        self._joining = _joining(ACTIVATIONS[config.activation])
 
     def join(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
         """[..., J] and [..., J], broadcast against each other -> [..., V + 1 + D] logits."""
-        joined: mx.array = self.joint_net[OUTPUT_LAYER](self._activation(enc_proj + pred_proj))
+        joined: mx.array = self.joint_net[OUTPUT_LAYER](self._joining(enc_proj, pred_proj))
         return joined
 
 

@@ -3,6 +3,7 @@
 import json
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -81,19 +82,22 @@ def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded:
     assert log_likelihoods(transducer, frames[:0], [()]).tolist() == [0.0]
 
 
-def test_the_list_is_ordered_by_every_weighted_sum(model: WenetModel, encoded: Encoded) -> None:
+@pytest.mark.parametrize(("mixed", "listed"), [(0.0, "4,0.0,1.0"), (0.3, "4,0.3,0.7")])
+def test_the_list_is_ordered_by_every_weighted_sum(
+    model: WenetModel, encoded: Encoded, mixed: float, listed: str
+) -> None:
     head, transducer = model.heads["rnnt+attention"], model.heads["rnnt"]
     dump = np.load(GOLDEN / "rnnt.npz")
     key = next(name for name in dump.files if name != "notes" and dump[name].dtype.kind == "U")
     utterances = json.loads(str(dump[key]))["utterances"]
     asked = {"ctc_weight": 0.3, "reverse_weight": 0.4, "transducer_weight": 0.7}
-    found = search(model, encoded, SearchOptions("rescore", 4, 4, "rnnt", **asked))
+    found = search(model, encoded, SearchOptions("rescore", 4, 4, "rnnt", search_ctc_weight=mixed, **asked))
     for row in range(2):
         length = encoded.lengths[row]
         frames = encoded.frames[row, :length]
         lists = [
             (tuple(each["tokens"]), each["score"])
-            for each in utterances[row]["transducer"]["beam"]["4,0.0,1.0"]
+            for each in utterances[row]["transducer"]["beam"][listed]  # beam, weights of CTC and RNN-T in it
         ]
         alone = frames[None], np.array([length], np.int32), [[tokens for tokens, _ in lists]]
         left, right = head.score(*alone)[0], head.score(*alone, reverse=True)[0]
@@ -119,5 +123,9 @@ def test_neighbours_change_nothing(model: WenetModel, encoded: Encoded) -> None:
 
 
 def test_a_weight_that_no_search_reads_is_refused(model: WenetModel) -> None:
-    with pytest.raises(InvalidRequest, match="transducer_weight"):
-        check_options(model, SearchOptions("rescore", 4, head="ctc", transducer_weight=0.5))
+    for name in ("transducer_weight", "search_ctc_weight"):
+        asked: dict[str, Any] = {name: 0.5}
+        with pytest.raises(InvalidRequest, match=name):
+            check_options(model, SearchOptions("rescore", 4, head="ctc", **asked))
+    with pytest.raises(InvalidRequest, match="below 1"):
+        check_options(model, SearchOptions("rescore", 4, head="rnnt", search_ctc_weight=1.0))

@@ -1,0 +1,1 @@
+"""Recurrent language models, which read hypotheses of other models."""
