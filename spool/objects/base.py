@@ -49,6 +49,9 @@ class ObjectStore(Protocol):
         Raises NotFound, and SourceChanged when an `etag` is given and the object has another.
         """
 
+    def open_to_copy(self, key: str, etag: str | None = None) -> BinaryIO:
+        """As `open`, for a reader that reads to the end: large objects may come over several connections."""
+
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all. Raises NotFound and SourceChanged."""
 

@@ -57,6 +57,10 @@ class FolderStore:
             stream.seek(start)
             return stream
 
+    def open_to_copy(self, key: str, etag: str | None = None) -> BinaryIO:
+        """The object's bytes as a stream."""
+        return self.open(key, etag)
+
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all."""
         with self.open(key, etag) as source, storage_errors(key):

@@ -8,32 +8,29 @@ from where it ended. Error messages name the object, never a credential or a sig
 import hashlib
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
-from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, ParamValidationError
+from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
 from spool.errors import (
-    DiskFull,
-    InvalidRequest,
     NotFound,
     ObjectDamaged,
     SourceChanged,
-    SourceForbidden,
-    SpoolError,
     StorageError,
 )
 from spool.objects.base import ObjectInfo, checked_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
+from spool.objects.s3_errors import s3_errors
+from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 
 MULTIPART_BYTES = 64 * 2**20
 READ_SECONDS = 10
@@ -42,10 +39,6 @@ READ_BYTES = 64 << 10  # asked of a connection at once, so that a slow one still
 # through.
 BODY_BREAKS = 5
 BYTES_PER_BREAK = 2**30
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
-_FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
-_CHANGED = {"412", "PreconditionFailed"}
-_FULL = {"507", "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +83,17 @@ class S3Store:
         """The object's bytes from `start` as a stream."""
         return cast("BinaryIO", _Reader(_Body(self, key, etag, start), BLOCK))
 
+    def open_to_copy(self, key: str, etag: str | None = None) -> BinaryIO:
+        """The object's bytes as a stream, those of a large one over several connections."""
+        body = _Body(self, key, etag)
+        if body.size < PARALLEL_BYTES:
+            return cast("BinaryIO", _Reader(body, BLOCK))
+        body.close()
+        pinned = PinnedObject(
+            self.bucket, self.prefix + key, self._address(key), body.size, body.etag, body.checksums
+        )
+        return cast("BinaryIO", _Reader(PartsReader(self._client, pinned), BLOCK))
+
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all."""
         with _Body(self, key, etag) as body, storage_errors(str(path)):
@@ -116,7 +120,7 @@ class S3Store:
             "ResponseContentType": content_type,
             "ResponseContentDisposition": "inline",
         }
-        with _s3_errors(self._address(key)):
+        with s3_errors(self._address(key)):
             url: str = self._public_client.generate_presigned_url("get_object", parameters, ExpiresIn=seconds)
         return url
 
@@ -129,7 +133,7 @@ class S3Store:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=self.prefix + prefix
         )
-        with _s3_errors(self._address(prefix)):
+        with s3_errors(self._address(prefix)):
             for page in pages:
                 for item in page.get("Contents", ()):
                     key = item["Key"].removeprefix(self.prefix)
@@ -137,12 +141,12 @@ class S3Store:
 
     def check(self) -> None:
         """Ask for the bucket."""
-        with _s3_errors(f"s3://{self.bucket}"):
+        with s3_errors(f"s3://{self.bucket}"):
             self._client.head_bucket(Bucket=self.bucket)
 
     def call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - boto3's own
         """One S3 operation on one object, its failures as Spool's errors."""
-        with _s3_errors(self._address(key)):
+        with s3_errors(self._address(key)):
             method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
             return method(Bucket=self.bucket, Key=self.prefix + key, **parameters)
 
@@ -153,7 +157,7 @@ class S3Store:
         return ObjectInfo(key, size, answer["ETag"], digest)
 
     def _put_parts(self, key: str, path: Path, digest: str, content_type: str) -> ObjectInfo:
-        with _s3_errors(self._address(key)):
+        with s3_errors(self._address(key)):
             self._client.upload_file(
                 str(path),
                 self.bucket,
@@ -208,7 +212,7 @@ class _Reader(io.BufferedReader):
 
     def interrupt(self) -> None:
         """End a read that waits; it and all later ones raise StorageError."""
-        cast("_Body", self.raw).interrupt()
+        cast("_Body | PartsReader", self.raw).interrupt()
 
 
 class _Body(io.RawIOBase):
@@ -222,6 +226,7 @@ class _Body(io.RawIOBase):
         answer = store.call("get_object", key, **condition, **({"Range": f"bytes={start}-"} if start else {}))
         self.size: int = start + answer["ContentLength"]
         self.etag: str = etag or answer["ETag"]
+        self.checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
         self._refuse_other(answer)
         self._stream = answer["Body"]
         self._offset = start
@@ -291,33 +296,3 @@ class _Body(io.RawIOBase):
 
 def _plain(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
-
-
-@contextmanager
-def _s3_errors(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        raise _named(error, what) from error
-    except ParamValidationError as error:
-        raise InvalidRequest(f"{what} is not an address that S3 accepts.") from error
-    except (BotoCoreError, Boto3Error, HTTPError) as error:
-        cause = error.__context__
-        raise _named(cause, what) if isinstance(cause, ClientError) else _silent(what) from error
-
-
-def _named(error: ClientError, what: str) -> SpoolError:
-    code = str(error.response.get("Error", {}).get("Code", ""))
-    if code in _MISSING:
-        return NotFound(f"There is no object {what}.")
-    if code in _CHANGED:
-        return SourceChanged(f"{what} has changed.")
-    if code in _FORBIDDEN:
-        return SourceForbidden(f"The object store refuses access to {what}.")
-    if code in _FULL:
-        return DiskFull(f"The object store has no space left for {what}.")
-    return StorageError(f"The object store answered {code or 'an error'} for {what}.")
-
-
-def _silent(what: str) -> StorageError:
-    return StorageError(f"The object store does not answer for {what}.")

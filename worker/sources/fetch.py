@@ -196,7 +196,7 @@ class _Copy:
 
     def object(self, store: ObjectStore, key: str, etag: str | None, hashes: bytes | None = None) -> None:
         """Copy an object and verify its blocks by `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
-        blocks = read_watched(lambda: store.open(key, etag), self.check, self._pace())
+        blocks = read_watched(lambda: store.open_to_copy(key, etag), self.check, self._pace())
         with self.target.open("wb") as file, contextlib.closing(blocks):
             for block in blocks if hashes is None else verified_blocks(blocks, hashes, key):
                 self._write(file, block)
