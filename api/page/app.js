@@ -7,6 +7,7 @@ import { h, notice } from "./dom.js";
 import { Problem } from "./http.js";
 import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
+import { showGlossaries, showGlossary } from "./glossaries.js";
 import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
@@ -29,6 +30,8 @@ const VIEWS = [
   [/^\/batches\/(\w+)\/diff$/, showBatchDiff, "Versions"],
   [/^\/sources$/, showSources, "Sources"],
   [/^\/sources\/(\w+)$/, showSource, "Source"],
+  [/^\/glossaries$/, showGlossaries, "Glossaries"],
+  [/^\/glossaries\/([\w.@-]+)$/, showGlossary, "Glossary"],
   [/^\/costs$/, showCosts, "Costs"],
   [/^\/review$/, showReview, "Review"],
   [/^\/search$/, showSearch, "Search"],

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import attrgetter
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -37,8 +38,9 @@ from spool.audit.rules import (
     tiling,
     version,
 )
-from spool.domain.archive.edits import Edit, apply_edits
+from spool.domain.archive.edits import Edit, apply_edits, standing_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
+from spool.domain.archive.sampling import passage_errors
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
 from spool.domain.transcript import Transcript
@@ -100,6 +102,13 @@ class AuditReport:
                 self.breaches.append(breach)
 
 
+class Corrections(NamedTuple):
+    """The edits of a job, and of one that has some the passages that people review."""
+
+    edits: Sequence[Edit]
+    passages: Sequence[facts.PassageErrors]
+
+
 def audit(
     db: Database,
     objects: ObjectStore | None,
@@ -116,9 +125,11 @@ def audit(
             with db.read(IDLE_SECONDS) as tx:
                 ids = [job.id for job, _ in page]
                 indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
+                reviewed = facts.passage_errors(tx, edits)
             for job, channels in page:
                 digest = indexed.get(job.id, _NOTHING)
-                report.add(_objects_of(objects, job, channels, digest, edits.get(job.id, ())))
+                corrections = Corrections(edits.get(job.id, ()), reviewed.get(job.id, ()))
+                report.add(_objects_of(objects, job, channels, digest, corrections))
     _ledger(db, grace, report)
     if objects is not None:
         _orphans(db, objects, grace, report, remove_orphans)
@@ -192,7 +203,7 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
 
 
 def _objects_of(
-    objects: ObjectStore, job: JobFacts, channels: int, indexed: str, edits: Sequence[Edit]
+    objects: ObjectStore, job: JobFacts, channels: int, indexed: str, corrections: Corrections
 ) -> Iterator[Breach]:
     """A job's upload, and a finished one's files; `indexed` is the digest of what the search has of it."""
     uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
@@ -218,9 +229,20 @@ def _objects_of(
     if key.endswith("/transcript.json"):
         transcript = Transcript.model_validate_json(record)
         yield from _rendered(objects, job.id, key, transcript)
-        spoken = passages_of(apply_edits(transcript, edits))
+        spoken = passages_of(apply_edits(transcript, corrections.edits))
         if digest_of(spoken, sounds_of(spoken)) != indexed:
             yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
+        yield from _reviewed(job.id, transcript, corrections)
+
+
+def _reviewed(job_id: str, transcript: Transcript, corrections: Corrections) -> Iterator[Breach]:
+    """The passages that corrections touched count what these have wrong."""
+    stands = standing_edits(corrections.edits)
+    for each in corrections.passages:
+        errors = passage_errors(transcript.words, stands, each.first, each.last).edits
+        if errors != each.errors:
+            counted = f"Passage {each.number} is said to have {each.errors} errors; by its corrections it has"
+            yield Breach("reviewed", job_id, f"{counted} {errors}.")
 
 
 def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcript) -> Iterator[Breach]:

@@ -7,7 +7,7 @@ rules are in `spool.audit.rules`.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, select, union_all
 
@@ -31,6 +31,7 @@ from spool.tables import (
     outbox,
     passage_words,
     passages,
+    review_passages,
     speaker_turns,
     workers,
 )
@@ -100,6 +101,25 @@ def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]
     rows = tx.execute(query, execution_options=STREAMED)
     for job_id, group in groupby(rows, key=lambda row: str(row.job_id)):
         yield job_id, digest_of(map(passage_of, group), spelled.get(job_id, ()))
+
+
+class PassageErrors(NamedTuple):
+    """A passage to review: its words as they were recognised, both included, and how many are wrong."""
+
+    number: int
+    first: int
+    last: int
+    errors: int
+
+
+def passage_errors(tx: Connection, job_ids: Iterable[str]) -> dict[str, list[PassageErrors]]:
+    """The passages of each of these jobs as they are reviewed, by number."""
+    c = review_passages.c
+    query = select(c.job_id, c.number, c.first_word, c.last_word, c.errors)
+    by_job: dict[str, list[PassageErrors]] = {}
+    for row in tx.execute(query.where(c.job_id.in_(list(job_ids))).order_by(c.job_id, c.number)):
+        by_job.setdefault(row.job_id, []).append(PassageErrors(*row[1:]))
+    return by_job
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:

@@ -3,6 +3,8 @@ glossary that takes up a correction and changes the words."""
 
 from pathlib import Path
 
+from sqlalchemy import update
+
 from api.submission.glossaries import GlossaryLookup
 from ops.testbed.processes import REAL, Fleet, drained
 from ops.testbed.waiting import until
@@ -19,6 +21,7 @@ from spool.store.archive.versions import rerun_job, versions_of
 from spool.store.jobs import JobFilter, NewJob
 from spool.store.transcripts.edits import NewEdit, add_edit
 from spool.store.transcripts.search import Search, search
+from spool.tables import review_passages
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt" / "words"
 
@@ -87,6 +90,10 @@ def test_a_recording_is_run_again_and_both_versions_stay(
         assert boosted.options["boost"]["glossary"] == "names@2"
         assert drained(worker) == 0
         assert audit(fleet.db, object_store(fleet.settings)).clean
+        with fleet.db.begin() as tx:
+            tx.execute(update(review_passages).values(errors=7))
+        [breach] = audit(fleet.db, object_store(fleet.settings)).breaches
+        assert breach[:2] == ("reviewed", other.id), "a passage's errors are those of its corrections"
         assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
     finally:
         fleet.close()

@@ -434,7 +434,7 @@ def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
 
 def test_only_a_finished_job_is_asked(harness: WorkerHarness) -> None:
     job_id = harness.submit(two_speakers(harness))
-    with pytest.raises(Conflict, match="once it is done"):
+    with pytest.raises(Conflict, match="once it has a transcript"):
         ask_again(harness, job_id)
     with pytest.raises(Conflict, match="has no speakers"), harness.db.begin() as tx:
         name_speakers(tx, job_id, {"speaker_0": "Ada"})
