@@ -17,8 +17,6 @@ SEND_SECONDS = 10.0
 """How long a client may read nothing of what it is told."""
 FINISH_SECONDS = 120.0
 """How long a client that has ended its session is kept waiting for the rest of the words."""
-OPEN_SECONDS = 5.0
-"""How long a client waits for a worker with room before it is refused."""
 MOST_OPENING = 16
 """Clients that wait for a worker at once: each asks the database again and again."""
 RETRY_SECONDS = 5

@@ -15,7 +15,7 @@ from anyio import to_thread
 from pydantic import ValidationError
 
 from api.auth.principal import Principal
-from api.live.limits import OPEN_SECONDS, no_room
+from api.live.limits import no_room
 from api.live.protocol import Asked
 from api.problems import Problem, refused_fields
 from api.services import Services
@@ -147,7 +147,7 @@ async def open_session(services: Services, caller: Principal, asked: Asked) -> J
 async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
     job = await to_thread.run_sync(_create, services, caller, asked)
     pause = _FIRST_POLL_SECONDS
-    deadline = time.monotonic() + OPEN_SECONDS
+    deadline = time.monotonic() + services.settings.live_open_seconds
     try:
         while time.monotonic() < deadline:
             await asyncio.sleep(pause)

@@ -119,6 +119,8 @@ class Settings(BaseModel):
     """Requests that one API process has under way, event streams apart; more are refused, reads first."""
     concurrent_requests_per_key: int = Field(100, ge=1)
     """Of these, by each key, or each address without one."""
+    live_open_seconds: Seconds = 5.0
+    """How long a live client waits for a worker with room before it is refused."""
     upload_max_bytes: int = Field(4 * 2**30, gt=0)
     max_audio_seconds: Seconds = 24 * 3600.0
     source_max_bytes: int = Field(32 * 2**30, gt=0)

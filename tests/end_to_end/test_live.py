@@ -349,6 +349,9 @@ def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
 
 
 def test_too_many_sessions_are_refused_with_the_time_to_wait(fleet: LiveFleet) -> None:
+    fleet.api.terminate()
+    fleet.api.wait(DEADLINE)
+    fleet.serve(SPOOL_LIVE_OPEN_SECONDS="1")
     with ExitStack() as open_sockets:
         with pytest.raises(InvalidStatus) as caught:  # noqa: PT012 - one of them is refused
             for _ in range(40):

@@ -25,7 +25,7 @@ PIECE = 3200
 
 
 class LiveFleet(Fleet):
-    """A fleet with one API process at a time."""
+    """A fleet with one API process at a time, whose clients wait for a busy worker."""
 
     url = ""
     api: "subprocess.Popen[bytes]"
@@ -41,7 +41,7 @@ class LiveFleet(Fleet):
             SPOOL_MODELS=",".join(f"{name}={place}" for name, place in models.items()),
             SPOOL_DEFAULT_MODEL="stream",
             SPOOL_API_TOKEN=TOKEN,
-            **{"SPOOL_LEASE_SECONDS": "3", "SPOOL_MAX_CRASHES": "5", **environment},
+            **{"SPOOL_LEASE_SECONDS": "3", "SPOOL_MAX_CRASHES": "5", "SPOOL_LIVE_OPEN_SECONDS": f"{DEADLINE}", **environment},
         )
 
     def serve(self, *command: str, **own: str) -> None:
