@@ -41,7 +41,12 @@ class LiveFleet(Fleet):
             SPOOL_MODELS=",".join(f"{name}={place}" for name, place in models.items()),
             SPOOL_DEFAULT_MODEL="stream",
             SPOOL_API_TOKEN=TOKEN,
-            **{"SPOOL_LEASE_SECONDS": "3", "SPOOL_MAX_CRASHES": "5", "SPOOL_LIVE_OPEN_SECONDS": f"{DEADLINE}", **environment},
+            **{
+                "SPOOL_LEASE_SECONDS": "3",
+                "SPOOL_MAX_CRASHES": "5",
+                "SPOOL_LIVE_OPEN_SECONDS": f"{DEADLINE}",
+                **environment,
+            },
         )
 
     def serve(self, *command: str, **own: str) -> None:

@@ -56,8 +56,8 @@ def wide(nodes: list[dict[str, Any]]) -> Iterator[str]:
 def test_no_layer_casts(loaded: NemoModel) -> None:
     nodes = graph(loaded)
     kernels = [node for node in nodes if node.get("name") == "CustomKernel"]
-    # Subsampling has two kernels; each of two layers has two feed-forwards' SiLU, a norm behind each of its four
-    # changes, and a convolution.
+    # Subsampling has two kernels; each of two layers has the SiLU of two feed-forwards, a norm behind each of
+    # four changes, and a convolution.
     assert len(kernels) == 2 + 2 * (2 + 4 + 1)
     assert list(wide(nodes)) == []
 
