@@ -222,6 +222,7 @@ def _speaker_turns() -> None:
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.Column("turns", sa.JSON(), nullable=False),
         sa.Column("prints", sa.JSON()),
+        sa.Column("activity", sa.LargeBinary()),
         sa.Column("engine_ns", sa.BigInteger(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(

@@ -281,6 +281,8 @@ speaker_turns = Table(
     Column("turns", JSON, nullable=False),
     # By speaker a voice print in base64, until the job ends; NULL where none was asked for.
     Column("prints", JSON(none_as_null=True)),
+    # How likely each speaker speaks in each frame (`worker.diarization.base.SpeakerActivity`).
+    Column("activity", LargeBinary),
     Column("engine_ns", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

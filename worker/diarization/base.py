@@ -5,9 +5,12 @@ device. Its `Network` is what runs on the device, in the engine's process where 
 steps: a piece of audio with what is asked of it. Whoever calls `diarize` passes how steps are run.
 """
 
+import math
+import struct
+import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +55,56 @@ class SpeechHeard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SpeakerActivity:
+    """How likely each speaker speaks in each frame: uint8 `[T, S]` in 255ths, a column a speaker, of frames
+    of `frame_seconds`. So few steps that it can be kept: some 180 kB an hour before compression."""
+
+    levels: NDArray[np.uint8]
+    frame_seconds: float
+
+    @classmethod
+    def of(cls, probabilities: Floats, frame_seconds: float) -> Self:
+        """Of probabilities `[T, S]`, float32."""
+        return cls(np.rint(probabilities * 255).astype(np.uint8), frame_seconds)
+
+    def mean(self, start: float, end: float) -> NDArray[np.float64]:
+        """Each speaker's mean probability `[S]` from `start` to `end`, seconds; over one frame at least, that
+        of the middle."""
+        first, last = int(start / self.frame_seconds), math.ceil(end / self.frame_seconds - 1e-9)
+        if last <= first:
+            first = int((start + end) / 2 / self.frame_seconds)
+        first = min(max(first, 0), len(self.levels) - 1)
+        means: NDArray[np.float64] = self.levels[first : max(min(last, len(self.levels)), first + 1)].mean(0)
+        return means / 255
+
+    def pack(self) -> bytes:
+        """As bytes to keep."""
+        head = _ACTIVITY.pack(self.frame_seconds, self.levels.shape[1])
+        return head + zlib.compress(self.levels.tobytes())
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self:
+        """From what `pack` gave."""
+        frame_seconds, speakers = _ACTIVITY.unpack_from(data)
+        levels = np.frombuffer(zlib.decompress(data[_ACTIVITY.size :]), np.uint8)
+        return cls(levels.reshape(-1, speakers), frame_seconds)
+
+
+_ACTIVITY = struct.Struct("<dI")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Diarization:
     """Segments by start; those of two speakers may overlap where the model hears that. probabilities: what
     the segments were made of, float32: the speech detector's `[T]` of 32 ms each, or each speaker's `[T, S]`
     of 80 ms. samples: of the recording, at 16 kHz. prints: by speaker a voice print `[D]` of length one, of
-    those who say enough, where the model makes them."""
+    those who say enough, where the model makes them. activity: each speaker's, where the model tells."""
 
     segments: list[SpeakerSegment]
     probabilities: Floats
     samples: int
     prints: Mapping[int, Floats] = field(default_factory=dict)
+    activity: SpeakerActivity | None = None
 
     @property
     def speakers(self) -> int:

@@ -23,6 +23,7 @@ from worker.diarization.base import (
     Diarization,
     Floats,
     RunSteps,
+    SpeakerActivity,
     SpeakerBounds,
     SpeechHeard,
     TooLongAtOnce,
@@ -98,10 +99,12 @@ class Sortformer:
         allowed, those with most frames stay."""
         heard = self.follow(read, run, OFFLINE if self.config.streaming is None else ARCHIVE)
         spoken = (heard.probabilities > PLAIN.onset).sum(0)
-        kept = set(np.argsort(-spoken, kind="stable")[: bounds.most].tolist())
-        segments = active_segments(heard.probabilities, self.frame_seconds)
-        segments = [segment for segment in segments if segment.speaker in kept]
-        return Diarization(segments, heard.probabilities, heard.samples)
+        dropped = np.argsort(-spoken, kind="stable")[bounds.most :]
+        probabilities = heard.probabilities.copy()
+        probabilities[:, dropped] = 0
+        segments = active_segments(probabilities, self.frame_seconds)
+        activity = SpeakerActivity.of(probabilities, self.frame_seconds)
+        return Diarization(segments, heard.probabilities, heard.samples, activity=activity)
 
     def follow(self, read: Callable[[], Blocks], run: RunSteps[Any, Any], setting: str = DEFAULT) -> Followed:
         """The probabilities under one of `SETTINGS`; `default` is the file's own.

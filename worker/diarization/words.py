@@ -6,20 +6,25 @@ Pure functions; know no engine and no job.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from worker.diarization.base import SpeakerSegment
+import numpy as np
+
+from worker.diarization.base import SpeakerActivity, SpeakerSegment
 from worker.speech.guard import TimedWord
 
 _UNSURE = 0.6
 _SHORT = 0.3
+_FLOOR = 0.01
+"""Mean probability below which speakers are not told apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordSpeaker:
     """The speaker of one word.
 
-    `sureness` is the speaker's share of the time of the word that has a speaker (0 where none has). `raw` is
-    the speaker before isolated words were taken over by their neighbours. `overlapped` says that another
-    speaker's segments cover half of the word too.
+    `sureness` is the speaker's share of the time of the word that has a speaker (0 where none has), or of the
+    sum of all speakers' mean probabilities. `raw` is the speaker before isolated words were taken over by
+    their neighbours. `overlapped` says that another speaker's segments cover half of the word too, or that
+    another's mean probability is above a half.
     """
 
     speaker: int
@@ -29,19 +34,24 @@ class WordSpeaker:
 
 
 def assign_speakers(
-    words: Sequence[TimedWord], segments: Sequence[SpeakerSegment]
+    words: Sequence[TimedWord],
+    segments: Sequence[SpeakerSegment],
+    activity: SpeakerActivity | None = None,
 ) -> list[WordSpeaker | None]:
     """A speaker for each word (both in order of their starts), numbered by arrival in the words.
 
-    The speaker with most overlap with the word, else that of the nearest segment. Last, a single word amid
+    The speaker with the largest mean of `activity` over the word; where there is none, or it hears nobody,
+    the one with most overlap with the word, else that of the nearest segment. Last, a single word amid
     another speaker's takes its neighbours' speaker where it lasts less than 0.3 s and its sureness is below
     0.6. Without segments every word is None.
     """
-    return label_words(words, segments)[0]
+    return label_words(words, segments, activity)[0]
 
 
 def label_words(
-    words: Sequence[TimedWord], segments: Sequence[SpeakerSegment]
+    words: Sequence[TimedWord],
+    segments: Sequence[SpeakerSegment],
+    activity: SpeakerActivity | None = None,
 ) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
     """As `assign_speakers`, with the segments renumbered as the words are; speakers without a word come
     last."""
@@ -53,7 +63,8 @@ def label_words(
     for word in words:
         while first < len(segments) - 1 and segments[first].start + longest < word.start:
             first += 1
-        spoken.append(_speaker_of(word, segments, first))
+        likely = None if activity is None else _likely_speaker(word, activity)
+        spoken.append(likely or _speaker_of(word, segments, first))
     smooth = list(spoken)
     for index in range(1, len(words) - 1):
         before, own, after = spoken[index - 1 : index + 2]
@@ -66,6 +77,16 @@ def label_words(
         numbers.setdefault(speaker, len(numbers))
     labelled = [replace(word, speaker=numbers[word.speaker], raw=numbers[word.raw]) for word in smooth]
     return list(labelled), [replace(segment, speaker=numbers[segment.speaker]) for segment in segments]
+
+
+def _likely_speaker(word: TimedWord, activity: SpeakerActivity) -> WordSpeaker | None:
+    """None where nobody is heard."""
+    means = activity.mean(word.start, word.end)
+    best = int(means.argmax())
+    if means[best] <= _FLOOR:
+        return None
+    sureness = float(means[best] / np.maximum(means, _FLOOR).sum())
+    return WordSpeaker(best, sureness, best, bool((np.delete(means, best) > 0.5).any()))
 
 
 def _speaker_of(word: TimedWord, segments: Sequence[SpeakerSegment], first: int) -> WordSpeaker:

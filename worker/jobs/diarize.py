@@ -37,6 +37,7 @@ from worker.diarization.base import (
     DiarizationModel,
     Floats,
     RunSteps,
+    SpeakerActivity,
     SpeakerBounds,
     SpeakerSegment,
     SpeechHeard,
@@ -94,6 +95,7 @@ class _Channel:
     """Who speaks in one channel, by which model, and why not by the one that was asked for."""
 
     segments: list[SpeakerSegment]
+    activity: SpeakerActivity | None
     model: DiarizationModel
     reason: Reason | None
     prints: Mapping[str, str] | None = None
@@ -155,8 +157,10 @@ class SpeakerPass:
             if channel not in known:
                 known[channel] = self._listened(path, channel, options.channels)
         failpoint("speakers.done")
-        segments = {channel: known[channel].segments for channel in range(channels)}
-        result = with_speakers(transcript, segments, self._facts([known[each] for each in range(channels)]))
+        heard = [known[channel] for channel in range(channels)]
+        segments = {channel: each.segments for channel, each in enumerate(heard)}
+        activity = {channel: each.activity for channel, each in enumerate(heard)}
+        result = with_speakers(transcript, segments, self._facts(heard), activity)
         self.voices = self._voices(known, result)
         return result
 
@@ -192,7 +196,12 @@ class SpeakerPass:
         ways = [(models.model, None), *((models.default, reason) for reason in Reason)]
         by_mark = {models.turns_mark(*way): way for way in ways}
         return {
-            each.channel: _Channel(_segments(each.turns), *by_mark[each.fingerprint], each.prints)
+            each.channel: _Channel(
+                _segments(each.turns),
+                None if each.activity is None else SpeakerActivity.unpack(each.activity),
+                *by_mark[each.fingerprint],
+                each.prints,
+            )
             for each in saved
             if each.fingerprint in by_mark
         }
@@ -235,8 +244,9 @@ class SpeakerPass:
             for speaker, print_ in heard.diarization.prints.items()
             if models.asked.voice_prints
         }
-        self._save(channel, segments, models.turns_mark(heard.model, heard.reason), prints)
-        return _Channel(segments, heard.model, heard.reason, prints)
+        found = _Channel(segments, heard.diarization.activity, heard.model, heard.reason, prints)
+        self._save(channel, found)
+        return found
 
     def _reader(self, path: Path, channel: int, mode: Channels) -> Callable[[], Blocks]:
         settings, name = self.attempt.context.settings, self.attempt.claim.job.name
@@ -334,15 +344,21 @@ class SpeakerPass:
             claim.job.id, claim.attempt, bill, claim.job.batch_id, unless_turns=channel
         )
 
-    def _save(
-        self, channel: int, segments: list[SpeakerSegment], mark: str, prints: Mapping[str, str]
-    ) -> None:
+    def _save(self, channel: int, found: _Channel) -> None:
         turns = tuple(
             Turn(start=each.start, end=each.end, speaker=f"speaker_{each.speaker}", channel=channel)
-            for each in segments
+            for each in found.segments
         )
         attempt = self.attempt
-        saved = SavedTurns(channel, turns, self._spent_ns, attempt.claim.attempt, mark, prints)
+        saved = SavedTurns(
+            channel,
+            turns,
+            self._spent_ns,
+            attempt.claim.attempt,
+            self.models.turns_mark(found.model, found.reason),
+            found.prints,
+            None if found.activity is None else found.activity.pack(),
+        )
         bill = attempt.charge(self._spent_ns, 0)
         try:
             retry_storage(

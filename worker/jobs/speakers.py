@@ -11,12 +11,13 @@ from dataclasses import replace
 from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobSpeaker
 from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn, Word
-from worker.diarization.base import SpeakerSegment
+from worker.diarization.base import SpeakerActivity, SpeakerSegment
 from worker.diarization.words import label_words
 from worker.segmentation.segments import segments_of
 
 CHANNELS = DiarizationFacts(name="channels", sha256="")
 """What tells speakers apart where each channel is one."""
+NO_ACTIVITY: Mapping[int, SpeakerActivity | None] = {}
 _PAUSE = 0.8
 """Seconds of silence that end a turn where a channel is one speaker."""
 
@@ -27,15 +28,19 @@ def has_speaker_per_channel(options: Diarization, channels: int) -> bool:
 
 
 def with_speakers(
-    transcript: Transcript, segments: Mapping[int, Sequence[SpeakerSegment]], model: DiarizationFacts
+    transcript: Transcript,
+    segments: Mapping[int, Sequence[SpeakerSegment]],
+    model: DiarizationFacts,
+    activity: Mapping[int, SpeakerActivity | None] = NO_ACTIVITY,
 ) -> Transcript:
-    """The transcript with the speakers of `segments` (by channel). Speakers of two channels are never one."""
+    """The transcript with the speakers of `segments` and, where a model tells, `activity` (by channel).
+    Speakers of two channels are never one."""
     texts: list[Word] = []
     turns: list[tuple[int, SpeakerSegment]] = []
     before = 0
     for channel in sorted({word.channel for word in transcript.words} | set(segments)):
         words = [word for word in transcript.words if word.channel == channel]
-        spoken, numbered = label_words(words, segments.get(channel, ()))
+        spoken, numbered = label_words(words, segments.get(channel, ()), activity.get(channel))
         for word, speaker in zip(words, spoken, strict=True):
             label = None if speaker is None else _label(before + speaker.speaker)
             overlap = speaker is not None and speaker.overlapped

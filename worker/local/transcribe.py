@@ -134,8 +134,8 @@ def _with_speakers(
         return FileResult(result.file, error=error)
     note = "" if heard.reason is None else heard.reason.sentence(name)
     facts = DiarizationFacts(name=DEFAULT if note else name, sha256=heard.model.digest, note=note)
-    segments = {0: heard.diarization.segments}
-    return replace(result, transcript=with_speakers(result.transcript, segments, facts))
+    segments, activity = {0: heard.diarization.segments}, {0: heard.diarization.activity}
+    return replace(result, transcript=with_speakers(result.transcript, segments, facts, activity))
 
 
 class _LocalEngine:

@@ -34,7 +34,8 @@ from spool.tables import jobs, speaker_turns
 class SavedTurns:
     """The turns of one channel in seconds of the recording, as a diarization model gave them, before they
     were numbered by the words. fingerprint: of the model and its options. prints: voice prints by speaker,
-    in base64, where they were asked for; None once the job has ended."""
+    in base64, where they were asked for; None once the job has ended. activity: each speaker's by frame, as
+    the worker packs it, where the model tells."""
 
     channel: int
     turns: tuple[Turn, ...]
@@ -42,6 +43,7 @@ class SavedTurns:
     attempt: int
     fingerprint: str
     prints: Mapping[str, str] | None = None
+    activity: bytes | None = None
 
 
 def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
@@ -55,6 +57,7 @@ def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) 
         "fingerprint": saved.fingerprint,
         "turns": [turn.model_dump(mode="json") for turn in saved.turns],
         "prints": None if saved.prints is None else dict(saved.prints),
+        "activity": saved.activity,
         "engine_ns": saved.engine_ns,
         "created_at": now_utc(),
     }
@@ -77,6 +80,7 @@ def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
             attempt=row.attempt,
             fingerprint=row.fingerprint,
             prints=row.prints,
+            activity=row.activity,
         )
         for row in rows
     ]

@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
-from worker.diarization.base import SpeakerSegment
+from worker.diarization.activity import active_segments
+from worker.diarization.base import SpeakerActivity, SpeakerSegment
 from worker.diarization.words import assign_speakers
 
 
@@ -48,6 +50,31 @@ def test_overlapping_segments_mark_the_word() -> None:
     segments = [SpeakerSegment(0, 5, 0), SpeakerSegment(2, 3, 1)]
     marks = [word.overlapped for word in assign_speakers([Timed(0, 1), Timed(2.1, 2.6)], segments) if word]
     assert marks == [False, True]
+
+
+def test_probabilities_decide_where_the_model_tells_them() -> None:
+    """Means over the word's frames, raised to 0.01, to one part in 255."""
+    levels = np.zeros((50, 3), np.float32)
+    levels[:25, 0], levels[20:, 2], levels[40:, 1] = 0.8, 0.6, 0.55
+    activity = SpeakerActivity.of(levels, 0.08)
+    segments = active_segments(levels, 0.08)
+    words = [Timed(0.1, 0.5), Timed(1.5, 2.1), Timed(1.9, 2.3), Timed(2.5, 2.5), Timed(3.3, 3.9)]
+    given = [word for word in assign_speakers(words, segments, activity) if word]
+    assert [word.speaker for word in given] == [0, 0, 1, 1, 1]
+    assert [round(word.sureness, 3) for word in given] == [0.976, 0.566, 0.684, 0.968, 0.518]
+    assert [word.overlapped for word in given] == [False, False, False, False, True]
+    assert SpeakerActivity.unpack(activity.pack()).mean(1.5, 2.1) == pytest.approx(
+        activity.mean(1.5, 2.1), abs=0
+    )
+
+
+def test_a_word_where_nobody_is_heard_goes_to_the_nearest_segment() -> None:
+    levels = np.zeros((100, 2), np.float32)
+    levels[50:60, 1], levels[:10, 0] = 0.9, 0.9
+    given = assign_speakers(
+        [Timed(0, 0.4), Timed(3.6, 3.8)], active_segments(levels, 0.08), SpeakerActivity.of(levels, 0.08)
+    )
+    assert [word and (word.speaker, round(word.sureness, 2)) for word in given] == [(0, 0.99), (1, 0.0)]
 
 
 def test_many_words_and_segments_go_as_by_looking_at_all() -> None:

@@ -29,8 +29,9 @@ from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
 from tests.worker.models.sortformer.golden import archive as archive_of
 from tests.worker.speech.sounds import noise
 from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
-from worker.diarization.base import SpeakerBounds, run_here
+from worker.diarization.base import SpeakerActivity, SpeakerBounds, run_here
 from worker.diarization.registry import load_diarization, load_network
+from worker.diarization.words import assign_speakers
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.jobs.runner import run_claimed
@@ -171,10 +172,17 @@ def test_a_sortformer_hears_a_job_in_the_engine_and_on_its_bill(harness: WorkerH
     )
     expected = sorted((round(each.start, 3), round(each.end, 3)) for each in alone.segments)
     assert sorted((turn.start, turn.end) for turn in transcript.turns) == expected
-    assert all(word.speaker for word in transcript.words)
     with harness.db.read() as tx:
         (turns,) = saved_turns(tx, job_id)
     assert turns.engine_ns > 0
+    given = assign_speakers(transcript.words, alone.segments, alone.activity)
+    assert [word.speaker for word in transcript.words] == [
+        each and f"speaker_{each.speaker}" for each in given
+    ]
+    assert turns.activity is not None
+    assert alone.activity is not None
+    kept = SpeakerActivity.unpack(turns.activity)
+    assert np.abs(kept.levels.astype(int) - alone.activity.levels).max() <= 1, "rounding alone"
     assert_lawful(harness)
 
 
