@@ -120,9 +120,8 @@ class Estate:
 @pytest.fixture
 def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.0)
-    monkeypatch.setattr("api.live.opening.OPEN_SECONDS", 0.0)
     monkeypatch.setattr("api.services._GUESSES", 1000)  # each route is tried with a wrong key
-    running = start(settings)
+    running = start(settings.model_copy(update={"live_open_seconds": 1e-3}))
     live, database = running.live, running.live.services.database
     keys: dict[str, str | None] = {
         "none": None,
