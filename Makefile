@@ -25,11 +25,11 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
-test: check  ## format, lint, types, and the tests that need no server and no other process (three to four minutes)
-	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not long"
+test: check  ## format, lint, types, and the quick tests, which need no server and no other process (two minutes)
+	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not slow and not long"
 
 # More processes than cores: tests with servers wait for others' processes half of their time.
-test-all: check  ## all of `make test`, and the tests with servers and processes (started on free ports; 15 minutes)
+test-all: check  ## all of `make test`, slow tests, and those with servers and processes (on free ports; 15 minutes)
 	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "not long"
 
 test-long: env-dev  ## the tests that are left out of `make test-all`, but for the faults: sanitizers, more widths and freezes

@@ -21,6 +21,8 @@ from kernels.runtime.device import Backend, asked_backend, use_backend
 from worker.diagnostics.check import _kernels
 from worker.machine.hardware import this_machine
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 TINY = 'extern "C" int answer() { return 42; }\n'
 

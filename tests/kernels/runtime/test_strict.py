@@ -18,6 +18,8 @@ from kernels.contracts.nn import CASES
 from kernels.runtime.source import SHIM, strict_text
 from ops.testbed.kernel_cases import Launched, every_case, recorded
 
+pytestmark = pytest.mark.slow
+
 FLAGS = [
     "-std=c++14",
     "-fsyntax-only",

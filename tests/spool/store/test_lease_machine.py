@@ -45,6 +45,8 @@ from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
 from spool.tables import chunks, cost_lines, jobs, outbox, workers
 
+pytestmark = pytest.mark.slow
+
 MAX_CRASHES = 3
 CHUNKS = 3
 PICK = st.integers(0, 11)

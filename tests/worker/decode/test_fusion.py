@@ -34,6 +34,8 @@ from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import Transducer
 from worker.models.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7]
 PHRASES = [("a b", "b c d"), (), ("h g f", "g", "g h"), ("a",), ("", "c c c")]

@@ -19,6 +19,8 @@ from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[2] / "golden"
 SCORE = 2e-3  # NeMo's float32 sums in another order, over some hundred steps
 TRANSDUCERS = ("tdt", "rnnt", "hybrid", "causal")

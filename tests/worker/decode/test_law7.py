@@ -24,6 +24,8 @@ from worker.models.conformer.frames import Encoded
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
 MODELS = {"demo-tdt": ROOT / "models" / "demo", "rnnt": GOLDEN / "rnnt", "hybrid": GOLDEN / "hybrid"}

@@ -18,6 +18,8 @@ from worker.diarization.timeline import build_timeline, render_rttm
 from worker.diarization.windows import WindowOptions, plan_windows, voice_prints
 from worker.speech.weights import read_float32
 
+pytestmark = pytest.mark.slow
+
 Floats = NDArray[np.float32]
 
 

@@ -13,6 +13,8 @@ from worker.diarization.windows import EncodeVoices
 from worker.engine.diarization import StepRecognizer
 from worker.engine.protocol import Recognition
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def twelve() -> tuple[Floats, Turns]:

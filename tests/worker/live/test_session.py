@@ -20,6 +20,8 @@ from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 from worker.models.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 CONTEXT = (70, 1)
 EVERYWHERE = EndpointRules(silence=0.24, longest=2.0)

@@ -14,6 +14,8 @@ from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.cli.main import app
 from worker.models.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:

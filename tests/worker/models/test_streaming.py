@@ -18,6 +18,8 @@ from worker.models.mel_stream import MelStream
 from worker.models.nemo.model import NemoModel
 from worker.models.streaming import require_streaming
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[2] / "golden"
 UTTERANCES = (1, 2)
 CONTEXTS = [

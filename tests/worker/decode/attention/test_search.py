@@ -11,6 +11,8 @@ from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRe
 from worker.models.attention.rules import NoRules
 from worker.models.whisper.rules import WhisperOptions
 
+pytestmark = pytest.mark.slow
+
 MOST = 10
 # float32 rounding of some ten log-probabilities, summed in another order.
 TOLERANCE = 2e-3

@@ -18,6 +18,8 @@ from tests.worker.models.canary.fixtures import POSITIONS, SINGLE, golden, raw, 
 from worker.cli.main import app
 from worker.models.canary.decoder import TABLE
 
+pytestmark = pytest.mark.slow
+
 ROWS = (1, 2)
 SCORES = 5e-3
 """From the audio: the rounding of features and encoder is in each of some 60 tokens."""

@@ -15,6 +15,8 @@ from worker.models.canary.decoder import rounded_vocabulary
 from worker.models.canary.prompt import DEFAULTS, prompt_tokens
 from worker.models.canary.stamps import stamped_words
 
+pytestmark = pytest.mark.slow
+
 FRAME = 0.08
 # Log-probabilities of up to 80 tokens, each rounded to float32 twice.
 TOLERANCE = 5e-4

@@ -29,6 +29,8 @@ from worker.models.base import SpeechOptions
 from worker.models.canary.model import CanaryModel
 from worker.models.load import load_model
 
+pytestmark = pytest.mark.slow
+
 SECONDS = (3.1, 7.0, 1.3, 0.4)
 TOLERANCE = 2e-3
 

@@ -17,6 +17,8 @@ from worker.models.wenet.features import feature_frames, filter_bank
 from worker.models.wenet.layers import Reader
 from worker.models.wenet.model import Encoded, WenetModel
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 MODELS = ["offline", "rnnt"]
 

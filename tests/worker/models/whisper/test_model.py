@@ -18,6 +18,8 @@ from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[3] / "golden" / "whisper_align.npz"
 
 

@@ -7,6 +7,8 @@ from tests.worker.models.whisper.tiny import tokenizer_text
 from worker.models.whisper.config import SpecialTokens
 from worker.models.whisper.tokenizer import TokenSpan, WhisperTokenizer, join_punctuation
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["", " Hello, world!", " naïve café", "日本語 です", " 🎉 ok", "\n tab\t", " <|endoftext|>"]
 
 
