@@ -1,1 +1,1 @@
-"""Benchmarks of the engine: speed, memory and limits of models and kernels."""
+"""Benchmarks of the engine: speed and limits of models and kernels."""

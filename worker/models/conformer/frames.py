@@ -16,7 +16,7 @@ from worker.models.features import FeatureExtractor
 
 BYTES_A_FRAME = 40_000
 """A feature frame costs 20 kB on its way through the largest encoder in float32
-(`ops.bench.engine.memory_a_frame`); MLX's cache of buffers keeps about as much again."""
+(`ops.bench.memory.frame`); MLX's cache of buffers keeps about as much again."""
 
 
 @dataclass(frozen=True, slots=True)

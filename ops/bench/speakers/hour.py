@@ -1,6 +1,6 @@
 """Memory and speed of telling speakers apart in long recordings, one process each.
 
-    OPENBLAS_NUM_THREADS=1 python -m ops.bench.speakers_hour [--minutes 10 60] [--model SORTFORMER.nemo]
+    OPENBLAS_NUM_THREADS=1 python -m ops.bench.speakers.hour [--minutes 10 60] [--model SORTFORMER.nemo]
 
 The recording is the clips of `samples/open` over and over, made while it is read, so that all memory is the
 diarizer's. Prints the speakers heard, the real-time factor by processor time (reading the clips included),

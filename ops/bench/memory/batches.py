@@ -1,6 +1,6 @@
 """Whether the encoder's memory stays flat over many batches of random lengths. Prints a line every so often.
 
-    python -m ops.bench.engine.memory [--batches 500] [--frames 3000] [--as-on-a-gpu]
+    python -m ops.bench.memory.batches [--batches 500] [--frames 3000] [--as-on-a-gpu]
 
 Random weights of the demo model's size over noise: batches of 1 to 16 utterances of 1 to 30 s, as many as fit
 the budget of feature frames (padded). Prints how many shapes the encoder met, the memory that MLX holds, has

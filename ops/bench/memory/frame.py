@@ -1,7 +1,7 @@
 """What a feature frame of a batch costs in memory, which `worker/engine/memory_budget.py` counts with: peaks
 of the encoder over padded batches of several sizes, and the slope through them.
 
-    python -m ops.bench.engine.memory_a_frame [--model large|small|demo] [--dtype float32|bfloat16] [--seconds
+    python -m ops.bench.memory.frame [--model large|small|demo] [--dtype float32|bfloat16] [--seconds
     30]
 
 Random weights over noise, on the path that a GPU takes. A float32 frame costs twice a bfloat16 one.
@@ -18,8 +18,8 @@ preload_blas()
 import mlx.core as mx  # noqa: E402 - the BLAS is loaded before MLX
 
 from kernels.runtime import device as encoder_module  # noqa: E402
-from ops.bench.engine.memory import DEMO  # noqa: E402
 from ops.bench.engine.random_model import LARGE, SMALL, random_encoder  # noqa: E402
+from ops.bench.memory.batches import DEMO  # noqa: E402
 
 MODELS = {"large": LARGE.encoder, "small": SMALL.encoder, "demo-tdt": DEMO}
 

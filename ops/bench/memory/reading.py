@@ -1,6 +1,6 @@
 """Peak memory of reading a long recording against a short one: the two must be the same.
 
-    python -m ops.bench.engine.read_memory [--hours 10] [--minutes 10] [--formats wav,flac,...]
+    python -m ops.bench.memory.reading [--hours 10] [--minutes 10] [--formats wav,flac,...]
 
 For each format a short and a long file are made (a minute of noise, encoded once and repeated packet by
 packet), and each is read and planned into chunks by a fresh process, whose peak resident memory the operating
@@ -110,7 +110,7 @@ def peak_mebibytes() -> float:
 def measure(path: Path) -> tuple[float, float, float]:
     """Audio seconds, peak MiB and wall seconds of a fresh process that reads `path`."""
     begun = time.monotonic()
-    command = [sys.executable, "-m", "ops.bench.engine.read_memory", "--read", str(path)]
+    command = [sys.executable, "-m", "ops.bench.memory.reading", "--read", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, mebibytes = map(float, done.stdout.split())
     return seconds, mebibytes, time.monotonic() - begun

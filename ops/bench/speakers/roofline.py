@@ -1,6 +1,6 @@
 """What the speech detector and the voice encoder could do on this core, and what they do.
 
-    OPENBLAS_NUM_THREADS=1 python -m ops.bench.speakers_roofline [--rounds 5] [--windows 75]
+    OPENBLAS_NUM_THREADS=1 python -m ops.bench.speakers.roofline [--rounds 5] [--windows 75]
 
 All by processor time of one thread, medians of rounds in turn: float32 products of the encoder's own shapes
 alone (the roofline: an encoder that did nothing else could not be faster), the encoder, the tanh of its gates

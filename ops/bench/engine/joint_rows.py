@@ -1,6 +1,6 @@
 """What it would cost to keep a transducer's products free of the batch, one for each utterance.
 
-    OPENBLAS_NUM_THREADS=1 python -m ops.bench.joint_rows [--width 640] [--labels 1030] [--rounds 20]
+    OPENBLAS_NUM_THREADS=1 python -m ops.bench.engine.joint_rows [--width 640] [--labels 1030] [--rounds 20]
 
 A joint of WIDTH to LABELS over B utterances of K rows: in one product, as the search makes it, and in B of K
 rows each. Prints processor time a step and how many rows of the one product differ from the same rows alone.

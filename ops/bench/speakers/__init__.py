@@ -1,0 +1,1 @@
+"""What telling speakers apart costs, beside what a core could do."""
