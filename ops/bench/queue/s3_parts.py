@@ -1,7 +1,7 @@
 """A large object in one stream and in parts, in turns, from a server with so much a second a connection.
 
-`python -m ops.bench.queue.s3_parts --megabytes 128 --per-connection 40` prints the seconds of each turn and the
-ratio of the medians. The server is a loop of `sendall` on this machine, so that the client is
+`python -m ops.bench.queue.s3_parts --megabytes 128 --per-connection 40` prints the seconds of each turn and
+the ratio of the medians. The server is a loop of `sendall` on this machine, so that the client is
 what is measured; `--per-connection 0` lets it go as fast as it can and shows what the parts themselves cost.
 """
 
