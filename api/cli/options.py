@@ -132,6 +132,14 @@ class Search:
             help="Weight of the right-to-left decoder in rescoring. Default: 0.", rich_help_panel=_SEARCH
         ),
     ] = None
+    attention_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Weight of the attention decoders in rescoring; 0 leaves them out. Default: 1.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None
     transducer_weight: Annotated[
         float | None,
         typer.Option(

@@ -83,6 +83,16 @@ class _Options(BaseModel):
         float | None,
         Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
     ] = None
+    attention_weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            description="Weight of the attention decoders in rescoring, both directions together; 0 leaves "
+            "them out.",
+            **_FINITE,
+        ),
+    ] = 1.0
     transducer_weight: Annotated[
         float,
         Field(
@@ -325,7 +335,8 @@ class AskedOptions(_Options, AsksAlignment):
         return value
 
     @field_validator(
-        "alignments", "beta", "ctc_weight", "reverse_weight", "transducer_weight", "search_ctc_weight"
+        *("alignments", "beta", "ctc_weight", "reverse_weight"),
+        *("attention_weight", "transducer_weight", "search_ctc_weight"),
     )
     @classmethod
     def _is_of_the_decoder(cls, value: object, info: ValidationInfo) -> object:

@@ -50,6 +50,10 @@ class Search:
     reverse_weight: Annotated[
         float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
     ] = None
+    attention_weight: Annotated[
+        float,
+        typer.Option(min=0, help="Weight of the attention decoders in rescoring; 0 leaves them out."),
+    ] = 1.0
     transducer_weight: Annotated[
         float,
         typer.Option(

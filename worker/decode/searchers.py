@@ -110,11 +110,12 @@ class Rescoring(GraphSearch):
     scores: Scores
     ctc_weight: float | None
     reverse_weight: float | None
+    attention_weight: float
 
     @property
     def weights(self) -> RescoringWeights:
         """What is not asked for has its default."""
-        given = {"ctc": self.ctc_weight, "reverse": self.reverse_weight}
+        given = {"ctc": self.ctc_weight, "reverse": self.reverse_weight, "attention": self.attention_weight}
         return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
 
 
@@ -126,13 +127,16 @@ class TransducerRescoring:
     beam: int
     ctc_weight: float | None
     reverse_weight: float | None
+    attention_weight: float
     transducer_weight: float
     search_ctc_weight: float
 
     @property
     def weights(self) -> RescoringWeights:
         """The beam's own score and the decoder from the right count only where they are asked for."""
-        return RescoringWeights(self.ctc_weight or 0.0, self.reverse_weight or 0.0, self.transducer_weight)
+        return RescoringWeights(
+            self.ctc_weight or 0.0, self.reverse_weight or 0.0, self.transducer_weight, self.attention_weight
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,12 @@ class SearchOptions:
     (`late`), or keeps the acoustically best and then fuses (`early`). beta: what the beam of a CTC head adds
     for each token. blank_penalty: subtracted from blank's logit of a CTC head that is searched. alignments:
     whether its beam scores a hypothesis by its best alignment or by the sum of all; `auto` is what the
-    model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder from right to left
-    in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam of WeNet's
-    transducers, and is that of the beam's own score where their list is rescored; transducer_weight: there of
-    a hypothesis's log-likelihood over all alignments; search_ctc_weight: there of the CTC head in the beam.
-    scores: added up as float32, or in fixed point, where
-    no order of sums counts. patience, length_penalty: of an attention decoder's beam
+    model's own tools do. ctc_weight, reverse_weight, attention_weight: in rescoring, of the CTC score, of the
+    decoder from right to left, and of both decoders, None for the search's own; ctc_weight also mixes a CTC
+    head into the beam of WeNet's transducers, and is that of the beam's own score where their list is
+    rescored; transducer_weight: there of a hypothesis's log-likelihood over all alignments;
+    search_ctc_weight: there of the CTC head in the beam. scores: added up as float32, or in fixed point,
+    where no order of sums counts. patience, length_penalty: of an attention decoder's beam
     (`worker.decode.attention.beam.BeamSettings`; of the `attention` decoder the power of the length that
     scores are divided by, by default 0). att_context: of a cache-aware encoder, in frames left and right;
     None for its default. graph: path of a decoding graph. graph_beam, max_active, lattice_beam, blank_skip,
@@ -88,6 +88,7 @@ class SearchOptions:
     alignments: Alignments = "auto"
     ctc_weight: float | None = None
     reverse_weight: float | None = None
+    attention_weight: float = 1.0
     transducer_weight: float = 0.0
     search_ctc_weight: float = 0.0
     att_context: tuple[int, int] | None = None

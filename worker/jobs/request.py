@@ -89,6 +89,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             blank_penalty=options.blank_penalty,
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
+            attention_weight=options.attention_weight,
             transducer_weight=options.transducer_weight,
             search_ctc_weight=options.search_ctc_weight,
             reader=None if second is None else settings.models[second.model],

@@ -62,6 +62,7 @@ JOB: Example = {
         "blank_penalty": 0.0,
         "ctc_weight": None,
         "reverse_weight": None,
+        "attention_weight": 1.0,
         "transducer_weight": 0.0,
         "search_ctc_weight": 0.0,
         "diarization": None,

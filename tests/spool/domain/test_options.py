@@ -78,6 +78,7 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"lm_blanks": True}, "lm_blanks", "needs language_model"),
         ({"reverse_weight": 0.3}, "reverse_weight", "needs the decoder rescore"),
         ({"decoder": "beam", "transducer_weight": 0.3}, "transducer_weight", "needs the decoder rescore"),
+        ({"decoder": "beam", "attention_weight": 0.3}, "attention_weight", "needs the decoder rescore"),
         ({"decoder": "rescore", "search_ctc_weight": 1.0}, "search_ctc_weight", "less than 1"),
         ({"decoder": "attention", "ctc_weight": 0.3}, "ctc_weight", "needs the decoder beam or rescore"),
         ({"alignments": "all"}, "alignments", "needs the decoder beam"),

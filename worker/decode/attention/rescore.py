@@ -63,11 +63,13 @@ class HybridHead(Protocol):
 @dataclass(frozen=True, slots=True)
 class RescoringWeights:
     """ctc: of the first search's score. reverse: of the right decoder; the left one has the rest of 1.
-    transducer: of the log-likelihood of a hypothesis over all its alignments."""
+    transducer: of the log-likelihood of a hypothesis over all its alignments. attention: of both decoders
+    together; with 0 they are not run."""
 
     ctc: float = CTC_WEIGHT
     reverse: float = REVERSE_WEIGHT
     transducer: float = 0.0
+    attention: float = 1.0
 
 
 def check_weights(head: HybridHead, weights: RescoringWeights) -> None:
@@ -86,18 +88,19 @@ def rescore(
     weights: RescoringWeights,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, equals in their order; the score of each is
-    (1 - reverse) · left + reverse · right + ctc · its own + transducer · its log-likelihood there, nothing of
-    it normalised by length."""
+    attention · ((1 - reverse) · left + reverse · right) + ctc · its own + transducer · its log-likelihood
+    there, nothing of it normalised by length."""
     check_weights(head, weights)
     tokens = [[hypothesis.tokens for hypothesis in each] for each in nbest]
     sides: list[tuple[float, list[NDArray[np.float32]]]] = []
-    if weights.reverse < 1:
-        sides.append((1 - weights.reverse, head.score(frames, lengths, tokens)))
-    if weights.reverse > 0:
-        sides.append((weights.reverse, head.score(frames, lengths, tokens, reverse=True)))
+    for share, reverse in ((1 - weights.reverse, False), (weights.reverse, True)):
+        if weight := weights.attention * share:
+            sides.append((weight, head.score(frames, lengths, tokens, reverse=reverse)))
     answers = []
     for row, each in enumerate(nbest):
-        spoken = sum((share * scores[row].astype(np.float64) for share, scores in sides), np.zeros(len(each)))
+        spoken = sum(
+            (weight * scores[row].astype(np.float64) for weight, scores in sides), np.zeros(len(each))
+        )
         if weights.transducer and head.transducer is not None:
             spoken += weights.transducer * log_likelihoods(
                 head.transducer, frames[row, : lengths[row]], tokens[row]

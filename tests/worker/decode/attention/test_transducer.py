@@ -82,15 +82,19 @@ def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded:
     assert log_likelihoods(transducer, frames[:0], [()]).tolist() == [0.0]
 
 
-@pytest.mark.parametrize(("mixed", "listed"), [(0.0, "4,0.0,1.0"), (0.3, "4,0.3,0.7")])
+@pytest.mark.parametrize(
+    ("mixed", "listed", "attention"),
+    [(0.0, "4,0.0,1.0", 1.0), (0.3, "4,0.3,0.7", 1.0), (0.3, "4,0.3,0.7", 0.25), (0.0, "4,0.0,1.0", 0.0)],
+)
 def test_the_list_is_ordered_by_every_weighted_sum(
-    model: WenetModel, encoded: Encoded, mixed: float, listed: str
+    model: WenetModel, encoded: Encoded, mixed: float, listed: str, attention: float
 ) -> None:
     head, transducer = model.heads["rnnt+attention"], model.heads["rnnt"]
     dump = np.load(GOLDEN / "rnnt.npz")
     key = next(name for name in dump.files if name != "notes" and dump[name].dtype.kind == "U")
     utterances = json.loads(str(dump[key]))["utterances"]
     asked = {"ctc_weight": 0.3, "reverse_weight": 0.4, "transducer_weight": 0.7}
+    asked["attention_weight"] = attention
     found = search(model, encoded, SearchOptions("rescore", 4, 4, "rnnt", search_ctc_weight=mixed, **asked))
     for row in range(2):
         length = encoded.lengths[row]
@@ -104,7 +108,7 @@ def test_the_list_is_ordered_by_every_weighted_sum(
         expected = {}
         for (tokens, own), forth, back in zip(lists, left, right, strict=True):
             whole = forward(grid(transducer, frames, tokens), tokens, transducer.blank)
-            expected[tokens] = 0.6 * forth + 0.4 * back + 0.3 * own + 0.7 * whole
+            expected[tokens] = attention * (0.6 * forth + 0.4 * back) + 0.3 * own + 0.7 * whole
         ranked = sorted(expected, key=lambda tokens: -expected[tokens])
         assert [each.tokens for each in found[row]] == ranked
         assert [each.score for each in found[row]] == pytest.approx(

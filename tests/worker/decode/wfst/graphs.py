@@ -18,7 +18,7 @@ def made_graph(units: Sequence[str], folder: Path, seed: int = 0) -> Path:
     while len(lexicon) < WORDS:
         spelled = tuple(rng.choices(letters, k=rng.randint(1, 3)))
         if all(spelled != other for _, other in lexicon):
-            lexicon.append((f"WORD{len(lexicon)}", spelled))
+            lexicon.append((f"WORD{chr(65 + len(lexicon) % 26)}{chr(65 + len(lexicon) // 26)}", spelled))
     lexicon.append(("SAME", lexicon[0][1]))
     words = [word for word, _ in lexicon]
     pairs = [(one, other) for one in words for other in rng.sample(words, 4)]

@@ -15,10 +15,12 @@ from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
 from spool.errors import InvalidRequest
 from spool.graphs.arrays import read_graph
 from tests.worker.decode.wfst.graphs import made_graph
+from tests.worker.models.language.fixtures import random_tensors, write_language_model
 from worker.cli.main import app
 from worker.decode.search import check_options, search
 from worker.decode.types import SearchOptions
-from worker.models.load import load_model
+from worker.models.language.lstm import LstmLanguageModel
+from worker.models.load import load_model, load_reader
 
 pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -107,6 +109,31 @@ def test_attention_decoders_order_the_graphs_list(graph: Path, recordings: list[
         expected.sort(key=lambda pair: -pair[0])
         assert [each["score"] for each in after["nbest"]] == pytest.approx([s for s, _ in expected], abs=1e-3)
         assert [each["text"] for each in after["nbest"]] == [text for _, text in expected]
+
+
+def test_a_language_model_orders_the_best_paths_of_the_exact_lattice(
+    graph: Path, recordings: list[Path], tmp_path: Path
+) -> None:
+    """The list is the lattice's, however long: a path far down it may come first."""
+    folder = write_language_model(tmp_path, random_tensors())
+    common = ["--model", MODEL, "--no-chunk", "--decoder", "wfst", "--graph", graph, "--lattice-beam", 2]
+    listed = printed(*recordings, *common, "--beam", 40, "--nbest", 40)
+    named = ["--rescore-model", folder, "--rescore-weight", 0.5]
+    ordered = printed(*recordings, *common, "--beam", 40, "--nbest", 3, *named)
+    reader = load_reader(folder)
+    assert isinstance(reader, LstmLanguageModel)
+    for before, after in zip(listed, ordered, strict=True):
+        texts = [each["text"] for each in before["nbest"]]
+        assert len(set(texts)) == len(texts) > 3
+        sums = reader.score([reader.tokenizer.encode(text) if text else [] for text in texts])
+        pairs = zip(before["nbest"], sums, strict=True)
+        expected = sorted(((each["score"] + 0.5 * own, each["text"]) for each, own in pairs), reverse=True)[
+            :3
+        ]
+        assert [each["score"] for each in after["nbest"]] == pytest.approx([s for s, _ in expected], abs=1e-3)
+        assert [each["text"] for each in after["nbest"]] == [text for _, text in expected]
+        assert after["text"] == expected[0][1]
+        assert " ".join(word["text"] for word in after["words"]) == after["text"]
 
 
 def test_one_utterance_and_many_are_the_same_to_the_bit(graph: Path, recordings: list[Path]) -> None:
