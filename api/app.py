@@ -5,7 +5,7 @@ The routes are in `api.routing`.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -25,6 +25,9 @@ from api.services import Services, open_services
 from api.watching.watcher import SourceWatcher
 from spool import __version__
 from spool.settings import Settings
+
+if TYPE_CHECKING:
+    from api.live.grpc.server import GrpcServer
 
 
 class _App(FastAPI):
@@ -76,9 +79,25 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # Not among the services: it submits as a request does, by means of them.
     app.state.watcher = watcher = SourceWatcher(services)
     watcher.start()
+    grpc_server: GrpcServer | None = None
     try:
+        grpc_server = await _grpc_server(app)
         yield
     finally:
+        if grpc_server is not None:
+            await grpc_server.stop()
         await services.live.ears.close()
         await run_in_threadpool(watcher.stop)
         await run_in_threadpool(services.close)
+
+
+async def _grpc_server(app: FastAPI) -> "GrpcServer | None":
+    """WeNet's gRPC service, where it has a port. An extra: without one its packages need not be there."""
+    settings: Settings = app.state.settings
+    if settings.grpc_port is None:
+        return None
+    from api.live.grpc.server import GrpcServer
+
+    server = GrpcServer(app, settings)
+    await server.start()
+    return server

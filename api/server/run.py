@@ -6,6 +6,7 @@ home's local token (`api.local.token`).
 """
 
 import gc
+import importlib.util
 import json
 import os
 import resource
@@ -86,6 +87,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     _refuse_open_doors(settings)
     keep_private(settings.home)
     refuse_without_opentelemetry(settings.otlp_endpoint)
+    _refuse_without_grpc(settings)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
@@ -180,6 +182,17 @@ def _refuse_open_doors(settings: Settings) -> None:
             f"SPOOL_API_HOST {settings.api_host} admits other machines. Create a key first with "
             "`spool keys create`, or set SPOOL_API_TOKEN."
         )
+
+
+def _refuse_without_grpc(settings: Settings) -> None:
+    """Raise SettingsError where a port is set that is taken, or the packages that serve it are missing."""
+    if settings.grpc_port is None:
+        return
+    if not all(importlib.util.find_spec(name) for name in ("grpc", "google", "google.protobuf")):
+        raise SettingsError(
+            "SPOOL_GRPC_PORT is set, but gRPC is not installed: pip install 'spool-transcribe[grpc]'."
+        )
+    _bound(settings.api_host, settings.grpc_port).close()
 
 
 def _bound(host: str, port: int) -> socket.socket:

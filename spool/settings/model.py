@@ -119,6 +119,8 @@ class Settings(BaseModel):
     """Requests that one API process has under way, event streams apart; more are refused, reads first."""
     concurrent_requests_per_key: int = Field(100, ge=1)
     """Of these, by each key, or each address without one."""
+    grpc_port: int | None = Field(None, ge=1, le=65535)
+    """Port of WeNet's gRPC service, on the same host; without one there is none."""
     live_open_seconds: Seconds = 5.0
     """How long a live client waits for a worker with room before it is refused."""
     upload_max_bytes: int = Field(4 * 2**30, gt=0)

@@ -14,6 +14,7 @@ import soundfile
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from ops.testbed.ports import free_port
 from ops.testbed.processes import ROOT, Fleet
 from ops.testbed.waiting import DEADLINE, until
 
@@ -34,6 +35,7 @@ class LiveFleet(Fleet):
         self, home: Path, database_url: str, redis_url: str, models: Mapping[str, str], **environment: str
     ) -> None:
         """`models`: paths by name, one of them `stream`, which is the default model."""
+        self.grpc_port = free_port()
         super().__init__(
             home,
             database_url,
@@ -41,6 +43,7 @@ class LiveFleet(Fleet):
             SPOOL_MODELS=",".join(f"{name}={place}" for name, place in models.items()),
             SPOOL_DEFAULT_MODEL="stream",
             SPOOL_API_TOKEN=TOKEN,
+            SPOOL_GRPC_PORT=str(self.grpc_port),
             **{
                 "SPOOL_LEASE_SECONDS": "3",
                 "SPOOL_MAX_CRASHES": "5",
