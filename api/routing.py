@@ -89,6 +89,7 @@ ROUTES = (
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
     Route("POST", f"{_JOB}/passages/{{passage}}/check", review.check, SUBMIT, review.CHECK),
     Route("GET", "/review", review.listed, READ, review.LIST),
+    Route("GET", "/review/recordings", review.recordings, READ, review.RECORDINGS),
     Route("GET", "/review/size", samples.size, READ, samples.SIZE),
     Route("POST", "/review/samples", samples.draw, SUBMIT, samples.DRAW),
     Route("GET", "/review/samples", samples.listed, READ, samples.LIST),

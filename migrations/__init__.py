@@ -62,7 +62,8 @@ def is_compared(item: object, name: str | None, kind: str, reflected: bool, othe
     """Whether Alembic compares this table or index. Each database has its own full-text index of passages."""
     del item, reflected
     if kind == "index":
-        return name not in {"ix_passages_terms", "ix_passages_alternative_terms"} or other is not None
+        own = {"ix_passages_terms", "ix_passages_alternative_terms", "ix_passages_pairs"}
+        return name not in own or other is not None
     return not (name or "").startswith(FTS5)
 
 

@@ -14,6 +14,7 @@ const FILTERS = {
 const PAGE = 25;
 
 export async function showReview(root, query) {
+  const byRecording = query.get("by") === "recording";
   const form = h("form", { class: "filters", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
@@ -22,7 +23,9 @@ export async function showReview(root, query) {
   Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
   h("label", {}, "Reason", h("select", { name: "reason" }, h("option", { value: "" }, "any"),
     Object.entries(REASONS).map(([value, title]) => h("option", { value, selected: query.get("reason") === value }, title)))),
-  h("label", {}, "Show", h("select", { name: "checked" }, h("option", { value: "" }, "not checked"),
+  h("label", {}, "List", h("select", { name: "by" }, h("option", { value: "" }, "passages"),
+    h("option", { value: "recording", selected: byRecording }, "recordings"))),
+  h("label", {}, "Show", h("select", { name: "checked", disabled: byRecording }, h("option", { value: "" }, "not checked"),
     h("option", { value: "true", selected: query.get("checked") === "true" }, "checked"))),
   h("button", { class: "primary" }, "Filter"));
   const author = h("input", { type: "text", maxlength: "100", value: localStorage.getItem(AUTHOR) ?? "", placeholder: "Your name", "aria-label": "Your name",
@@ -33,16 +36,19 @@ export async function showReview(root, query) {
   let shown = 0;
   async function load(cursor) {
     const parameters = new URLSearchParams({ limit: String(PAGE) });
-    for (const name of [...Object.keys(FILTERS), "reason", "checked", "sample"]) if (query.get(name)) parameters.set(name, query.get(name));
+    for (const name of [...Object.keys(FILTERS), "reason", ...(byRecording ? [] : ["checked", "sample", "job"])]) if (query.get(name)) parameters.set(name, query.get(name));
     if (cursor) parameters.set("cursor", cursor);
-    const page = await get(`/v1/review?${parameters}`);
-    list.append(...page.items.map((one) => passage(one, () => author.value.trim() || null)));
+    const page = await get(`/v1/review${byRecording ? "/recordings" : ""}?${parameters}`);
+    list.append(...page.items.map((one) => byRecording ? recording(one) : passage(one, () => author.value.trim() || null)));
     shown += page.items.length;
     more.hidden = !page.next_cursor;
     more.onclick = () => load(page.next_cursor).catch((error) => notice(error.message, true));
-    status.textContent = shown ? "The most doubtful first. Follow a time to listen to the passage and correct it." : "Nothing to review.";
+    const follow = byRecording ? "a name to its passages" : "a time to listen to the passage and correct it";
+    status.textContent = shown ? `The most doubtful first. Follow ${follow}.` : "Nothing to review.";
   }
-  root.append(h("h1", {}, "Review"), await samples(query, () => author.value.trim() || null), form, h("p", {}, author), status, list, h("p", {}, more));
+  root.append(h("h1", {}, "Review"), await samples(query, () => author.value.trim() || null), form,
+    ...(query.get("job") ? [h("p", {}, h("a", { href: "#/review?by=recording" }, "All recordings"))] : []),
+    ...(byRecording ? [] : [h("p", {}, author)]), status, list, h("p", {}, more));
   await load(null);
   return {};
 }
@@ -88,7 +94,6 @@ function rate(one) {
 }
 
 function passage(one, author) {
-  const why = Object.entries(one.doubts).filter(([, value]) => value >= 0.005).map(([name, value]) => `${REASONS[name]} ${Math.round(100 * value)} %`);
   const mark = h("button", { type: "button", class: "small" });
   const by = h("span", { class: "quiet small" });
   function draw(now) {
@@ -110,5 +115,16 @@ function passage(one, author) {
   return h("div", { class: "hit" }, h("a", { class: "at", href: `#/jobs/${one.job}?t=${one.start}`, title: "Play and correct" }, clock(one.start)),
     h("span", {}, h("strong", {}, one.name), h("span", { class: "quiet small" }, ` ${one.project}, ${one.model}`),
       h("br"), one.text || h("em", { class: "quiet" }, `speech without words, ${(one.end - one.start).toFixed(1)} s`),
-      h("br"), h("span", { class: "quiet small" }, `doubt ${Math.round(100 * one.doubt)} %`, why.length ? `: ${why.join(", ")} ` : " "), mark, by));
+      h("br"), h("span", { class: "quiet small" }, doubt(one), " "), mark, by));
+}
+
+function recording(one) {
+  return h("div", { class: "hit" }, h("span", { class: "at" }, `${Math.round(100 * one.doubt)} %`),
+    h("span", {}, h("a", { href: `#/review?job=${one.job}` }, one.name), h("span", { class: "quiet small" }, ` ${one.project}, ${one.model}`),
+      h("br"), h("span", { class: "quiet small" }, `${one.unchecked} of ${one.passages} passages to check; `, doubt(one))));
+}
+
+function doubt(one) {
+  const why = Object.entries(one.doubts).filter(([, value]) => value >= 0.005).map(([name, value]) => `${REASONS[name]} ${Math.round(100 * value)} %`);
+  return `doubt ${Math.round(100 * one.doubt)} %${why.length ? `: ${why.join(", ")}` : ""}`;
 }

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 
 _FTS5 = (
     "CREATE VIRTUAL TABLE passage_index USING fts5(terms, content='passages', content_rowid='id', "
@@ -41,6 +41,7 @@ def create() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("times", sa.LargeBinary(), nullable=False),
         sa.Column("terms", sa.Text() if sqlite else TSVECTOR(), nullable=False),
+        sa.Column("pairs", sa.Text() if sqlite else ARRAY(sa.SmallInteger())),
         sa.Column("alternatives", sa.Text()),
         sa.Column("alternative_terms", sa.Text() if sqlite else TSVECTOR()),
         sa.ForeignKeyConstraint(
@@ -62,6 +63,7 @@ def create() -> None:
     op.create_index(op.f("ix_passage_words_job_id"), "passage_words", ["job_id"])
     if not sqlite:
         op.create_index("ix_passages_terms", "passages", ["terms"], postgresql_using="gin")
+        op.create_index("ix_passages_pairs", "passages", ["pairs"], postgresql_using="gin")
         op.create_index(
             "ix_passages_alternative_terms",
             "passages",

@@ -40,6 +40,7 @@ def create() -> None:
         ("ix_review_passages_doubt", order),
     ):
         op.create_index(name, "review_passages", columns, postgresql_where=unchecked, sqlite_where=unchecked)
+    _create_recordings()
     op.create_table(
         "review_samples",
         sa.Column("id", sa.String(length=40), nullable=False),
@@ -70,3 +71,30 @@ def create() -> None:
         ),
         sa.PrimaryKeyConstraint("sample_id", "job_id", "number", name=op.f("pk_review_sample_passages")),
     )
+
+
+def _create_recordings() -> None:
+    op.create_table(
+        "review_recordings",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("project", sa.String(length=200), nullable=False),
+        sa.Column("passages", sa.Integer(), nullable=False),
+        sa.Column("unchecked", sa.Integer(), nullable=False),
+        sa.Column("doubt", sa.Double(), nullable=False),
+        sa.Column("confidence", sa.Double(), nullable=False),
+        sa.Column("versions", sa.Double(), nullable=False),
+        sa.Column("speech", sa.Double(), nullable=False),
+        sa.Column("language", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_review_recordings_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_review_recordings")),
+    )
+    still_open = sa.text("unchecked > 0")
+    for name, columns in (
+        ("ix_review_recordings_project_doubt", ["project", "doubt", "job_id"]),
+        ("ix_review_recordings_doubt", ["doubt", "job_id"]),
+    ):
+        op.create_index(
+            name, "review_recordings", columns, postgresql_where=still_open, sqlite_where=still_open
+        )

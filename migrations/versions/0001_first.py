@@ -42,6 +42,7 @@ TABLES = (
     "passages",
     "edits",
     "review_passages",
+    "review_recordings",
     "review_samples",
     "review_sample_passages",
     "glossaries",

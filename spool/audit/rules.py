@@ -29,7 +29,7 @@ RULES = {
     "source": "an upload is in the store until it is deleted on purpose, or its job failed as source_missing",
     "searchable": "the search has every word of every transcript, and no other",
     "corrected": "no correction of a transcript is lost",
-    "reviewed": "the errors of a transcript's passages are those of the corrections that stand",
+    "reviewed": "passages have the errors of the corrections that stand, and recordings their doubt",
     "exported": "every finished job with an output has its files written elsewhere, or says why not",
     "language_model": "the file of every language model is in the object store with the recorded hash",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",

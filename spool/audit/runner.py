@@ -127,6 +127,9 @@ def audit(
                 ids = [job.id for job, _ in page]
                 indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
                 reviewed = facts.passage_errors(tx, edits)
+                wrong = facts.wrong_recordings(tx, ids)
+            message = "The review has another doubt of its recording than its passages give."
+            report.add(Breach("reviewed", job_id, message) for job_id in wrong)
             for job, channels in page:
                 digest = indexed.get(job.id, _NOTHING)
                 corrections = Corrections(edits.get(job.id, ()), reviewed.get(job.id, ()))

@@ -82,6 +82,8 @@ class AsyncSpool(Session):
     diff = _soon(of_versions.diff)
     review = _listed_soon(of_review.review)
     review_page = _soon(of_review.review_page)
+    review_recordings = _listed_soon(of_review.review_recordings)
+    review_recordings_page = _soon(of_review.review_recordings_page)
     check_passage = _soon(of_review.check_passage)
     sample_size = _soon(of_review.sample_size)
     draw_sample = _soon(of_review.draw_sample)

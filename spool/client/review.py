@@ -2,7 +2,16 @@
 
 from spool.client.exchange import Ask, Flow, Pages, read
 from spool.client.jobs import LONGEST_PAGE
-from spool.schemas.review import Reason, ReviewPage, ReviewPassageOut, SampleOut, SamplePage, SizeOut
+from spool.schemas.review import (
+    Reason,
+    ReviewPage,
+    ReviewPassageOut,
+    ReviewRecordingOut,
+    ReviewRecordingPage,
+    SampleOut,
+    SamplePage,
+    SizeOut,
+)
 
 
 def review_page(
@@ -15,6 +24,7 @@ def review_page(
     reason: Reason | None = None,
     checked: bool = False,
     sample: str | None = None,
+    job: str | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
 ) -> Flow[ReviewPage]:
@@ -29,6 +39,7 @@ def review_page(
         "reason": reason,
         "checked": "true" if checked else None,
         "sample": sample,
+        "job": job,
         "limit": limit,
         "cursor": cursor,
     }
@@ -45,6 +56,7 @@ def review(
     reason: Reason | None = None,
     checked: bool = False,
     sample: str | None = None,
+    job: str | None = None,
 ) -> Pages[ReviewPassageOut]:
     """Every such passage, fetched a page at a time while they are asked for."""
     return Pages(
@@ -57,7 +69,51 @@ def review(
             reason=reason,
             checked=checked,
             sample=sample,
+            job=job,
             cursor=cursor,
+        )
+    )
+
+
+def review_recordings_page(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    model: str | None = None,
+    reason: Reason | None = None,
+    limit: int = LONGEST_PAGE,
+    cursor: str | None = None,
+) -> Flow[ReviewRecordingPage]:
+    """Up to `limit` (1 to 200) recordings with passages that nobody checked, the most doubtful first,
+    after the `next_cursor` of another page."""
+    query: dict[str, str | int | None] = {
+        "project": project,
+        "batch": batch,
+        "name": name,
+        "tag": tag,
+        "model": model,
+        "reason": reason,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from read(Ask("GET", "/v1/review/recordings", query), ReviewRecordingPage))
+
+
+def review_recordings(
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    model: str | None = None,
+    reason: Reason | None = None,
+) -> Pages[ReviewRecordingOut]:
+    """Every such recording, fetched a page at a time while they are asked for."""
+    return Pages(
+        lambda cursor: review_recordings_page(
+            project=project, batch=batch, name=name, tag=tag, model=model, reason=reason, cursor=cursor
         )
     )
 

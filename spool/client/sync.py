@@ -82,6 +82,8 @@ class Spool(Session):
     diff = _now(of_versions.diff)
     review = _listed(of_review.review)
     review_page = _now(of_review.review_page)
+    review_recordings = _listed(of_review.review_recordings)
+    review_recordings_page = _now(of_review.review_recordings_page)
     check_passage = _now(of_review.check_passage)
     sample_size = _now(of_review.sample_size)
     draw_sample = _now(of_review.draw_sample)

@@ -63,6 +63,34 @@ class ReviewPage(BaseModel):
     next_cursor: str | None
 
 
+class ReviewRecordingOut(BaseModel):
+    """A recording with what its passages say of it."""
+
+    model_config = with_example(examples.RECORDING)
+
+    job: Annotated[str, Field(description="The newest that transcribed it.")]
+    name: str
+    project: str
+    model: str
+    passages: int
+    unchecked: Annotated[int, Field(description="Passages that nobody has checked or corrected.")]
+    doubt: Annotated[
+        Share,
+        Field(description="The mean of the passages' doubt by their lengths, 0 for those that were checked."),
+    ]
+    doubts: Annotated[DoubtsOut, Field(description="The same mean for each reason.")]
+    url: Annotated[str, Field(description="Its passages on the page, below the server's address.")]
+
+
+class ReviewRecordingPage(BaseModel):
+    """A page of recordings."""
+
+    model_config = with_example(examples.RECORDING_PAGE)
+
+    items: list[ReviewRecordingOut]
+    next_cursor: str | None
+
+
 class CheckRequest(BaseModel):
     """Who listened to a passage."""
 

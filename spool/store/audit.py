@@ -13,11 +13,12 @@ from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, sele
 
 from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, WorkerFacts
 from spool.domain.archive.passages import digest_of
+from spool.domain.archive.review import REASONS
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.store.deletions import OVERDUE_SECONDS, is_still_read
 from spool.store.sql import now_utc, seconds_from_now
-from spool.store.transcripts.passages import passage_of
+from spool.store.transcripts.passages import passage_of, recording_doubts
 from spool.store.workers import ALIVE_SECONDS
 from spool.tables import (
     chunk_sums,
@@ -32,6 +33,7 @@ from spool.tables import (
     passage_words,
     passages,
     review_passages,
+    review_recordings,
     speaker_turns,
     workers,
 )
@@ -120,6 +122,21 @@ def passage_errors(tx: Connection, job_ids: Iterable[str]) -> dict[str, list[Pas
     for row in tx.execute(query.where(c.job_id.in_(list(job_ids))).order_by(c.job_id, c.number)):
         by_job.setdefault(row.job_id, []).append(PassageErrors(*row[1:]))
     return by_job
+
+
+def wrong_recordings(tx: Connection, job_ids: Sequence[str]) -> Sequence[str]:
+    """Those of these jobs whose recording's doubt is not what their passages give. One SELECT."""
+    own, given = review_recordings, recording_doubts(job_ids).subquery()
+    differs = [
+        func.coalesce(own.c[name], 0) != func.coalesce(given.c[name], 0) for name in ("passages", "unchecked")
+    ]
+    differs += [
+        func.abs(func.coalesce(own.c[name], 0.0) - func.coalesce(given.c[name], 0.0)) > 1e-6
+        for name in ("doubt", *REASONS)
+    ]
+    both = jobs.outerjoin(own, own.c.job_id == jobs.c.id).outerjoin(given, given.c.job_id == jobs.c.id)
+    query = select(jobs.c.id).select_from(both).where(jobs.c.id.in_(job_ids), or_(*differs))
+    return tx.scalars(query.order_by(jobs.c.id)).all()
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:

@@ -16,7 +16,7 @@ from spool.tables.glossaries import glossaries, language_models
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
-from spool.tables.review import review_passages, review_sample_passages, review_samples
+from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
 from spool.tables.sources import source_items, source_marks, sources
 from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
@@ -50,6 +50,7 @@ __all__ = [
     "phrase_lists",
     "quota_use",
     "review_passages",
+    "review_recordings",
     "review_sample_passages",
     "review_samples",
     "source_hashes",

@@ -7,6 +7,7 @@ place of its words, where a job kept that, has an index of its own in the same w
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import (
     DDL,
@@ -18,12 +19,13 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    SmallInteger,
     String,
     Table,
     Text,
     event,
 )
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -51,6 +53,22 @@ class Terms(TypeDecorator[Sequence[str]]):
         return " ".join(f"'{token}':{place}" for place, token in enumerate(value, start=1))
 
 
+class Pairs(TypeDecorator[Sequence[int]]):
+    """Numbers of pairs of tokens, written only, and on PostgreSQL only: FTS5 is quick at phrases."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """As the database indexes it."""
+        own: TypeEngine[Any] = ARRAY(SmallInteger) if dialect.name == "postgresql" else Text()
+        return dialect.type_descriptor(own)
+
+    def process_bind_param(self, value: Sequence[int] | None, dialect: Dialect) -> Any:  # noqa: ANN401 (SQL)
+        """Nothing where it is not indexed."""
+        return value if dialect.name == "postgresql" else None
+
+
 passages = Table(
     "passages",
     metadata,
@@ -67,6 +85,8 @@ passages = Table(
     # Start, length and confidence of each word (`spool.store.transcripts.passages`).
     Column("times", LargeBinary, nullable=False),
     Column("terms", Terms, nullable=False),
+    # Which tokens stand beside each other (`spool.domain.archive.tokens`), for phrases of frequent words.
+    Column("pairs", Pairs),
     # What else was heard, as JSON, and the tokens of it: null where the job kept nothing of that.
     Column("alternatives", Text),
     Column("alternative_terms", Terms),
@@ -85,6 +105,7 @@ passage_words = Table(
     sqlite_with_rowid=False,
 )
 Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dialect="postgresql")
+Index("ix_passages_pairs", passages.c.pairs, postgresql_using="gin").ddl_if(dialect="postgresql")
 Index(
     "ix_passages_alternative_terms",
     passages.c.alternative_terms,

@@ -41,6 +41,32 @@ Index(
 )
 Index("ix_review_passages_doubt", *_ORDER, postgresql_where=_UNCHECKED, sqlite_where=_UNCHECKED)
 
+# What the passages of a job say of its recording, changed in the commits that write and check them.
+review_recordings = Table(
+    "review_recordings",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("passages", Integer, nullable=False),
+    Column("unchecked", Integer, nullable=False),
+    # Means by the passages' lengths, those that somebody checked counted as without doubt.
+    Column("doubt", Double, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("versions", Double, nullable=False),
+    Column("speech", Double, nullable=False),
+    Column("language", Double, nullable=False),
+)
+_OPEN = review_recordings.c.unchecked > 0
+_BY_DOUBT = (review_recordings.c.doubt, review_recordings.c.job_id)
+Index(
+    "ix_review_recordings_project_doubt",
+    review_recordings.c.project,
+    *_BY_DOUBT,
+    postgresql_where=_OPEN,
+    sqlite_where=_OPEN,
+)
+Index("ix_review_recordings_doubt", *_BY_DOUBT, postgresql_where=_OPEN, sqlite_where=_OPEN)
+
 review_samples = Table(
     "review_samples",
     metadata,

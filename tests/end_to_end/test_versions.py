@@ -24,7 +24,7 @@ from spool.store.archive.versions import rerun_job, versions_of
 from spool.store.jobs import JobFilter, NewJob
 from spool.store.transcripts.edits import NewEdit, add_edit
 from spool.store.transcripts.search import Search, search
-from spool.tables import review_passages
+from spool.tables import review_passages, review_recordings
 from worker.local.language_model import build_language_model
 from worker.models.tokenizer import Tokenizer
 
@@ -142,6 +142,12 @@ def test_a_recording_is_run_again_and_both_versions_stay(
             tx.execute(update(review_passages).values(errors=7))
         [breach] = audit(fleet.db, object_store(fleet.settings)).breaches
         assert breach[:2] == ("reviewed", other.id), "a passage's errors are those of its corrections"
+        with fleet.db.begin() as tx:
+            tx.execute(update(review_passages).values(errors=0))
+            tx.execute(update(review_recordings).values(unchecked=7))
+        breaches = audit(fleet.db, object_store(fleet.settings)).breaches
+        assert {each.rule for each in breaches} == {"reviewed"}
+        assert other.id in {each.subject for each in breaches}, "a recording's doubt is that of its passages"
         assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
     finally:
         fleet.close()

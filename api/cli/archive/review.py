@@ -11,7 +11,14 @@ from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
 from spool.domain.archive.review import REASONS
-from spool.schemas.review import EstimateOut, Reason, ReviewPassageOut, SampleOut
+from spool.schemas.review import (
+    DoubtsOut,
+    EstimateOut,
+    Reason,
+    ReviewPassageOut,
+    ReviewRecordingOut,
+    SampleOut,
+)
 
 review = typer.Typer(
     no_args_is_help=True, help="List doubtful passages; mark those that you checked; estimate errors."
@@ -24,22 +31,29 @@ def _reason(value: str | None) -> str | None:
     return value
 
 
+OfProject = Annotated[str | None, typer.Option(help="Only of this project.")]
+OfBatch = Annotated[
+    str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
+]
+OfName = Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")]
+OfTag = Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")]
+OfModel = Annotated[str | None, typer.Option(help="Only of jobs of this model.")]
+OfReason = Annotated[
+    str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
+]
+
+
 @review.command("list")
 def list_passages(
-    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None,
-    batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")] = None,
-    tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Only of jobs of this model.")] = None,
-    reason: Annotated[
-        str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
-    ] = None,
+    project: OfProject = None,
+    batch: OfBatch = None,
+    name: OfName = None,
+    tag: OfTag = None,
+    model: OfModel = None,
+    reason: OfReason = None,
     checked: Annotated[bool, typer.Option("--checked", help="Those that somebody checked instead.")] = False,
     sample: Annotated[str | None, typer.Option(help="Only those of this sample.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only those of this job.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of passages to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -55,6 +69,7 @@ def list_passages(
             reason=cast("Reason | None", reason),
             checked=checked,
             sample=sample,
+            job=job,
         )
         listed = list(islice(passages, limit))
         address = spool.url
@@ -67,6 +82,38 @@ def list_passages(
         out.print(_heading(passage), soft_wrap=True)
         out.print(Text(f"  {passage.text or 'speech without words'}"), soft_wrap=True)
         out.print(Text(f"    {address}{passage.url}", "dim"), soft_wrap=True)
+
+
+@review.command("recordings")
+def list_recordings(
+    project: OfProject = None,
+    batch: OfBatch = None,
+    name: OfName = None,
+    tag: OfTag = None,
+    model: OfModel = None,
+    reason: OfReason = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of recordings to list.")] = 20,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List recordings with passages that nobody has checked, the most doubtful first."""
+    with connected(url) as (spool, _):
+        recordings = spool.review_recordings(
+            project=project,
+            batch=batch,
+            name=name,
+            tag=tag,
+            model=model,
+            reason=cast("Reason | None", reason),
+        )
+        listed = list(islice(recordings, limit))
+    if as_json:
+        print_json(listed)
+        return
+    if not listed:
+        out.print("nothing to review", style="dim")
+    for recording in listed:
+        out.print(_recording(recording), soft_wrap=True)
 
 
 @review.command("check")
@@ -180,15 +227,25 @@ def _rate(estimated: EstimateOut) -> str:
     )
 
 
-def _heading(passage: ReviewPassageOut) -> Text:
-    why = ", ".join(
-        f"{name} {value:.0%}" for name, value in passage.doubts.model_dump().items() if value >= 0.005
+def _why(doubts: DoubtsOut) -> str:
+    return ", ".join(f"{name} {value:.0%}" for name, value in doubts.model_dump().items() if value >= 0.005)
+
+
+def _recording(recording: ReviewRecordingOut) -> Text:
+    return Text.assemble(
+        (f"{recording.doubt:4.0%}  ", "yellow"),
+        (recording.name, "bold"),
+        (f"  {recording.job}", "dim"),
+        f"  {recording.unchecked} of {recording.passages} passages to check  {_why(recording.doubts)}",
     )
+
+
+def _heading(passage: ReviewPassageOut) -> Text:
     line = Text.assemble(
         (f"{passage.doubt:4.0%} ", "yellow"),
         (f" {clock(passage.start)}  ", "cyan"),
         (passage.name, "bold"),
         (f"  {passage.job} {passage.passage}", "dim"),
-        f"  {why}",
+        f"  {_why(passage.doubts)}",
     )
     return line if passage.checked_by is None else line.append(f"  checked by {passage.checked_by}", "green")

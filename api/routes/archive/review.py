@@ -1,5 +1,6 @@
 """The routes of the review: passages by doubt, and marks on those that somebody checked."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -10,16 +11,39 @@ from api.auth.principal import get_visible_job
 from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
+from spool.domain.archive.review import Doubts
 from spool.schemas.common import Project
 from spool.schemas.examples import review as examples
-from spool.schemas.review import CheckRequest, DoubtsOut, Reason, ReviewPage, ReviewPassageOut
+from spool.schemas.review import (
+    CheckRequest,
+    DoubtsOut,
+    Reason,
+    ReviewPage,
+    ReviewPassageOut,
+    ReviewRecordingOut,
+    ReviewRecordingPage,
+)
 from spool.store import jobs as store
-from spool.store.transcripts.review import Reviewed, ReviewFilter, list_review, mark_checked
+from spool.store.transcripts.review import (
+    DoubtfulRecording,
+    Reviewed,
+    ReviewFilter,
+    list_recordings,
+    list_review,
+    mark_checked,
+)
 
 LIST: Words = {
     "summary": "List passages by doubt",
     "responses": answer(
         200, "A page of passages, the most doubtful first.", ReviewPage, examples.REVIEW_PAGE
+    ),
+}
+
+RECORDINGS: Words = {
+    "summary": "List recordings by doubt",
+    "responses": answer(
+        200, "A page of recordings, the most doubtful first.", ReviewRecordingPage, examples.RECORDING_PAGE
     ),
 }
 
@@ -33,20 +57,25 @@ CHECK: Words = {
 }
 
 
+Batch = Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")]
+Name = Annotated[str | None, Query(max_length=200, description="Only of recordings with this in their name.")]
+Tag = Annotated[
+    str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
+]
+Model = Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")]
+
+
 def listed(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
-    batch: Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")] = None,
-    name: Annotated[
-        str | None, Query(max_length=200, description="Only of recordings with this in their name.")
-    ] = None,
-    tag: Annotated[
-        str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
-    ] = None,
-    model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None,
+    batch: Batch = None,
+    name: Name = None,
+    tag: Tag = None,
+    model: Model = None,
     reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
     sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
+    job: Annotated[str | None, Query(max_length=64, description="Only those of this job.")] = None,
     checked: Annotated[
         bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
     ] = False,
@@ -56,16 +85,33 @@ def listed(
     """The passages of all transcripts that nobody has checked, the most doubtful first."""
     if project is not None and not caller.sees(project):
         return ReviewPage(items=[], next_cursor=None)
-    matching = store.JobFilter(
-        project=caller.project or project,
-        batch=batch,
-        name=name or None,
-        tag=store.tag_of(tag) if tag else None,
-    )
-    wanted = ReviewFilter(matching, model or None, reason, checked, sample)
+    matching = _matching(caller.project or project, batch, name, tag)
+    wanted = ReviewFilter(matching, model or None, reason, checked, sample, job)
     with services.database.read() as tx:
         page = list_review(tx, wanted, cursor, limit)
     return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)
+
+
+def recordings(
+    services: ServicesDep,
+    caller: CallerDep,
+    project: Project | None = None,
+    batch: Batch = None,
+    name: Name = None,
+    tag: Tag = None,
+    model: Model = None,
+    reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> ReviewRecordingPage:
+    """The recordings with passages that nobody has checked, the most doubtful first, each with its newest
+    transcript, of `model` where one is named."""
+    if project is not None and not caller.sees(project):
+        return ReviewRecordingPage(items=[], next_cursor=None)
+    matching = _matching(caller.project or project, batch, name, tag)
+    with services.database.read() as tx:
+        page = list_recordings(tx, matching, model or None, reason, cursor, limit)
+    return ReviewRecordingPage(items=list(map(_recording, page.items)), next_cursor=page.next_cursor)
 
 
 async def check(
@@ -83,8 +129,33 @@ async def check(
     return _shown(await run_in_threadpool(work))
 
 
+def _matching(project: str | None, batch: str | None, name: str | None, tag: str | None) -> store.JobFilter:
+    return store.JobFilter(
+        project=project, batch=batch, name=name or None, tag=store.tag_of(tag) if tag else None
+    )
+
+
+def _recording(one: DoubtfulRecording) -> ReviewRecordingOut:
+    job = one.job
+    return ReviewRecordingOut(
+        job=job.id,
+        name=job.name,
+        project=job.project,
+        model=job.options.model,
+        passages=one.passages,
+        unchecked=one.unchecked,
+        doubt=round(one.doubt, 4),
+        doubts=_doubts(one.doubts),
+        url=f"/#/review?job={job.id}",
+    )
+
+
+def _doubts(doubts: Doubts) -> DoubtsOut:
+    return DoubtsOut(**{name: round(value, 4) for name, value in asdict(doubts).items()})
+
+
 def _shown(reviewed: Reviewed) -> ReviewPassageOut:
-    job, passage, doubts = reviewed.job, reviewed.passage, reviewed.passage.doubts
+    job, passage = reviewed.job, reviewed.passage
     return ReviewPassageOut(
         job=job.id,
         name=job.name,
@@ -97,13 +168,8 @@ def _shown(reviewed: Reviewed) -> ReviewPassageOut:
         first_word=passage.first_word,
         last_word=passage.last_word,
         text=passage.text,
-        doubt=doubts.total,
-        doubts=DoubtsOut(
-            confidence=doubts.confidence,
-            versions=doubts.versions,
-            speech=doubts.speech,
-            language=doubts.language,
-        ),
+        doubt=passage.doubts.total,
+        doubts=_doubts(passage.doubts),
         checked_by=reviewed.checked_by,
         checked_at=reviewed.checked_at,
         url=f"/#/jobs/{job.id}?t={passage.start:g}",

@@ -5,7 +5,10 @@ Text in the index and text in a query go through the same functions, so both dat
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
+from zlib import crc32
 
 LONGEST = 64
 """Characters of a token that are kept."""
@@ -38,6 +41,12 @@ def tokens_of(text: str) -> tuple[str, ...]:
     plain = _MARKS.sub("", unicodedata.normalize("NFKD", _APOSTROPHES.sub("", text))).casefold()
     plain = unicodedata.normalize("NFC", plain.translate(_LETTERS))
     return tuple(piece[:LONGEST] for piece in _PIECES.findall(plain))
+
+
+def pairs_of(tokens: Sequence[str]) -> list[int]:
+    """Two bytes, signed, for each two tokens beside each other, sorted: equal ones for equal pairs, and of
+    other pairs one in 65,536 has the same."""
+    return sorted({(crc32(f"{one} {other}".encode()) & 0xFFFF) - 0x8000 for one, other in pairwise(tokens)})
 
 
 @lru_cache(maxsize=1 << 16)

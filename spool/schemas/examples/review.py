@@ -23,6 +23,20 @@ PASSAGE: Example = {
 
 REVIEW_PAGE: Example = {"items": [PASSAGE], "next_cursor": None}
 
+RECORDING: Example = {
+    "job": JOB_ID,
+    "name": "Reel 42",
+    "project": "oral-history",
+    "model": "parakeet-tdt",
+    "passages": 212,
+    "unchecked": 180,
+    "doubt": 0.2313,
+    "doubts": {"confidence": 0.18, "versions": 0.06, "speech": 0.01, "language": 0.0},
+    "url": f"/#/review?job={JOB_ID}",
+}
+
+RECORDING_PAGE: Example = {"items": [RECORDING], "next_cursor": None}
+
 CHECK_REQUEST: Example = {"author": "Bo"}
 
 CHECKED: Example = PASSAGE | {"checked_by": "Bo", "checked_at": "2026-11-20T10:12:00Z"}

@@ -24,7 +24,7 @@ from spool.store.deletions import refuse_deleted
 from spool.store.event_log import note_corrected
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
-from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
+from spool.store.transcripts.passages import JobPassages, drop_passages, update_recording, write_passages
 from spool.tables import edits, jobs, review_passages
 
 Change = Callable[[Connection, Transcript], Edit]
@@ -200,3 +200,4 @@ def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[
                 checked_by=edit.author,
             )
         )
+    update_recording(tx, job_id)

@@ -4,20 +4,27 @@ Tokens are letters and digits only, so nothing in them needs quoting. A text is 
 and is no parameter: PostgreSQL plans by how frequent its words are.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
     FromClause,
     Integer,
+    SmallInteger,
+    String,
+    and_,
     bindparam,
     cast,
     column,
     literal_column,
     table,
 )
-from sqlalchemy.dialects.postgresql import TSQUERY
+from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
 from spool.domain.archive.query import Near, Query, Term
+from spool.domain.archive.tokens import pairs_of
 from spool.tables import passages
 
 _INDEX = table("passage_index", column("rowid", Integer))
@@ -37,9 +44,24 @@ def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnEl
     written: BindParameter[str] = bindparam("terms", expression, unique=True, literal_execute=True)
     if dialect == "postgresql":
         terms = passages.c.alternative_terms if alternatives else passages.c.terms
-        return terms.bool_op("@@")(cast(written, TSQUERY))
+        condition = terms.bool_op("@@")(cast(written, TSQUERY))
+        pairs = [] if alternatives else phrase_pairs(query)
+        return and_(passages.c.pairs.bool_op("@>")(_smallints(pairs)), condition) if pairs else condition
     index = _ALTERNATIVES if alternatives else _INDEX
     return literal_column(index.name).bool_op("MATCH")(written)
+
+
+def phrase_pairs(query: Query) -> list[int]:
+    """The pairs of tokens that a passage has which has the query's phrases. PostgreSQL's index knows which
+    passages have all words of a phrase, and has to read each of them for their order."""
+    return sorted(
+        {
+            pair
+            for clause in query.wanted
+            for term in ((clause.left, clause.right) if isinstance(clause, Near) else (clause,))
+            for pair in pairs_of(term.tokens[:-1] if term.prefix else term.tokens)
+        }
+    )
 
 
 def indexed_passages(
@@ -72,6 +94,14 @@ def _of_alternatives(query: Query, both: str, either: str, begins: str) -> str:
                 words.append(f"({f' {either} '.join(own + other)})")
                 heard += other
     return f" {both} ".join([*words, f"({f' {either} '.join(heard)})"])
+
+
+def _smallints(numbers: Sequence[int]) -> ColumnElement[Any]:
+    """In the statement, as what it is planned by."""
+    written: BindParameter[str] = bindparam(
+        "pairs", f"{{{','.join(map(str, numbers))}}}", String(), unique=True, literal_execute=True
+    )
+    return cast(written, ARRAY(SmallInteger))
 
 
 def _tsquery(query: Query) -> str:

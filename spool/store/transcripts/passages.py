@@ -12,12 +12,13 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, literal, select
+from sqlalchemy import Connection, Label, Row, Select, case, delete, func, insert, literal, select, update
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
-from spool.domain.archive.review import ReviewPassage
-from spool.tables import passage_words, passages, review_passages
+from spool.domain.archive.review import REASONS, ReviewPassage
+from spool.domain.archive.tokens import pairs_of
+from spool.tables import passage_words, passages, review_passages, review_recordings
 from spool.wer import normal_words
 
 PIECE, WORDS = 200, 5000
@@ -48,6 +49,9 @@ def write_passages(tx: Connection, *of_jobs: JobPassages) -> None:
     review = [_review_row(one.job_id, one.project, each) for one in of_jobs for each in one.review]
     for at in range(0, len(review), PIECE):
         tx.execute(insert(review_passages), review[at : at + PIECE])
+    if review:
+        given = recording_doubts([one.job_id for one in of_jobs if one.review])
+        tx.execute(insert(review_recordings).from_select(given.selected_columns.keys(), given))
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
@@ -58,7 +62,40 @@ def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
 
 def drop_review(tx: Connection, job_ids: Sequence[str]) -> None:
     """Delete what is to be reviewed of these jobs, and who checked it."""
-    tx.execute(delete(review_passages).where(review_passages.c.job_id.in_(job_ids)))
+    for table in (review_passages, review_recordings):
+        tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
+
+
+def recording_doubts(job_ids: Sequence[str]) -> Select[Any]:
+    """SQL: the row of `review_recordings` that the passages of each of these jobs give."""
+    c = review_passages.c
+    length, unchecked = c.end_seconds - c.start_seconds, c.checked_at.is_(None)
+
+    def mean(name: str) -> Label[Any]:
+        doubtful = func.sum(case((unchecked, c[name] * length), else_=0.0))
+        return func.coalesce(doubtful / func.nullif(func.sum(length), 0.0), 0.0).label(name)
+
+    return (
+        select(
+            c.job_id,
+            c.project,
+            func.count().label("passages"),
+            func.sum(case((unchecked, 1), else_=0)).label("unchecked"),
+            *map(mean, ("doubt", *REASONS)),
+        )
+        .where(c.job_id.in_(job_ids))
+        .group_by(c.job_id, c.project)
+    )
+
+
+def update_recording(tx: Connection, job_id: str) -> None:
+    """Let the recording's doubt follow after marks on the job's passages changed. Others who change marks of
+    the same job wait until the commit, so that no change is missing from it."""
+    own = review_recordings.c.job_id == job_id
+    tx.execute(select(review_recordings.c.job_id).where(own).with_for_update())
+    row = tx.execute(recording_doubts([job_id])).one_or_none()
+    if row is not None:
+        tx.execute(update(review_recordings).where(own).values(**row._mapping))
 
 
 def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
@@ -74,6 +111,7 @@ def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
         "text": " ".join(word.text for word in passage.words),
         "times": _times(passage.words, start),
         "terms": passage.terms,
+        "pairs": pairs_of(passage.terms),
         "alternatives": json.dumps(passage.readings, ensure_ascii=False) if passage.readings else None,
         "alternative_terms": passage.reading_terms or None,
     }

@@ -1,4 +1,4 @@
-"""The passages that people review: listed by doubt, and marked as checked.
+"""The passages that people review: listed by doubt, alone or by recording, and marked as checked.
 
 `spool.store.transcripts.passages` writes them with a job's end; a correction marks those whose words it
 touches, in its own commit.
@@ -8,11 +8,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Double, Integer, Row, exists, literal, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Integer,
+    Row,
+    exists,
+    func,
+    literal,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
 
 from spool.domain.archive.passages import Spoken
 from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
-from spool.domain.jobs import Job
+from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, NotFound
@@ -22,25 +35,28 @@ from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, now_utc, position_of
-from spool.store.transcripts.passages import passage_of
+from spool.store.transcripts.passages import passage_of, update_recording
 from spool.tables import ID, jobs, passages
 from spool.tables import review_passages as table
+from spool.tables import review_recordings as recordings
 from spool.tables import review_sample_passages as sample_passages
 
 _KEY = (table.c.doubt, table.c.job_id, table.c.number)
+_RECORDING_KEY = (recordings.c.doubt, recordings.c.job_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
     """Which passages to list. model: of jobs of this model; reason: those that are doubtful for it, one of
     `REASONS`; checked: those that somebody checked instead of those that nobody did; sample: those of
-    a sample."""
+    a sample; job: those of one job."""
 
     jobs: JobFilter
     model: str | None = None
     reason: str | None = None
     checked: bool = False
     sample: str | None = None
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +67,18 @@ class Reviewed:
     passage: ReviewPassage
     checked_by: str | None
     checked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtfulRecording:
+    """A job whose recording has passages that nobody checked, `unchecked` of `passages`. doubt and doubts:
+    the means over its passages by their lengths, where a checked one has no doubt."""
+
+    job: Job
+    passages: int
+    unchecked: int
+    doubt: float
+    doubts: Doubts
 
 
 def doubts_in(
@@ -80,10 +108,10 @@ def list_review(
     )
     if wanted.jobs.project is not None:
         query = query.where(table.c.project == wanted.jobs.project)
+    if wanted.job is not None:
+        query = query.where(table.c.job_id == wanted.job)
     if wanted.model is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
-        of_jobs = [jobs.c.id == table.c.job_id, *filter_conditions(wanted.jobs)]
-        if wanted.model is not None:
-            of_jobs.append(jobs.c.options["model"].as_string() == wanted.model)
+        of_jobs = [jobs.c.id == table.c.job_id, *_of_jobs(wanted.jobs, wanted.model)]
         query = query.where(exists(select(jobs.c.id).where(*of_jobs).correlate(table)))
     if wanted.reason is not None:
         query = query.where(table.c[wanted.reason] > 0)
@@ -103,6 +131,41 @@ def list_review(
     return Page(tuple(_reviewed(owners[row.job_id], row) for row in rows[:limit]), after)
 
 
+def list_recordings(
+    tx: Connection,
+    matching: JobFilter,
+    model: str | None = None,
+    reason: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[DoubtfulRecording]:
+    """Up to `limit` (1 to 200) recordings with passages that nobody checked after `cursor`, the most doubtful
+    first: each with its newest transcript, of `model` where one is named.
+
+    Raises InvalidRequest for a limit out of range or a cursor that belongs to another list.
+    """
+    if not 1 <= limit <= 200:
+        raise InvalidRequest(f"A page holds 1 to 200 recordings, not {limit}.")
+    scope = ("recordings", matching, model, reason)
+    of_jobs = recordings.join(jobs, jobs.c.id == recordings.c.job_id)
+    query = select(recordings).select_from(of_jobs).where(recordings.c.unchecked > literal_column("0"))
+    query = query.where(*_of_jobs(matching, model), ~_transcribed_later(model))
+    if matching.project is not None:
+        query = query.where(recordings.c.project == matching.project)
+    if reason is not None:
+        query = query.where(recordings.c[reason] > 0)
+    if cursor is not None:
+        doubt, job_id = position_of(cursor, scope, 2)
+        query = query.where(
+            tuple_(*_RECORDING_KEY) < tuple_(literal(float(doubt), Double()), literal(job_id, ID))
+        )
+    rows = tx.execute(query.order_by(*(column.desc() for column in _RECORDING_KEY)).limit(limit + 1)).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    after = None if last is None else cursor_of(scope, repr(last.doubt), last.job_id)
+    owners = _jobs_of(tx, {row.job_id for row in rows[:limit]})
+    return Page(tuple(_recording(owners[row.job_id], row) for row in rows[:limit]), after)
+
+
 def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, checked: bool = True) -> Reviewed:
     """Note that a person listened to a passage and left its words right, or take that back.
 
@@ -118,12 +181,34 @@ def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, check
     ).one_or_none()
     if row is None:
         raise NotFound(f"Job {job_id} has no passage {number} to review.")
+    update_recording(tx, job_id)
     return _reviewed(job, row)
 
 
 def _position(cursor: str, wanted: ReviewFilter) -> Any:  # noqa: ANN401 (SQL)
     doubt, job_id, number = position_of(cursor, wanted, 3)
     return tuple_(literal(float(doubt), Double()), literal(job_id, ID), literal(int(number), Integer()))
+
+
+def _of_jobs(matching: JobFilter, model: str | None) -> list[ColumnElement[bool]]:
+    conditions = filter_conditions(matching)
+    return conditions if model is None else [*conditions, jobs.c.options["model"].as_string() == model]
+
+
+def _transcribed_later(model: str | None) -> ColumnElement[bool]:
+    """SQL: a job that ran the recording of `jobs` again later has a transcript, of this model where one is
+    named."""
+    later = jobs.alias("later")
+    conditions = [
+        later.c.rerun_of == func.coalesce(jobs.c.rerun_of, jobs.c.id),
+        later.c.project == jobs.c.project,
+        later.c.id > jobs.c.id,
+        later.c.state == JobState.DONE.value,
+        later.c.transcript_deleted_at.is_(None),
+    ]
+    if model is not None:
+        conditions.append(later.c.options["model"].as_string() == model)
+    return exists(select(later.c.id).where(*conditions).correlate(jobs))
 
 
 def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
@@ -135,6 +220,11 @@ def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
 def _jobs_of(tx: Connection, ids: set[str]) -> dict[str, Job]:
     rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
     return {job.id: job for job in map(job_of, rows)}
+
+
+def _recording(job: Job, row: Row[Any]) -> DoubtfulRecording:
+    doubts = Doubts(row.confidence, row.versions, row.speech, row.language)
+    return DoubtfulRecording(job, row.passages, row.unchecked, row.doubt, doubts)
 
 
 def _reviewed(job: Job, row: Row[Any]) -> Reviewed:

@@ -19,7 +19,7 @@ from spool.errors import InvalidRequest
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
-from spool.store.transcripts.match import indexed_passages, matching
+from spool.store.transcripts.match import indexed_passages, matching, phrase_pairs
 from spool.store.transcripts.passages import passage_of
 from spool.store.transcripts.spellings import spelled
 from spool.tables import jobs, passages
@@ -32,8 +32,8 @@ ALIKE, ALIKE_NEAR = 0.5, 0.65
 """How alike two spellings are at least: the share of letters that need no edit. The second one for words
 whose sounds differ."""
 
-_OF_ALTERNATIVES = ("alternatives", "alternative_terms")
-_COLUMNS = [column for column in passages.c if column.name not in {"terms", "project", *_OF_ALTERNATIVES}]
+_UNREAD = {"terms", "pairs", "project", "alternatives", "alternative_terms"}
+_COLUMNS = [column for column in passages.c if column.name not in _UNREAD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,18 @@ def _rows(
     rows = rows.where(matching(tx.dialect.name, query, alternatives), *_conditions(tx, wanted))
     if before is not None:
         rows = rows.where(number < before)
-    phrases = [each for each in query.wanted if isinstance(each, Near) or len(each.tokens) > 1]
-    if (phrases or fuzzy_terms(query)) and tx.dialect.name == "postgresql":
-        # Not in the order of an index: PostgreSQL takes phrases and rare spellings for so frequent that it
-        # would read on until it has met enough of them.
+    if tx.dialect.name == "postgresql" and _is_overestimated(query, alternatives):
+        # Not in the order of an index: PostgreSQL would read on until it has met enough of them.
         number = number + 0
     return rows.order_by(number.desc()).limit(limit)
+
+
+def _is_overestimated(query: Query, alternatives: bool) -> bool:
+    """Whether PostgreSQL takes what is sought for more frequent than it is: rare spellings, and words beside
+    each other without a pair that tells how often they are."""
+    near = any(isinstance(each, Near) for each in query.wanted)
+    phrases = any(len(each.tokens) > 1 for each in query.wanted if isinstance(each, Term))
+    return near or bool(fuzzy_terms(query)) or (phrases and (alternatives or not phrase_pairs(query)))
 
 
 def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:

@@ -81,6 +81,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/models",
         "GET /v1/overview",
         "GET /v1/review",
+        "GET /v1/review/recordings",
         "GET /v1/review/samples",
         "GET /v1/review/samples/{sample_id}",
         "GET /v1/review/size",

@@ -1,6 +1,7 @@
 """The review over HTTP and on the command line: by doubt, filtered, checked, corrected and deleted."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -63,6 +64,58 @@ def test_passages_come_by_doubt_a_page_at_a_time(http: httpx.Client, live: Live,
 
 
 @both
+def test_recordings_are_ranked_by_what_nobody_checked(http: httpx.Client, live: Live, done: Done) -> None:
+    first, other = done(project="alpha"), done(project="beta", tags={"reel": "1"})
+    again = str(http.post(f"/v1/jobs/{first}/rerun", json={}).json()["id"])
+    live.work().finish(again, ("keep", "the", "lamp", "on"))
+    with Spool(live.url) as spool:
+        ranked = list(spool.review_recordings())
+        assert [each.job for each in ranked] == [again, other], "a recording stands there once"
+        [passage] = spool.review(job=again)
+        assert (ranked[0].doubt, ranked[0].doubts) == (passage.doubt, passage.doubts)
+        assert (ranked[0].passages, ranked[0].unchecked) == (1, 1)
+        start = spool.review_recordings_page(limit=1)
+        rest = spool.review_recordings_page(limit=1, cursor=start.next_cursor)
+        assert [*start.items, *rest.items] == ranked
+        assert rest.next_cursor is None
+        assert [each.job for each in spool.review_recordings(reason="versions")] == [again]
+        assert [each.job for each in spool.review_recordings(tag="reel=1")] == [other]
+        assert [each.job for each in spool.review_recordings(project="beta", model="demo-tdt")] == [other]
+        assert not list(spool.review_recordings(model="another"))
+        spool.check_passage(again, 0, author="Bo")
+        assert [each.job for each in spool.review_recordings()] == [other]
+        spool.check_passage(again, 0, checked=False)
+        assert list(spool.review_recordings()) == ranked
+        spool.edit(other, 2, 2, "lamp")
+        assert [each.job for each in spool.review_recordings()] == [again]
+        spool.delete_content(again)
+        assert [each.job for each in spool.review_recordings()] == [first], "the newest that is left"
+    problem(http.get("/v1/review/recordings", params={"reason": "mood"}), 422, "invalid_request")
+    page = {"cursor": start.next_cursor, "tag": "reel"}
+    problem(http.get("/v1/review/recordings", params=page), 422, "invalid_request")
+
+
+@both
+def test_people_who_check_one_recording_at_once_are_both_counted(live: Live, done: Done) -> None:
+    job_id = done(words=tuple(f"word{at}" for at in range(400)))
+    with Spool(live.url) as spool:
+        numbers = [each.passage for each in spool.review(job=job_id)]
+        assert len(numbers) == 10
+
+        def check(number: int) -> None:
+            with Spool(live.url) as own:
+                own.check_passage(job_id, number)
+
+        with ThreadPoolExecutor(4) as people:
+            list(people.map(check, numbers[1:]))
+        [ranked] = spool.review_recordings()
+        [passage] = spool.review(job=job_id)
+        assert (ranked.passages, ranked.unchecked) == (10, 1)
+        length = 0.5 * passage.doubt
+        assert ranked.doubt <= length
+
+
+@both
 def test_what_somebody_checked_or_corrected_is_done(http: httpx.Client, live: Live, done: Done) -> None:
     checked, corrected = done(), done()
     with Spool(live.url) as spool:
@@ -95,9 +148,11 @@ def test_the_command_lists_and_checks(
         return printed.out + printed.err
 
     job_id = done()
-    assert "keep the light burning" in spool("review", "list")
+    assert "keep the light burning" in spool("review", "list", "--job", job_id)
+    assert "1 of 1 passages to check  confidence" in spool("review", "recordings")
     assert "checked by Bo" in spool("review", "check", job_id, "0", "--author", "Bo")
     assert "nothing to review" in spool("review", "list")
+    assert "nothing to review" in spool("review", "recordings")
     assert "checked by Bo" in spool("review", "list", "--checked")
     assert "one of: confidence" in spool("review", "list", "--reason", "mood", code=2)
 

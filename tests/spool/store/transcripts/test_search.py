@@ -6,6 +6,7 @@ from ops.testbed.rows import claimed, queued, reread
 from ops.testbed.running_api import transcript_of
 from spool.domain.archive.passages import Passage, passages_of
 from spool.domain.archive.query import parse_query
+from spool.domain.archive.tokens import pairs_of
 from spool.domain.jobs import JobSpeaker
 from spool.domain.retention import Content
 from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
@@ -97,6 +98,19 @@ def test_a_phrase_is_found_once_across_two_passages(db: Database) -> None:
     assert hit.passage.words[hit.places[0].first].start == pytest.approx(19.5)
     assert len(found(db, "word40")) == 1
     assert len(found(db, "word*")) == 3
+
+
+def test_other_words_with_the_number_of_a_pair_are_not_its_phrase(db: Database) -> None:
+    assert pairs_of(["fog", "horn"]) == pairs_of(["word47", "word765"])
+    spoken(db, "horn fog word47 word765")
+    assert found(db, '"fog horn"') == []
+    assert len(found(db, '"word47 word765"')) == 1
+
+
+def test_chinese_is_a_phrase_of_characters(db: Database) -> None:
+    spoken(db, "灯 塔 看 守 人")
+    assert [words_of(hit) for hit in found(db, "灯塔")] == [["灯 塔"]]
+    assert found(db, "塔灯") == []
 
 
 def test_the_newest_recording_comes_first_and_its_passages_in_order(db: Database) -> None:

@@ -8,6 +8,7 @@ import pytest
 from spool.errors import InvalidRequest
 from worker.decode.fusion.arpa import BEGIN, END, LN10, read_arpa, write_arpa
 from worker.decode.fusion.estimate import FALLBACK, estimate
+from worker.decode.fusion.ngram import language_model
 from worker.local.language_model import build_language_model
 from worker.models.tokenizer import Tokenizer
 
@@ -33,21 +34,33 @@ def test_a_bigram_model_has_the_probabilities_that_the_equations_give() -> None:
     assert model.probabilities[B, END] == pytest.approx(float(Fraction(1, 2) + one[END] / 2))
 
 
-def test_what_follows_any_context_adds_up_to_one_with_the_estimated_discounts() -> None:
-    lines = [[(3 * i * j + j * j) % 7 for j in range(i % 9 + 1)] for i in range(60)]
-    model = estimate(lines, 8, 3)
+LINES = [[A, B, A, B], [A, B, C], [B, A], [C], [C], []]
+MANY = [[(3 * i * j + j * j) % 7 for j in range(i % 9 + 1)] for i in range(60)]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 6, 9])
+@pytest.mark.parametrize("lines", [LINES, MANY])
+def test_what_follows_any_context_adds_up_to_one(lines: list[list[int]], order: int) -> None:
+    """Also where lines are shorter than the order."""
+    model = estimate(lines, 8, order)
+    assert model.order == min(order, max(map(len, lines)) + 2)
 
     def probability(context: tuple[int, ...], token: int) -> float:
         if (*context, token) in model.probabilities:
             return model.probabilities[*context, token]
         return model.backoffs.get(context, 1.0) * probability(context[1:], token)
 
-    contexts = {gram[:-1] for gram in model.probabilities}
-    assert {len(context) for context in contexts} == {0, 1, 2}
+    contexts = {gram[:-1] for gram in model.probabilities} | {(C, 7)}
+    assert max(map(len, contexts)) <= max(model.order - 1, 2)
     for context in contexts:
-        total = sum(probability(context, token) for token in (*range(8), END))
-        assert total == pytest.approx(1.0, abs=1e-9), context
-    assert model != estimate(lines, 8, 3, FALLBACK), "this text has enough counts for discounts of its own"
+        following = [probability(context, token) for token in (*range(8), END)]
+        assert min(following) > 0
+        assert sum(following) == pytest.approx(1.0, abs=1e-9), context
+
+
+def test_discounts_are_estimated_where_the_text_is_large_enough() -> None:
+    assert estimate(MANY, 8, 3) != estimate(MANY, 8, 3, FALLBACK)
+    assert estimate(LINES, 8, 3) == estimate(LINES, 8, 3, FALLBACK)
 
 
 def test_a_model_is_read_back_over_the_same_tokens_only(tmp_path: Path) -> None:
@@ -57,6 +70,7 @@ def test_a_model_is_read_back_over_the_same_tokens_only(tmp_path: Path) -> None:
         count = write_arpa(path, model.order, model.probabilities, model.backoffs, pieces)
         read = read_arpa(path, pieces)
         assert (read.order, count) == (3, len(model.probabilities) + 1)
+        language_model(read, len(pieces))
         for gram, entry in read.entries.items():
             if gram in model.probabilities:
                 assert 10 ** (entry.log_prob / LN10) == pytest.approx(model.probabilities[gram], rel=1e-5)
