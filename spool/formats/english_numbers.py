@@ -15,7 +15,10 @@ _MONTHS = "january|february|march|april|may|june|july|august|september|october|n
 _SMALL = {"one": "1", "two": "2", "first": "1", "second": "2"}
 """What text2num leaves as words."""
 _YEAR = r"(?P<{0}>(?:1[5-9]|20) (?:\d\d|oh [1-9])|1[5-9]\d\d|20\d\d)"
-_BEFORE_YEARS = "in|since|until|till|by|from|before|after|during|around|of|year|summer|winter|spring|autumn|fall|early|late"
+_BEFORE_YEARS = (
+    "in|since|until|till|by|from|before|after|during|around|of|"
+    "year|summer|winter|spring|autumn|fall|early|late"
+)
 _BEFORE_DATES = "on|since|until|till|by|from|before|after|of"
 _DAY = r"(?P<day>[12]?\d|3[01])(?:st|nd|rd|th)"
 _DAY_WORD = r"(?P<word>first|second)"
