@@ -70,10 +70,11 @@ class EngineSession:
         self._heard: list[NDArray[np.float32]] = []
         self._given = 0  # events
 
-    def push(self, samples: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+    def push(self, samples: NDArray[np.float32], *, last: bool = False, more: bool = False) -> list[Event]:
         """Hear the next samples, [N] float32 at 16 kHz in -1 … 1, and say what became known by them.
 
-        last: nothing comes after these. Waits for the engine, longer while its state is rebuilt. Keeps the
+        last: nothing comes after these. more: the next ones wait already, so the engine waits a moment for
+        them before it goes on with jobs. Waits for the engine, longer while its state is rebuilt. Keeps the
         audio, 64 kB a second. Raises InvalidRequest behind the end or for what the model cannot do,
         JobCancelled once the event given is set, EngineCrashed where these samples end the engine's process,
         and other EngineErrors; the session is then over.
@@ -87,7 +88,8 @@ class EngineSession:
         pieces = _cut(samples) or [np.zeros(0, np.float32)]
         for number, piece in enumerate(pieces):
             try:
-                events += self._hear(piece, last=last and number == len(pieces) - 1)
+                is_last = number == len(pieces) - 1
+                events += self._hear(piece, last=last and is_last, more=more or not is_last)
             except SpoolError:
                 self.close()
                 raise
@@ -112,12 +114,13 @@ class EngineSession:
         with contextlib.suppress(SpoolError):  # an engine that is stopped keeps no session
             self._send(np.zeros(0, np.float32), gone, None)
 
-    def _hear(self, piece: NDArray[np.float32], *, last: bool) -> list[Event]:
+    def _hear(self, piece: NDArray[np.float32], *, last: bool, more: bool) -> list[Event]:
         asked = self.request
         feed = LiveFeed(
             self._name,
             self.samples,
             last,
+            more,
             endpoints=asked.endpoints,
             restarts=asked.restarts,
             detects=asked.detects,
@@ -140,8 +143,9 @@ class EngineSession:
             events: list[Event] = []
             at = 0
             for number, piece in enumerate(self._heard, 1):
-                last = feed.last and number == len(self._heard)
-                again = replace(feed, offset=at, last=last, replay=True)
+                is_last = number == len(self._heard)
+                last, more = feed.last and is_last, feed.more or not is_last
+                again = replace(feed, offset=at, last=last, more=more, replay=True)
                 result = self._wait(self._send(piece, again, self._cancel))
                 if result is None:
                     break

@@ -60,6 +60,8 @@ Answer = UtteranceResult | SpoolError
 GRACE_SECONDS = 0.5
 LIVE_SECONDS = 5.0  # so long after its last step a live session counts as open
 LIVE_WAIT = 0.5  # of a live chunk: how long a batch of jobs may keep a session waiting
+LINGER_SECONDS = 0.25  # for the next audio of a live session that has fallen behind
+MOST_IN_A_ROW = 12  # batches of live sessions that have fallen behind, before jobs have one again
 _Group = tuple[str, SearchOptions, bool]  # what may share a batch: one model, asked alike; live or not
 
 
@@ -161,6 +163,8 @@ class _Inbox:
         not be served yet comes last."""
         may_serve = device.may_serve
         with self._arrived:
+            if device.catches_up:
+                self._arrived.wait_for(self._anybody_speaks, LINGER_SECONDS)
             self._arrived.wait_for(self._anything)
             if not self._servable(may_serve):
                 # Its own next job may be on its way: a moment's idleness costs less than loading twice.
@@ -181,6 +185,9 @@ class _Inbox:
 
     def _anything(self) -> bool:
         return bool(self._errands) or len(self._waiting) > 0
+
+    def _anybody_speaks(self) -> bool:
+        return any(item.live for item in self._waiting)
 
     def _servable(self, may_serve: Callable[[str], bool]) -> bool:
         wanted = {models_of(errand.model, errand.options) for errand in self._errands}
@@ -206,6 +213,7 @@ class BatchRunner:
         self._pace = BatchPace()
         self._live_seconds = math.inf  # the shortest chunk of the live sessions that are open
         self._live_until = 0.0
+        self._catching_up = 0  # batches in a row
 
     def most_samples(self, group: Hashable) -> float:
         """How much audio a batch may hold, padding included: while somebody speaks, a batch of jobs is to be
@@ -216,7 +224,15 @@ class BatchRunner:
             self._live_seconds = math.inf
         return self._pace.most_samples(group, LIVE_WAIT * self._live_seconds)
 
-    def _note_live(self, answers: Sequence[Recognition | Failure]) -> None:
+    @property
+    def catches_up(self) -> bool:
+        """Whether a live session has fallen behind and is about to send more: a batch of jobs in between
+        would let it fall back further, on a slow device for good."""
+        return 0 < self._catching_up <= MOST_IN_A_ROW
+
+    def _note_live(self, batch: Sequence[Utterance], answers: Sequence[Recognition | Failure]) -> None:
+        feeds = [utterance.ask.step for utterance in batch if isinstance(utterance.ask.step, LiveFeed)]
+        self._catching_up = self._catching_up + 1 if any(feed.more for feed in feeds) else 0
         for answer in answers:
             if isinstance(answer, Recognition) and isinstance(answer.output, LiveAnswer):
                 self._live_seconds = min(self._live_seconds, answer.output.chunk_seconds)
@@ -285,7 +301,7 @@ class BatchRunner:
             else:
                 recognitions = model.recognize(audio, options, asks)
             busy_ns = time.monotonic_ns() - begun
-            self._note_live(recognitions)
+            self._note_live(batch, recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
             live = isinstance(batch[0].ask.step, LiveFeed)
             self._pace.measured((batch[0].model, options, live), samples, busy_ns)

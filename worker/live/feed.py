@@ -11,14 +11,15 @@ class LiveFeed:
     """The next samples of a session.
 
     offset: samples of the session that came before these; 0 opens it, and opens it anew where it is known.
-    last: nothing comes after these. gone: give the session up; the samples do not count. replay: these were
-    sent before, to a process that has died or to a step that failed. endpoints, restarts, detects: as
-    in `worker.live.session.LiveOptions`.
+    last: nothing comes after these. more: the next ones wait already, since the session is behind. gone: give
+    the session up; the samples do not count. replay: these were sent before, to a process that has died or to
+    a step that failed. endpoints, restarts, detects: as in `worker.live.session.LiveOptions`.
     """
 
     session: str
     offset: int
     last: bool = False
+    more: bool = False
     gone: bool = False
     replay: bool = False
     endpoints: EndpointRules | None = None

@@ -84,6 +84,18 @@ def test_sessions_beside_jobs_say_what_they_say_alone(engine: Engine) -> None:
     assert all(session.rebuilds == 0 for session in opened)
 
 
+def test_a_session_that_is_behind_catches_up_before_jobs_go_on(engine: Engine) -> None:
+    session = EngineSession(engine, REQUEST)
+    session.push(audio(1)[:BLOCK])
+    alone = [SearchOptions("beam", beam, head="rnnt") for beam in range(1, 7)]  # no two share a batch
+    jobs = [engine.submit(f"job-{one.beam}", audio(2), MODEL, one) for one in alone]
+    session.push(np.tile(audio(1), 7)[: 30 * 16_000])  # six feeds
+    done = sum(job.done() for job in jobs)
+    assert done <= 2, "what was on the device, and what came behind the last feed"
+    assert all(job.result(60).hypotheses for job in jobs)
+    session.close()
+
+
 def test_a_killed_child_loses_no_final(engine: Engine) -> None:
     samples = audio(1)
     session = EngineSession(engine, REQUEST)

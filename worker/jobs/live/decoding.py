@@ -38,7 +38,7 @@ MOST_SECONDS = 600.0
 LOOK_SECONDS = 1.0
 """How much is heard between two looks whether a segment ends."""
 CATCH_UP_SECONDS = 5.0
-"""How much of what waits is heard at once."""
+"""How much of what waits is heard at once. The engine waits a moment for more of a session with so much."""
 _PAUSES = frozenset({"silence", "no_speech", "eou"})
 
 
@@ -96,7 +96,9 @@ class LiveDecoding:
                 if record.kind == "end":
                     break
                 if record.kind == "audio":
-                    self._hear(self._with_waiting(record.data))
+                    audio = self._with_waiting(record.data)
+                    behind = len(audio) >= self._frames_in(CATCH_UP_SECONDS) * self.listening.frame_bytes
+                    self._hear(audio, behind=behind)
                 elif record.kind == "finalize":
                     self._end_segment(finalize=True)
             self._end_segment()
@@ -138,14 +140,14 @@ class LiveDecoding:
     def _frames_in(self, seconds: float) -> int:
         return round(seconds * self.listening.sample_rate)
 
-    def _hear(self, audio: bytes) -> None:
+    def _hear(self, audio: bytes, *, behind: bool) -> None:
         segment = self._segment or self._begin_segment(len(audio))
         pcm = np.frombuffer(audio, "<i2").reshape(-1, self.listening.channels)
         mono = (pcm.astype(np.float32) / 32768).mean(axis=1, keepdims=True)
-        events: list[Event] = []
-        for block in segment.resampler.push(mono):
-            events += self._pushed(segment, block)
-        self._take(segment, events)
+        # At once: between two feeds the engine may run a batch of jobs.
+        blocks = list(segment.resampler.push(mono))
+        if blocks:
+            self._take(segment, self._pushed(segment, np.concatenate(blocks), more=behind))
         segment.frames += len(pcm)
         if segment.frames >= segment.due and self._ends(segment):
             self._end_segment()
@@ -160,8 +162,10 @@ class LiveDecoding:
         self._segment = _Segment(session, resampler, base, due)
         return self._segment
 
-    def _pushed(self, segment: _Segment, block: NDArray[np.float32], *, last: bool = False) -> list[Event]:
-        events = segment.session.push(block[:, 0], last=last)
+    def _pushed(
+        self, segment: _Segment, block: NDArray[np.float32], *, last: bool = False, more: bool = False
+    ) -> list[Event]:
+        events = segment.session.push(block[:, 0], last=last, more=more)
         info = self.attempt.info
         if info is not None and segment.session.weights not in (None, info.makers):
             raise WeightsChanged(f"{self.attempt.name}: {WeightsChanged().message}")
@@ -183,10 +187,8 @@ class LiveDecoding:
         segment = self._segment
         if segment is None:
             return
-        tail = list(segment.resampler.finish()) or [np.zeros((0, 1), np.float32)]
-        events: list[Event] = []
-        for number, block in enumerate(tail, 1):
-            events += self._pushed(segment, block, last=number == len(tail))
+        tail = [*segment.resampler.finish(), np.zeros((0, 1), np.float32)]
+        events = self._pushed(segment, np.concatenate(tail), last=True)
         finals = [event for event in events if isinstance(event, Final)]
         for final in finals[:-1]:
             self._save_final(segment, final)

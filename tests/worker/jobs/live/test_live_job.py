@@ -153,9 +153,9 @@ def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
     pushes: list[int] = []
     push = EngineSession.push
 
-    def counted(session: EngineSession, samples: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+    def counted(session: EngineSession, samples: NDArray[np.float32], **asked: bool) -> list[Event]:
         pushes.append(len(samples))
-        return push(session, samples, last=last)
+        return push(session, samples, **asked)
 
     monkeypatch.setattr(EngineSession, "push", counted)
     monkeypatch.setattr(decoding, "SEGMENT_SECONDS", 1.5)  # some end at pauses, some at the finalize
