@@ -220,6 +220,8 @@ def _jobs_indexes() -> None:
     op.create_index("ix_jobs_rerun_of", "jobs", ["rerun_of"], **partial("rerun_of IS NOT NULL"))
     op.create_index("ix_jobs_running", "jobs", ["pool"], **partial("state = 'running'"))
     op.create_index("ix_jobs_state_created_at_id", "jobs", ["state", "created_at", "id"])
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("CREATE STATISTICS jobs_model ON (options ->> 'model') FROM jobs")
 
 
 def _locks() -> None:

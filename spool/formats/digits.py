@@ -1,7 +1,7 @@
 """Numbers as digits: a rendering for readers, never in the record.
 
 By text2num (MIT, Allo-Media): cardinal, ordinal and decimal numbers of eight languages. It leaves dates and
-money as they are but for their numbers ("25 dollars", "the 3rd of may"), and splits years ("19 45").
+money as they are but for their numbers, and splits years ("19 45"); in English `english_numbers` goes on.
 """
 
 from text_to_num import alpha2digit
@@ -9,6 +9,7 @@ from text_to_num import alpha2digit
 from spool.domain.archive.edits import rewrite_segments
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
+from spool.formats.english_numbers import write_english_numbers
 
 LANGUAGES = ("da", "de", "en", "es", "fr", "it", "nl", "pt")
 AUTO = "auto"
@@ -25,4 +26,7 @@ def with_digits(transcript: Transcript, language: str) -> Transcript:
         raise InvalidRequest(f"digits: the transcript does not state its language; name it: {known}.")
     if code not in LANGUAGES:
         raise InvalidRequest(f"digits: numbers are read in {known}, not in {code!r}.")
-    return rewrite_segments(transcript, [alpha2digit(each.text, code) for each in transcript.segments])
+    texts = [each.text for each in transcript.segments]
+    if code == "en":
+        return rewrite_segments(transcript, [write_english_numbers(text) for text in texts])
+    return rewrite_segments(transcript, [alpha2digit(text, code) for text in texts])

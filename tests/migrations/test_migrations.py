@@ -51,11 +51,13 @@ def test_constraints_are_the_tables_own(empty_url: str) -> None:
     migrations.upgrade(empty_url)
     engine = create_engine(empty_url)
     migrated = {name: checks_and_indexes(engine, name) for name in metadata.tables}
+    planned_by = statistics(engine)
     migrations.downgrade(empty_url, "base")
     metadata.create_all(engine)
 
     # Then checks, foreign keys and partial indexes agree too, which Alembic does not compare
     created = {name: checks_and_indexes(engine, name) for name in metadata.tables}
+    assert statistics(engine) == planned_by
     engine.dispose()
     assert migrated == created
     assert any(checks for checks, _, _ in migrated.values())
@@ -81,6 +83,14 @@ def full_text_index(engine: Engine) -> list[str]:
     )
     with engine.connect() as connection:
         return list(connection.scalars(text(query)))
+
+
+def statistics(engine: Engine) -> list[str]:
+    if engine.dialect.name != "postgresql":
+        return []
+    with engine.connect() as connection:
+        defined = text("SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext ORDER BY stxname")
+        return list(connection.scalars(defined))
 
 
 def checks_and_indexes(engine, table: str):  # noqa: ANN001, ANN201

@@ -72,9 +72,9 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
         {term: _spellings_of(tx, term, wanted.jobs.project) for term in fuzzy_terms(wanted.query)},
     )
     hits: list[tuple[str, Passage, tuple[Match, ...]]] = []
-    read, last = 0, before
+    read, last, size = 0, before, limit + 1
     while read < MOST_READ:
-        rows = _candidates(tx, wanted, query, last, limit + 1)
+        rows = _candidates(tx, wanted, query, last, size)
         for row in rows:
             passage = passage_of(row)
             places = _sure(matches(query, passage, wanted.alternatives), passage, wanted.confidence)
@@ -84,8 +84,9 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
                 hits.append((row.job_id, passage, places))
             last = row.id
         read += len(rows)
-        if len(rows) <= limit:
+        if len(rows) < size:
             return Page(_hits(tx, hits), None)
+        size = min(2 * size, MOST_READ - read)  # where few match, not many statements
     return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
 
 
@@ -118,10 +119,11 @@ def _rows(
 
 def _is_overestimated(query: Query, alternatives: bool) -> bool:
     """Whether PostgreSQL takes what is sought for more frequent than it is: rare spellings, and words beside
-    each other without a pair that tells how often they are."""
+    or near each other without a pair that tells how often they are. Alternatives may stand in any order."""
     near = any(isinstance(each, Near) for each in query.wanted)
     phrases = any(len(each.tokens) > 1 for each in query.wanted if isinstance(each, Term))
-    return near or bool(fuzzy_terms(query)) or (phrases and (alternatives or not phrase_pairs(query)))
+    ordered = not alternatives and (near or (phrases and not phrase_pairs(query)))
+    return ordered or bool(fuzzy_terms(query))
 
 
 def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:

@@ -16,13 +16,13 @@ def record() -> Transcript:
 
 def test_a_number_takes_the_time_of_its_words(record: Transcript) -> None:
     shown = with_digits(record, "en")
-    assert shown.text == "he paid 25 dollars on the 3rd day and none of us knew"
+    assert shown.text == "he paid $25 on the 3rd day and none of us knew"
     by_text = {word.text: word for word in shown.words}
-    assert (by_text["25"].start, by_text["25"].end) == (record.words[2].start, record.words[3].end)
-    assert by_text["dollars"] == record.words[4]
+    assert (by_text["$25"].start, by_text["$25"].end) == (record.words[2].start, record.words[4].end)
+    assert by_text["on"] == record.words[5]
     assert not any(word.corrected for word in shown.words)
     assert shown.corrections == ()
-    assert "paid 25 dollars" in render(shown, "srt")
+    assert "paid $25 on" in render(shown, "srt")
     assert [line.split()[4] for line in render(shown, "ctm").splitlines()] == shown.text.split()
 
 
