@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 GOLDEN = Path(__file__).parents[3] / "golden"
 MODEL = GOLDEN / "wenet" / "rnnt"
 NEAR = 2e-3
+MOST_PATHS = 500
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,35 @@ def test_a_language_model_orders_the_best_paths_of_the_exact_lattice(
         assert [each["text"] for each in after["nbest"]] == [text for _, text in expected]
         assert after["text"] == expected[0][1]
         assert " ".join(word["text"] for word in after["words"]) == after["text"]
+
+
+def test_a_language_model_finds_the_best_of_all_paths_of_a_small_lattice(
+    graph: Path, recordings: list[Path], tmp_path: Path
+) -> None:
+    """With room for all word sequences of the lattice none is missed: the list is every one that Kaldi's
+    lattice has, by its cost there and the language model's sum."""
+    folder = write_language_model(tmp_path, random_tensors())
+    named = ["--rescore-model", folder, "--rescore-weight", 0.5]
+    common = ["--model", MODEL, "--no-chunk", "--decoder", "wfst", "--graph", graph, "--lattice-beam", 2.5]
+    rows = printed(*recordings, *common, "--beam", MOST_PATHS, "--nbest", MOST_PATHS, *named)
+    arrays, reader = read_graph(graph), load_reader(folder)
+    assert isinstance(reader, LstmLanguageModel)
+    theirs, moved = kaldi_graph(arrays), 0
+    for row, log_probs in zip(rows, log_probs_of(recordings), strict=True):
+        paths = lattice_paths(theirs, log_probs, 16.0, 2.5, MOST_PATHS)
+        texts = [" ".join(arrays.words[word].lower() for word in each.words) for each in paths]
+        assert 3 < len(texts) < MOST_PATHS
+        sums = reader.score([reader.tokenizer.encode(text) if text else [] for text in texts])
+        expected = {
+            text: float(0.5 * own - each.cost) for text, own, each in zip(texts, sums, paths, strict=True)
+        }
+        assert len(expected) == len(texts)
+        assert {each["text"]: each["score"] for each in row["nbest"]} == pytest.approx(expected, abs=NEAR)
+        ranked = sorted(expected.values(), reverse=True)
+        assert [each["score"] for each in row["nbest"]] == pytest.approx(ranked, abs=NEAR)
+        assert expected[row["text"]] == pytest.approx(ranked[0], abs=NEAR)
+        moved += row["text"] != texts[0]
+    assert moved, "no list was ordered anew"
 
 
 def test_one_utterance_and_many_are_the_same_to_the_bit(graph: Path, recordings: list[Path]) -> None:
