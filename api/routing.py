@@ -30,6 +30,7 @@ from api.routes.archive import (
     audio,
     edits,
     glossaries,
+    language_models,
     outputs,
     review,
     samples,
@@ -61,7 +62,7 @@ class Route(NamedTuple):
 
 READ, SUBMIT, ADMIN = Scope.READ, Scope.SUBMIT, Scope.ADMIN
 _JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{webhook_id}"
-_SOURCE = "/sources/{source_id}"
+_SOURCE, _LM = "/sources/{source_id}", "/language-models/{language_model}"
 
 ROUTES = (
     Route("POST", "/jobs", jobs.create, SUBMIT, docs.CREATE),
@@ -128,6 +129,12 @@ ROUTES = (
     Route("GET", "/glossary-suggestions", glossaries.suggest, READ, glossaries.SUGGEST),
     Route("GET", "/glossaries/{glossary}", glossaries.one, READ, glossaries.ONE),
     Route("DELETE", "/glossaries/{glossary}", glossaries.remove, SUBMIT, glossaries.REMOVE),
+    Route("POST", "/language-models", language_models.put, SUBMIT, language_models.PUT),
+    Route("GET", "/language-models", language_models.listed, READ, language_models.LIST),
+    Route("GET", _LM, language_models.one, READ, language_models.ONE),
+    Route(
+        "DELETE", "/language-models/{language_model}", language_models.remove, SUBMIT, language_models.REMOVE
+    ),
     Route("POST", "/sources", sources.create, SUBMIT, sources.CREATE),
     Route("GET", "/sources", sources.listed, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),

@@ -51,6 +51,9 @@ SUBCOMMANDS = {
     "glossary": Subcommand(
         "archive.glossaries", "app", _JOBS, "Keep lists of names and phrases for jobs to favour."
     ),
+    "lm": Subcommand(
+        "archive.language_models", "app", _JOBS, "Build language models of texts for jobs to name."
+    ),
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),

@@ -24,7 +24,7 @@ from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.glossaries import GlossaryLookup
+from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.jobs import canonical_request, head_of, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.outputs import checked_output, output_of, place_of
@@ -77,6 +77,8 @@ class Intake:
                 self._output = checked_output(tx, services.settings, self.project, request.output)
         self._traceparent = current().header
         self._glossaries = GlossaryLookup(services.database, self.project)
+        configured = services.settings.language_models
+        self._language_models = LanguageModelLookup(services.database, configured, self.project)
         self._defaults: dict[str, Any] = request.options
         # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
         # may be ten thousand of them, for a million lines.
@@ -111,9 +113,12 @@ class Intake:
 
     def options(self, own: dict[str, Any]) -> AskedOptions:
         """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
-        layers = [self._glossaries.with_phrases(layer) for layer in (self._defaults, own)]
+        named = self._language_models
+        layers = [named.with_version(self._glossaries.with_phrases(layer)) for layer in (self._defaults, own)]
         try:
-            options = resolve_options(self._settings, self._default_model, *layers)
+            options = resolve_options(
+                self._settings, self._default_model, *layers, language_models=named.versions
+            )
         except ValidationError as error:
             raise InvalidRequest(first_fault(error, "options")) from None
         model, reader, request = options.model, reader_of(options), self._request

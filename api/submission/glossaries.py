@@ -1,9 +1,10 @@
-"""From a request to a glossary's version, and from a glossary that a job names to its phrases.
+"""From a request to a glossary's version, and from a glossary or language model that a job names to its
+version.
 
-A request is given one version of each glossary, however many jobs it has.
+A request is given one version of each, however many jobs it has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -13,6 +14,7 @@ from spool.domain.search.phrases import Boost, PhraseList
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.schemas.glossaries import GlossaryRequest
 from spool.store.archive.glossaries import Glossary, add_version, get_glossary
+from spool.store.archive.language_models import get_language_model
 from spool.store.archive.suggestions import add_suggestions
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
@@ -105,3 +107,37 @@ class GlossaryLookup:
                 return add_suggestions(tx, glossary)
         except Conflict:  # somebody else adds a version, or there are too many
             return glossary
+
+
+class LanguageModelLookup:
+    """The language models of one project, as one request sees them; those of the settings come first."""
+
+    def __init__(self, database: Database, configured: Container[str], project: str) -> None:
+        """Reads nothing yet."""
+        self._database = database
+        self._configured = configured
+        self._project = project
+        self._found: dict[str, str | None] = {}
+
+    @property
+    def versions(self) -> list[str]:
+        """Those that were named so far, as jobs show them."""
+        return [reference for reference in self._found.values() if reference is not None]
+
+    def with_version(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options with the version of the language model that they name, if it is one of the project's;
+        what is none stays, to be refused with the other options."""
+        named = options.get("language_model")
+        if not isinstance(named, str) or named in self._configured:
+            return options
+        if named not in self._found:
+            self._found[named] = self._reference(named)
+        return {**options, "language_model": self._found[named] or named}
+
+    def _reference(self, named: str) -> str | None:
+        try:
+            name, version = parse_reference(named)
+            with self._database.read() as tx:
+                return get_language_model(tx, self._project, name, version).reference
+        except (InvalidRequest, NotFound):
+            return None

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
-from api.submission.glossaries import GlossaryLookup
+from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
@@ -235,9 +235,11 @@ def current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hol
 def _options(services: Services, caller: Principal, body: UploadRequest) -> AskedOptions:
     """The options of a request whose model some worker has. Raises `Problem`, UnknownModel, Conflict, and
     InvalidRequest for an unknown glossary."""
-    asked = GlossaryLookup(services.database, caller.project_for(body.project)).with_phrases(body.options)
+    database, settings, project = services.database, services.settings, caller.project_for(body.project)
+    lookup = LanguageModelLookup(database, settings.language_models, project)
+    asked = lookup.with_version(GlossaryLookup(database, project).with_phrases(body.options))
     try:
-        options = resolve_options(services.settings, services.fleet.default(), asked)
+        options = resolve_options(settings, services.fleet.default(), asked, language_models=lookup.versions)
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
     requires = required(services.settings, options.model, body.requires)
@@ -267,8 +269,14 @@ def refuse_past(deadline: datetime | None) -> None:
         raise refused_fields([{"loc": ("deadline",), "msg": "is in the past"}])
 
 
-def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str, Any]) -> AskedOptions:
-    """The options of all layers, later ones over earlier ones, over the default model.
+def resolve_options(
+    settings: Settings,
+    default_model: str,
+    *layers: Mapping[str, Any],
+    language_models: Iterable[str] = (),
+) -> AskedOptions:
+    """The options of all layers, later ones over earlier ones, over the default model. `language_models`:
+    those that may be named beside the settings'.
 
     Raises pydantic's ValidationError.
     """
@@ -281,7 +289,7 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
     if merged.get("align") is not None and not any("speech_detector" in layer for layer in layers):
         del merged["speech_detector"]
     known = {
-        "language_models": sorted(settings.language_models),
+        "language_models": sorted({*settings.language_models, *language_models}),
         "graphs": sorted(settings.graphs),
         "diarization_models": sorted(diarization_places(settings.diarization_models)),
     }

@@ -46,6 +46,7 @@ TABLES = (
     "review_samples",
     "review_sample_passages",
     "glossaries",
+    "language_models",
     "passage_words",
     "voices",
     "voice_prints",

@@ -12,14 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from ops.accuracy.measure import Asks, Way
-from ops.accuracy.ngram import write_arpa
 from ops.train.data.features import read_audio
 from ops.train.data.prepare import manifest
 from ops.train.data.texts import Sentences
 from ops.train.run.evaluate import SEED, Sets, Utterance, recorded
+from worker.decode.fusion.arpa import write_arpa
+from worker.decode.fusion.estimate import estimate
 from worker.decode.types import DecodeRequest, SearchOptions
 
 ORDER = 4
+DISCOUNTS = (0.75, 0.75, 0.75)  # plain Kneser-Ney, with which the documented figures were taken
 PROSE = 12_000  # lines beside the transcripts: more take minutes to read
 LEAST_LETTERS = 4  # of a word that is boosted: nobody lists "the"
 OTHERS = 50
@@ -56,8 +58,8 @@ def language_model(
     path: Path, lines: Sequence[str], encode: Callable[[str], list[int]], pieces: Sequence[str]
 ) -> int:
     """Writes the lines' n-gram model of pieces; gives how many n-grams it has."""
-    spelled = ([pieces[token] for token in encode(line)] for line in lines)
-    return write_arpa(path, spelled, pieces, ORDER)
+    grams = estimate(map(encode, lines), len(pieces), ORDER, DISCOUNTS)
+    return write_arpa(path, grams.order, grams.probabilities, grams.backoffs, pieces)
 
 
 def own_words(utterance: Utterance) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ RULES = {
     "corrected": "no correction of a transcript is lost",
     "reviewed": "passages have the errors of the corrections that stand, and recordings their doubt",
     "exported": "every finished job with an output has its files written elsewhere, or says why not",
+    "language_model": "the file of every language model is in the object store with the recorded hash",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",

@@ -47,9 +47,10 @@ from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged, SourceMissing
 from spool.formats import STORED, render
 from spool.objects import ObjectStore
-from spool.objects.integrity import read_verified
+from spool.objects.integrity import open_verified, read_verified
 from spool.store import Database
 from spool.store import audit as facts
+from spool.store.archive.language_models import all_versions, files_in_use, key_of
 from spool.store.queue.locks import SWEEP_LOCK
 from spool.store.transcripts.edits import edits_of_all
 
@@ -135,6 +136,7 @@ def audit(
                 report.add(_objects_of(objects, job, channels, digest, corrections))
     _ledger(db, grace, report)
     if objects is not None:
+        report.add(_language_models(db, objects))
         _orphans(db, objects, grace, report, remove_orphans)
     return report
 
@@ -203,6 +205,22 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
             report.lost_least_ns += unbilled.least_ns
             report.lost_most_ns += unbilled.most_ns
         report.add(periods(facts.worker_days(tx), grace))
+
+
+def _language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
+    with db.read() as tx:
+        versions = all_versions(tx)
+    for sha256, kept in {each.sha256: each for each in versions}.items():
+        subject, key = f"{kept.project}/{kept.reference}", key_of(sha256)
+        try:
+            open_verified(objects, key, sha256).close()
+        except NotFound:
+            # It may have been deleted since the rows were read.
+            with db.read() as tx:
+                if files_in_use(tx, [sha256]):
+                    yield Breach("language_model", subject, f"Its file {key} is not in the object store.")
+        except ObjectDamaged as error:
+            yield Breach("language_model", subject, error.message)
 
 
 def _objects_of(

@@ -6,6 +6,7 @@ gone: after a crash in between the deletion is still due, and deleting what is g
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -18,6 +19,7 @@ from spool.objects import ObjectStore
 from spool.settings import Settings
 from spool.store import Database
 from spool.store import deletions as store
+from spool.store.archive.language_models import FOLDER, files_in_use, key_of, sha256_of
 from spool.store.deletions import BY_RETENTION, LOCK_SECONDS, Deletion
 from spool.store.queue import locks
 
@@ -26,6 +28,9 @@ STEP = 50
 """Jobs in one transaction."""
 _STEPS = 200
 """Steps in one round, so that a stop does not wait for millions of jobs."""
+
+_ARRIVING_SECONDS = 3600.0
+"""In which a stored language model gets its row."""
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +84,7 @@ def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: s
             done += _try_delete(db, objects, line)
         if not lines and not _mark_expired(db, settings):
             break
+    _delete_unused_language_models(db, objects)
     return done
 
 
@@ -99,6 +105,19 @@ class ContentDeleter(BackgroundLoop):
         """Release the lock for the next process; otherwise it would run out by itself."""
         with self._db.begin() as tx:
             locks.unlock(tx, LOCK, self._owner)
+
+
+def _delete_unused_language_models(db: Database, objects: ObjectStore) -> None:
+    """The files that no version has: of a request that died before its row, or a deletion after it."""
+    oldest = datetime.now(UTC) - timedelta(seconds=_ARRIVING_SECONDS)
+    old = [item.key for item in objects.list(FOLDER) if item.modified is not None and item.modified < oldest]
+    if not old:
+        return
+    with db.read() as tx:
+        used = {key_of(sha256) for sha256 in files_in_use(tx, map(sha256_of, old))}
+    for key in set(old) - used:
+        objects.delete(key)
+        log.info("deleted", object=key)
 
 
 def _objects_of(objects: ObjectStore, line: Deletion) -> Iterator[str]:

@@ -1,13 +1,23 @@
-"""The calls of glossaries."""
+"""The calls of glossaries and language models."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from spool.client.base import answer
-from spool.client.exchange import Ask, Flow, read
-from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut, SuggestionList, SuggestionOut
+from spool.client.exchange import Ask, Flow, Upload, read
+from spool.schemas.glossaries import (
+    GlossaryDetail,
+    GlossaryList,
+    GlossaryOut,
+    LanguageModelList,
+    LanguageModelOut,
+    SuggestionList,
+    SuggestionOut,
+)
 
 _ALL = "/v1/glossaries"
+_MODELS = "/v1/language-models"
 
 
 def put_glossary(
@@ -53,3 +63,29 @@ def glossary_suggestions(
 def remove_glossary(name: str, *, project: str | None = None) -> Flow[None]:
     """Delete a glossary with every version. Jobs keep the phrases that they were given."""
     yield from answer(Ask("DELETE", f"{_ALL}/{name}", {"project": project}))
+
+
+def put_language_model(
+    name: str, file: Path, *, model: str | None = None, project: str | None = None
+) -> Flow[LanguageModelOut]:
+    """Add a version of a language model from an ARPA file over the tokens of `model`. Where the latest
+    version has the same file, that one is returned. Raises OSError for a file that cannot be read."""
+    values = {"name": name, "project": project, "model": model}
+    request = {field: value for field, value in values.items() if value is not None}
+    upload = Upload(request, file, file.name, "application/octet-stream")
+    return (yield from read(Ask("POST", _MODELS, upload=upload), LanguageModelOut))
+
+
+def language_models(*, project: str | None = None) -> Flow[list[LanguageModelOut]]:
+    """The latest version of every language model, by project and name."""
+    return (yield from read(Ask("GET", _MODELS, {"project": project}), LanguageModelList)).items
+
+
+def language_model(reference: str, *, project: str | None = None) -> Flow[LanguageModelOut]:
+    """`NAME`, the latest version, or `NAME@VERSION`."""
+    return (yield from read(Ask("GET", f"{_MODELS}/{reference}", {"project": project}), LanguageModelOut))
+
+
+def remove_language_model(name: str, *, project: str | None = None) -> Flow[None]:
+    """Delete a language model with every version. Refused while a job that names it has not ended."""
+    yield from answer(Ask("DELETE", f"{_MODELS}/{name}", {"project": project}))

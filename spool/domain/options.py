@@ -158,7 +158,8 @@ class _Options(BaseModel):
         Field(
             min_length=1,
             max_length=200,
-            description="The name of an n-gram language model from the settings.",
+            description="An n-gram language model: one of the project as `NAME` or `NAME@VERSION`, or one "
+            "from the settings.",
         ),
     ] = None
     lm_weight: Annotated[float, Field(ge=0, le=10, description="The language model's weight.", **_FINITE)] = (

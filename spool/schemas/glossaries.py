@@ -1,4 +1,4 @@
-"""The schemas of glossaries: named, versioned lists of phrases of a project."""
+"""The schemas of glossaries and language models: named and versioned, of a project."""
 
 from datetime import datetime
 from typing import Annotated
@@ -98,3 +98,42 @@ class GlossaryList(BaseModel):
     model_config = with_example(examples.GLOSSARIES)
 
     items: list[GlossaryOut]
+
+
+class LanguageModelRequest(BaseModel):
+    """What is said of an ARPA file that is added as a version of a language model."""
+
+    model_config = with_example(examples.LANGUAGE_MODEL_REQUEST, strict=True)
+
+    name: GlossaryName
+    project: Project | None = Field(
+        None, description="The project that may use it. Default: the key's project, or `default`."
+    )
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="The model over whose tokens it is."
+    )
+
+
+class LanguageModelOut(BaseModel):
+    """A version of a language model."""
+
+    model_config = with_example(examples.LANGUAGE_MODEL)
+
+    name: str
+    version: int = Field(description="1, 2, 3 …; a version never changes.")
+    project: str
+    sha256: str = Field(description="Of the file, which transcripts show as `language_model.sha256`.")
+    size: int = Field(description="Bytes of the file.")
+    ngram_order: int
+    ngrams: int
+    model: str | None = Field(description="Over whose tokens it is, as its author says.")
+    created_at: datetime
+    created_by: str
+
+
+class LanguageModelList(BaseModel):
+    """The latest version of each language model."""
+
+    model_config = with_example(examples.LANGUAGE_MODELS)
+
+    items: list[LanguageModelOut]

@@ -12,7 +12,7 @@ from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports
-from spool.tables.glossaries import glossaries
+from spool.tables.glossaries import glossaries, language_models
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
@@ -41,6 +41,7 @@ __all__ = [
     "glossaries",
     "idempotency",
     "jobs",
+    "language_models",
     "locks",
     "metadata",
     "outbox",

@@ -11,17 +11,11 @@ import pytest
 
 from ops.accuracy.calibration import Bin, bins, expected_error, reliability_plot, right
 from ops.accuracy.measure import difference
-from ops.accuracy.ngram import BEGIN, END, counted, probabilities, write_arpa
 from ops.accuracy.recordings import Recording, at_seams, covered, lengths, unpaired
 from spool.domain.transcript import Word
 from spool.wer import WordErrors
-from worker.decode.fusion.arpa import read_arpa
-from worker.decode.fusion.ngram import language_model
 from worker.models.base import Independent
 from worker.segmentation.chunker import ChunkOptions, plan_chunks
-
-PIECES = ["▁a", "▁b", "c", "d"]
-LINES = [["▁a", "▁b", "▁a", "▁b"], ["▁a", "▁b", "c"], ["▁b", "▁a"], ["c"], ["c"], []]
 
 
 def words(text: str, confidences: Sequence[float] = ()) -> list[Word]:
@@ -31,32 +25,6 @@ def words(text: str, confidences: Sequence[float] = ()) -> list[Word]:
         Word(text=word, start=float(n), end=n + 0.5, confidence=sure[n])
         for n, word in enumerate(text.split())
     ]
-
-
-@pytest.mark.parametrize("order", [2, 3, 4, 6])
-@pytest.mark.parametrize("context", [(), ("▁a",), ("▁b",), ("▁a", "▁b"), (BEGIN,), (BEGIN, "▁a"), ("c", "d")])
-def test_the_chances_of_what_may_follow_add_up_to_one(context: tuple[str, ...], order: int) -> None:
-    """Also where lines are shorter than the order."""
-    counts = counted(LINES, order)
-    assert all(len(gram) == n for n, level in enumerate(counts, 1) for gram in level)
-    chance, backoff = probabilities(counts, [*PIECES, END])
-
-    def after(word: str, before: tuple[str, ...]) -> float:
-        if (*before, word) in chance:
-            return chance[*before, word]
-        return backoff.get(before, 1.0) * after(word, before[1:])
-
-    assert math.isclose(sum(after(word, context) for word in [*PIECES, END]), 1.0)
-    assert all(after(word, context) > 0 for word in PIECES)
-
-
-def test_a_written_model_is_one_that_the_worker_reads(tmp_path: Path) -> None:
-    count = write_arpa(tmp_path / "lm.arpa", LINES, PIECES, 3)
-    arpa = read_arpa(tmp_path / "lm.arpa", PIECES)
-    assert (arpa.order, len(arpa.entries)) == (3, count)
-    chance, _ = probabilities(counted(LINES, 3), [*PIECES, END])
-    assert math.isclose(arpa.entries[0, 1].log_prob, math.log(chance["▁a", "▁b"]), abs_tol=1e-4)
-    language_model(arpa, len(PIECES))
 
 
 def test_a_difference_is_sure_when_every_redraw_has_it() -> None:

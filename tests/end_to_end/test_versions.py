@@ -1,5 +1,5 @@
 """A recording run again through the real worker command, the search of what else was heard in it, and a
-glossary that takes up a correction and changes the words."""
+glossary that takes up a correction, and a language model, that change the words."""
 
 from pathlib import Path
 
@@ -14,14 +14,19 @@ from spool.domain.archive.query import parse_query
 from spool.domain.jobs import Job
 from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.search.phrases import phrase_list
-from spool.domain.transcript import Transcript
+from spool.domain.transcript import ModelFacts, Transcript
 from spool.objects import object_store
+from spool.objects.integrity import hash_file
 from spool.store.archive.glossaries import add_version
+from spool.store.archive.language_models import add_version as add_model
+from spool.store.archive.language_models import key_of
 from spool.store.archive.versions import rerun_job, versions_of
 from spool.store.jobs import JobFilter, NewJob
 from spool.store.transcripts.edits import NewEdit, add_edit
 from spool.store.transcripts.search import Search, search
 from spool.tables import review_passages, review_recordings
+from worker.local.language_model import build_language_model
+from worker.models.tokenizer import Tokenizer
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt" / "words"
 
@@ -44,6 +49,48 @@ def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
         corrected, _ = rerun_job(tx, job, new)
     fleet.send(corrected.id)
     return corrected
+
+
+def with_language_model(fleet: Fleet, job: Job) -> Job:
+    """The recording of `job` again, with its project's language model `parish@1`, which decides."""
+    options = job.options.model_copy(
+        update={"language_model": "parish@1", "lm_weight": 3.0, "boost": None, "nbest": 1}
+    )
+    with fleet.db.begin() as tx:
+        again, _ = rerun_job(tx, job, NewJob(job.source, options, job.name))
+    fleet.send(again.id)
+    until(lambda: fleet.ended([again.id]), "the version with the language model has ended")
+    return fleet.job(again.id)
+
+
+def check_language_model(fleet: Fleet, job: Job, reading: str) -> None:
+    """A language model of texts that have the reading alone changes the words to it. A worker whose copy is
+    damaged fetches another; where the store has none, that job fails and says so."""
+    text, file = fleet.home / "text.txt", fleet.home / "built.arpa"
+    text.write_text(f"{reading}\n" * 20, encoding="utf-8")
+    tokenizer = Tokenizer.from_file(SAMPLES.parents[2] / "models" / "demo" / "tokenizer.model")
+    built = build_language_model([text], tokenizer, 3, file)
+    objects, sha256 = object_store(fleet.settings), hash_file(file)[0]
+    objects.put_file(key_of(sha256), file)
+    facts = {"sha256": sha256, "size": file.stat().st_size, "model": "demo-tdt", "author": "Bo"}
+    with fleet.db.begin() as tx:
+        add_model(tx, job.project, "parish", ngram_order=built.order, ngrams=built.ngrams, **facts)
+
+    heard = fleet.transcript(with_language_model(fleet, job).id)
+    assert heard.text.lower() == reading.lower()
+    assert heard.language_model == ModelFacts(name="parish@1", sha256=sha256)
+
+    copy = fleet.home / "language-models" / f"{sha256}.arpa"
+    copy.write_bytes(b"spoilt")
+    assert fleet.transcript(with_language_model(fleet, job).id).text == heard.text
+    assert copy.read_bytes() == file.read_bytes()
+
+    copy.unlink()
+    objects.delete(key_of(sha256))
+    failed = with_language_model(fleet, job)
+    assert failed.error_code == "not_found"
+    assert "file of language model parish@1 is not in the object store" in (failed.error_message or "")
+    objects.put_file(key_of(sha256), file)
 
 
 def test_a_recording_is_run_again_and_both_versions_stay(
@@ -88,6 +135,7 @@ def test_a_recording_is_run_again_and_both_versions_stay(
         boosted = fleet.transcript(corrected.id)
         assert boosted.text.lower() == readings[0].lower(), "the glossary changed the words"
         assert boosted.options["boost"]["glossary"] == "names@2"
+        check_language_model(fleet, other, readings[0])
         assert drained(worker) == 0
         assert audit(fleet.db, object_store(fleet.settings)).clean
         with fleet.db.begin() as tx:

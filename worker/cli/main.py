@@ -14,6 +14,7 @@ from worker.cli.check import check
 from worker.cli.confirm import confirm
 from worker.cli.diarize import diarize
 from worker.cli.listen import listen
+from worker.cli.lm import lm
 from worker.cli.measure import measure
 from worker.cli.run import run
 from worker.cli.speech import speech
@@ -34,6 +35,7 @@ app.command("check")(check)
 app.command("confirm")(confirm)
 app.command("diarize")(diarize)
 app.command("listen")(listen)
+app.command("lm")(lm)
 app.command("measure")(measure)
 app.command("run")(run)
 app.command("speech")(speech)

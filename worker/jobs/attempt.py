@@ -23,6 +23,7 @@ from spool.errors import (
     WeightsChanged,
 )
 from spool.failpoints import failpoint
+from spool.objects import ObjectStore
 from spool.store.chunks import SavedChunk, drop_stale, save_chunk, saved_chunks
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease, set_progress
@@ -39,6 +40,7 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
+from worker.sources.language_models import fetched_language_model
 
 
 def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
@@ -176,10 +178,12 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
 
-    def ready_request(self) -> JobRequest:
-        """What its chunks are asked, before the model has been heard. Raises as `job_request_of`."""
+    def ready_request(self, objects: ObjectStore) -> JobRequest:
+        """What its chunks are asked, before the model has been heard. Raises as `job_request_of` and
+        `fetched_language_model`."""
         job, context = self.claim.job, self.context
-        return job_request_of(job.options, context.settings, context.db, job.name)
+        language_model = fetched_language_model(context.settings, context.db, objects, job)
+        return job_request_of(job.options, context.settings, context.db, job.name, language_model)
 
     @property
     def saved(self) -> list[SavedChunk]:

@@ -4,6 +4,7 @@ Knows names and where their files are; does not open them.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from spool.domain.options import JobOptions
@@ -27,13 +28,16 @@ class JobRequest:
     carries: bool = False
 
 
-def job_request_of(options: JobOptions, settings: Settings, db: Database, name: str) -> JobRequest:
-    """The request of the job called `name`. Raises UnknownModel, and NotFound if its phrases are gone."""
-    language_model = None
-    if options.language_model is not None:
+def job_request_of(
+    options: JobOptions, settings: Settings, db: Database, name: str, language_model: Path | None = None
+) -> JobRequest:
+    """The request of the job called `name`; `language_model`: the file of one of its project.
+    Raises UnknownModel, and NotFound if its phrases are gone."""
+    lm = None if language_model is None else str(language_model)
+    if options.language_model is not None and lm is None:
         known = settings.language_models
-        language_model = known.get(options.language_model)
-        if language_model is None:
+        lm = known.get(options.language_model)
+        if lm is None:
             names = ", ".join(sorted(known)) or "none"
             raise UnknownModel(
                 f"{name}: no language model {options.language_model!r} here; this worker knows {names}."
@@ -55,7 +59,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         step=None if options.live is None else LiveFeed("", 0),
         phrases=phrases,
         boost=1.0 if options.boost is None else options.boost.weight,
-        lm=language_model,
+        lm=lm,
         alpha=options.lm_weight,
         alternatives=options.alternatives,
         lattice=options.lattice,

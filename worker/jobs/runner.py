@@ -170,7 +170,7 @@ class JobRunner:
             return self._speakers_of_record(self._job.transcript_key, self._job.options.diarization)
         attempt.remember()
         attempt.model = self._model_path()
-        attempt.request = attempt.ready_request()
+        attempt.request = attempt.ready_request(self._services.objects)
         info = self._model_info(attempt.model, attempt.request)
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))

@@ -60,7 +60,7 @@ def _lacks_what_is_asked(context: WorkerContext, options: JobOptions) -> bool:
     if options.rescore is not None and options.rescore.model not in context.settings.models:
         return True
     name = options.language_model
-    if name is None or name in context.settings.language_models:
+    if name is None or name in context.settings.language_models or "@" in name:
         return False
     context.health.lack_language_model(name)
     return True

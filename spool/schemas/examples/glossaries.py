@@ -1,4 +1,4 @@
-"""Examples of glossaries for the OpenAPI page."""
+"""Examples of glossaries and language models for the OpenAPI page."""
 
 from typing import Any
 
@@ -31,3 +31,20 @@ SUGGESTION: Example = {
 SUGGESTIONS: Example = {"items": [SUGGESTION]}
 
 WITH_PHRASES: Example = GLOSSARY | {"phrases": ["Heligoland", "fog horn"]}
+
+LANGUAGE_MODEL_REQUEST: Example = {"name": "parish-registers", "model": "parakeet"}
+
+LANGUAGE_MODEL: Example = {
+    "name": "parish-registers",
+    "version": 1,
+    "project": "default",
+    "sha256": "9c0f…",
+    "size": 4_718_592,
+    "ngram_order": 4,
+    "ngrams": 121_408,
+    "model": "parakeet",
+    "created_at": "2026-11-23T09:02:11.114000Z",
+    "created_by": "operator",
+}
+
+LANGUAGE_MODELS: Example = {"items": [LANGUAGE_MODEL]}

@@ -13,7 +13,12 @@ TEXT = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 def test_every_route_is_described() -> None:
     for path in create_app(load_settings({})).openapi()["paths"]:
         # An example stands in for a parameter, as job_01M7… for {job_id}.
-        path = path.replace("{revision}", "3").replace("{passage}", "12").replace("{glossary}", "names")
+        path = (
+            path.replace("{revision}", "3")
+            .replace("{passage}", "12")
+            .replace("{glossary}", "names")
+            .replace("{language_model}", "parish")
+        )
         shown = re.sub(r"\\\{\w+\\\}", r"[a-z]+_\\w+…?", re.escape(path))
         assert re.search(shown, TEXT), path
 

@@ -5,9 +5,11 @@ it, the character of code id + 100. A file is of the second kind when every word
 Knows the file format; does not know searches (`lm` makes a graph of what is read here).
 """
 
+import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +19,11 @@ BEGIN, END, UNKNOWN = -1, -2, -3
 MARKS = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN, "<UNK>": UNKNOWN}
 NEMO_OFFSET = 100
 LN10 = math.log(10.0)
+NEVER = -99.0  # what ARPA files write for a probability of zero, base 10
 COUNT = re.compile(r"[0-9]{1,18}")
 LONGEST = 16  # orders; a larger number is no language model
+_TOKENS = "tokens sha256 "
+"""Of a line before the model: the vocabulary that `write_arpa` wrote it for."""
 
 Gram = tuple[int, ...]
 
@@ -67,6 +72,48 @@ def read_arpa(path: Path, pieces: Sequence[str]) -> Arpa:
     return _Reader(path, [line for line in lines if line.text], pieces).read()
 
 
+def write_arpa(
+    path: Path,
+    order: int,
+    probabilities: Mapping[Gram, float],
+    backoffs: Mapping[Gram, float],
+    pieces: Sequence[str],
+) -> int:
+    """Write a model of the tokens with these `pieces`; how many n-grams it has. Tokens are written as pieces
+    where those can be read back, else as NeMo does. The file names the vocabulary, and `read_arpa` refuses it
+    for another one. Raises InvalidRequest where there are too many tokens to be written."""
+    words = _words(pieces)
+    by_length: dict[int, list[Gram]] = defaultdict(list)
+    for gram in sorted({*probabilities, (BEGIN,)}):
+        by_length[len(gram)].append(gram)
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(f"{_TOKENS}{_digest(pieces)}\n\n\\data\\\n")
+        out.writelines(f"ngram {n}={len(by_length[n])}\n" for n in range(1, order + 1))
+        for n in range(1, order + 1):
+            out.write(f"\n\\{n}-grams:\n")
+            for gram in by_length[n]:
+                log = math.log10(probabilities[gram]) if gram in probabilities else NEVER
+                rest = f"\t{math.log10(backoffs[gram]):.7g}" if gram in backoffs else ""
+                out.write(f"{log:.7g}\t{' '.join(words[token] for token in gram)}{rest}\n")
+        out.write("\n\\end\\\n")
+    return sum(map(len, by_length.values()))
+
+
+def _words(pieces: Sequence[str]) -> dict[int, str]:
+    """How each token is written."""
+    marks = {BEGIN: "<s>", END: "</s>"}
+    plain = all(piece and not re.search(r"\s", piece) for piece in pieces) and len({*pieces}) == len(pieces)
+    if plain and any(len(piece) > 1 for piece in pieces) and not MARKS.keys() & {*pieces} - {"<unk>"}:
+        return marks | dict(enumerate(pieces))
+    if len(pieces) > 0xD800 - NEMO_OFFSET:  # the next codes are of no characters
+        raise InvalidRequest(f"a vocabulary of {len(pieces)} tokens cannot be written as an ARPA file")
+    return marks | {token: chr(token + NEMO_OFFSET) for token in range(len(pieces))}
+
+
+def _digest(pieces: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(pieces).encode()).hexdigest()
+
+
 class _Reader:
     """One reading of one file."""
 
@@ -81,6 +128,10 @@ class _Reader:
     def read(self) -> Arpa:
         line = self._next()
         while line.text.strip() != "\\data\\":  # whatever stands before it is a comment
+            if line.text.startswith(_TOKENS) and line.text != _TOKENS + _digest(self._pieces):
+                raise InvalidRequest(
+                    f"{self._path}: was built over the tokens of another model; build it again for this one"
+                )
             line = self._next()
         counts, line = self._counts()
         for order, count in enumerate(counts, 1):

@@ -9,9 +9,10 @@ import math
 import numpy as np
 
 from worker.decode.fusion.arpa import BEGIN, END, LN10, UNKNOWN, Arpa, Entry, Gram
+from worker.decode.fusion.arpa import NEVER as LOG_NEVER
 from worker.decode.fusion.graph import Graph
 
-NEVER = -99.0 * LN10  # what ARPA files write for a probability of zero
+NEVER = LOG_NEVER * LN10
 
 
 def language_model(arpa: Arpa, vocabulary: int) -> Graph:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from spool.domain.archive.alignment import Typescript
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.failpoints import failpoint
+from spool.objects import ObjectStore
 from spool.store.archive.typescripts import typescript_of
 from spool.store.chunks import drop_emissions
 from worker.audio import AudioStream
@@ -40,7 +41,7 @@ class AlignAttempt(Attempt):
 
     text: Typescript = field(default_factory=lambda: Typescript(()))
 
-    def ready_request(self) -> JobRequest:
+    def ready_request(self, objects: ObjectStore) -> JobRequest:  # noqa: ARG002 - only the text is needed
         """The text's words, for the model to spell. Raises NotFound where the text was deleted."""
         job = self.claim.job
         assert job.options.align is not None

@@ -1,4 +1,4 @@
-"""A transducer's list ordered by attention decoders, against the sums written out."""
+"""A transducer's list ordered by attention decoders, against WeNet's formula."""
 
 import json
 from itertools import combinations
@@ -15,6 +15,7 @@ from worker.decode.transducer.likelihood import log_likelihoods
 from worker.decode.types import SearchOptions
 from worker.models.heads.transducer import Transducer
 from worker.models.load import load_model
+from worker.models.wenet.decoder import WenetHead
 from worker.models.wenet.model import Encoded, WenetModel
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
@@ -51,19 +52,6 @@ def grid(transducer: Transducer, frames: mx.array, tokens: tuple[int, ...]) -> n
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
-def forward(logs: np.ndarray, tokens: tuple[int, ...], blank: int) -> float:
-    """Cell by cell."""
-    frames, labels = logs.shape[0], len(tokens)
-    sums = np.full((frames, labels + 1), -np.inf)
-    for t in range(frames):
-        for u in range(labels + 1):
-            ways = [0.0] if t == u == 0 else []
-            ways += [sums[t - 1, u] + logs[t - 1, u, blank]] if t else []
-            ways += [sums[t, u - 1] + logs[t, u - 1, tokens[u - 1]]] if u else []
-            sums[t, u] = np.logaddexp.reduce(ways)
-    return float(sums[-1, -1] + logs[-1, -1, blank])
-
-
 def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded: Encoded) -> None:
     transducer, frames, tokens = model.heads["rnnt"], encoded.frames[0, :4], (13, 6, 6)
     logs = grid(transducer, frames, tokens)
@@ -82,37 +70,44 @@ def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded:
     assert log_likelihoods(transducer, frames[:0], [()]).tolist() == [0.0]
 
 
-@pytest.mark.parametrize(
-    ("mixed", "listed", "attention"),
-    [(0.0, "4,0.0,1.0", 1.0), (0.3, "4,0.3,0.7", 1.0), (0.3, "4,0.3,0.7", 0.25), (0.0, "4,0.0,1.0", 0.0)],
-)
-def test_the_list_is_ordered_by_every_weighted_sum(
-    model: WenetModel, encoded: Encoded, mixed: float, listed: str, attention: float
+LISTS: list[dict[str, Any]] = json.loads(str(np.load(GOLDEN / "rnnt.npz")["answers"]))["utterances"]
+ASKED = [
+    pytest.param(listed, weights, marks=() if listed == "4,0.3,0.7" else pytest.mark.slow)
+    for listed, each in LISTS[0]["transducer"]["rescoring"].items()
+    for weights in each
+]
+
+
+@pytest.mark.parametrize(("listed", "weights"), ASKED)
+def test_the_list_is_ordered_by_wenets_sum(
+    model: WenetModel, encoded: Encoded, listed: str, weights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head, transducer = model.heads["rnnt+attention"], model.heads["rnnt"]
-    dump = np.load(GOLDEN / "rnnt.npz")
-    key = next(name for name in dump.files if name != "notes" and dump[name].dtype.kind == "U")
-    utterances = json.loads(str(dump[key]))["utterances"]
-    asked = {"ctc_weight": 0.3, "reverse_weight": 0.4, "transducer_weight": 0.7}
-    asked["attention_weight"] = attention
-    found = search(model, encoded, SearchOptions("rescore", 4, 4, "rnnt", search_ctc_weight=mixed, **asked))
-    for row in range(2):
-        length = encoded.lengths[row]
-        frames = encoded.frames[row, :length]
-        lists = [
-            (tuple(each["tokens"]), each["score"])
-            for each in utterances[row]["transducer"]["beam"][listed]  # beam, weights of CTC and RNN-T in it
-        ]
-        alone = frames[None], np.array([length], np.int32), [[tokens for tokens, _ in lists]]
-        left, right = head.score(*alone)[0], head.score(*alone, reverse=True)[0]
-        expected = {}
-        for (tokens, own), forth, back in zip(lists, left, right, strict=True):
-            whole = forward(grid(transducer, frames, tokens), tokens, transducer.blank)
-            expected[tokens] = attention * (0.6 * forth + 0.4 * back) + 0.3 * own + 0.7 * whole
-        ranked = sorted(expected, key=lambda tokens: -expected[tokens])
-        assert [each.tokens for each in found[row]] == ranked
-        assert [each.score for each in found[row]] == pytest.approx(
-            [expected[each] for each in ranked], abs=2e-3
+    """Every weight, 0 too, against `transducer_attention_rescoring` as the golden script restates it."""
+    attention, beam_score, transducer, reverse = map(float, weights.split(","))
+    beam, search_ctc = int(listed.split(",")[0]), float(listed.split(",")[1])
+    options = SearchOptions(
+        *("rescore", beam, beam, "rnnt"),
+        attention_weight=attention,
+        ctc_weight=beam_score,
+        transducer_weight=transducer,
+        reverse_weight=reverse,
+        search_ctc_weight=search_ctc,
+    )
+    calls: list[bool] = []
+    score = WenetHead.score
+
+    def counted(head: WenetHead, *given: Any, reverse: bool = False) -> Any:
+        calls.append(reverse)
+        return score(head, *given, reverse=reverse)
+
+    monkeypatch.setattr(WenetHead, "score", counted)
+    answers = search(model, encoded, options)
+    assert calls == [way for way, share in ((False, 1 - reverse), (True, reverse)) if attention * share]
+    for row, hypotheses in enumerate(answers):
+        expected = LISTS[row]["transducer"]["rescoring"][listed][weights]
+        assert [list(each.tokens) for each in hypotheses] == [each["tokens"] for each in expected]
+        assert [each.score for each in hypotheses] == pytest.approx(
+            [each["score"] for each in expected], abs=1e-3
         )
 
 

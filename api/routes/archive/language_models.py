@@ -1,0 +1,150 @@
+"""The routes of language models: add a version, list, show, delete."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import structlog
+from fastapi import Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal
+from api.openapi.jobs import Words, answer, problems
+from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL, parse_json
+from api.submission.uploads import Upload, received_upload
+from spool.domain.search.glossary import parse_reference
+from spool.domain.search.language_model import HEAD_BYTES, MOST_BYTES, read_counts
+from spool.errors import ObjectDamaged, StorageError
+from spool.failpoints import failpoint
+from spool.schemas.common import Project
+from spool.schemas.examples import glossaries as examples
+from spool.schemas.glossaries import LanguageModelList, LanguageModelOut, LanguageModelRequest
+from spool.store.archive import language_models as store
+
+Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
+
+log = structlog.get_logger(__name__)
+
+_VERSION = answer(200, "The version.", LanguageModelOut, examples.LANGUAGE_MODEL)
+PUT: Words = {
+    "summary": "Add a version of a language model",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["file", "request"],
+                        "properties": {
+                            "file": {"type": "string", "format": "binary", "description": "An ARPA file."},
+                            "request": LanguageModelRequest.model_json_schema(),
+                        },
+                    },
+                    "encoding": {"request": {"contentType": "application/json"}},
+                    "example": {"request": examples.LANGUAGE_MODEL_REQUEST, "file": "\\data\\ …"},
+                }
+            },
+        }
+    },
+    "responses": {
+        **answer(
+            201,
+            "The version; the latest one where it has the same file.",
+            LanguageModelOut,
+            examples.LANGUAGE_MODEL,
+        ),
+        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    },
+}
+LIST: Words = {
+    "summary": "List language models",
+    "responses": answer(200, "The latest version of each.", LanguageModelList, examples.LANGUAGE_MODELS),
+}
+ONE: Words = {
+    "summary": "Show a language model",
+    "responses": _VERSION | problems("not_found", "invalid_request"),
+}
+REMOVE: Words = {
+    "summary": "Delete a language model",
+    "status_code": 204,
+    "responses": {
+        204: {"description": "Every version was deleted."},
+        **problems("not_found", "conflict"),
+    },
+}
+
+
+async def put(request: Request, services: ServicesDep, caller: CallerDep) -> LanguageModelOut:
+    """Add a version of an n-gram language model from an ARPA file. Jobs name it: `language_model: NAME`."""
+    limit = min(services.settings.upload_max_bytes, MOST_BYTES)
+    async with received_upload(request, services.upload_folder, limit, parts_limit=SMALL.size) as upload:
+        return await run_in_threadpool(_put, services, caller, upload)
+
+
+def _put(services: Services, caller: Principal, upload: Upload) -> LanguageModelOut:
+    body = parse_json(LanguageModelRequest, upload.request or b"{}", SMALL, "request")
+    project = caller.project_for(body.project)
+    with upload.path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(max(upload.size - HEAD_BYTES, 0))
+        order, ngrams = read_counts(head, file.read())
+    # The object first: a job could name the version before its file is stored. What is left of a request
+    # that ends here is deleted by a later round of `spool.background.content_deleter`.
+    stored = services.objects.put_file(store.key_of(upload.sha256), upload.path)
+    if stored.sha256 != upload.sha256:
+        raise ObjectDamaged("The file was damaged while it was stored; send it again.")
+    failpoint("language_model.stored")
+    with services.database.begin() as tx:
+        added = store.add_version(
+            tx,
+            project,
+            body.name,
+            sha256=upload.sha256,
+            size=upload.size,
+            ngram_order=order,
+            ngrams=ngrams,
+            model=body.model,
+            author=caller.name,
+        )
+    if services.objects.head(store.key_of(upload.sha256)) is None:
+        # Deleted meanwhile, since the last version with the same file was.
+        services.objects.put_file(store.key_of(upload.sha256), upload.path)
+    return LanguageModelOut(**asdict(added))
+
+
+def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> LanguageModelList:
+    """The latest version of each language model, by project and name."""
+    if project is not None and not caller.sees(project):
+        return LanguageModelList(items=[])
+    with services.database.read() as tx:
+        rows = store.list_language_models(tx, caller.project or project)
+    return LanguageModelList(items=[LanguageModelOut(**asdict(row)) for row in rows])
+
+
+def one(
+    services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
+) -> LanguageModelOut:
+    """A language model's version, the latest unless one is named."""
+    name, version = parse_reference(language_model)
+    with services.database.read() as tx:
+        kept = store.get_language_model(tx, caller.project_for(project), name, version)
+    return LanguageModelOut(**asdict(kept))
+
+
+def remove(
+    services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
+) -> Response:
+    """Delete a language model with every version and its files. Refused while a job that names it has not
+    ended; transcripts stay."""
+    with services.database.begin() as tx:
+        unused = store.remove_language_model(tx, caller.project_for(project), language_model)
+    failpoint("language_model.removed")
+    for sha256 in unused:
+        try:
+            services.objects.delete(store.key_of(sha256))
+        except StorageError as error:  # a later round of the deleter does it
+            log.warning("language model's file not deleted", sha256=sha256, error=error.message)
+    return Response(status_code=204)

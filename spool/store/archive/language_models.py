@@ -1,0 +1,157 @@
+"""Language models of projects by name and version. A version never changes; its file is in the object store
+under its SHA-256."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, delete, func, select
+
+from spool.domain.jobs import JobState
+from spool.errors import Conflict, NotFound
+from spool.store.sql import now_utc, upsert
+from spool.tables import jobs, language_models
+
+FOLDER = "language-models/"
+"""What the keys of their files begin with."""
+MOST_MODELS = 200
+"""Of a project, by name."""
+MOST_VERSIONS = 1000
+"""Of a language model."""
+_ENDED = [state.value for state in JobState if state.terminal]
+
+
+def key_of(sha256: str) -> str:
+    """The object that has the file with this hash."""
+    return f"{FOLDER}{sha256}.arpa"
+
+
+def sha256_of(key: str) -> str:
+    """The hash of the file that the object has."""
+    return key.removeprefix(FOLDER).removesuffix(".arpa")
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """One version of a language model: its file's hash and bytes, its order and n-grams, and over the tokens
+    of which model its author says that it is."""
+
+    project: str
+    name: str
+    version: int
+    sha256: str
+    size: int
+    ngram_order: int
+    ngrams: int
+    model: str | None
+    created_at: datetime
+    created_by: str
+
+    @property
+    def reference(self) -> str:
+        """What a job shows of it."""
+        return f"{self.name}@{self.version}"
+
+
+def add_version(
+    tx: Connection,
+    project: str,
+    name: str,
+    *,
+    sha256: str,
+    size: int,
+    ngram_order: int,
+    ngrams: int,
+    model: str | None,
+    author: str,
+) -> LanguageModel:
+    """The new version, whose file is stored already, or the latest one where that has the same file. Raises
+    Conflict where somebody else adds one at the same moment, and for too many."""
+    latest = tx.scalar(select(func.max(language_models.c.version)).where(*_named(project, name)))
+    if latest is not None:
+        before = get_language_model(tx, project, name)
+        if before.sha256 == sha256:
+            return before
+        if latest >= MOST_VERSIONS:
+            raise Conflict(f"Language model {name} has {latest} versions; delete it, or take another name.")
+    elif _count(tx, project) >= MOST_MODELS:
+        raise Conflict(f"Project {project} has {MOST_MODELS} language models; delete one first.")
+    values = {
+        "project": project,
+        "name": name,
+        "version": (latest or 0) + 1,
+        "sha256": sha256,
+        "size": size,
+        "ngram_order": ngram_order,
+        "ngrams": ngrams,
+        "model": model,
+        "created_at": now_utc(),
+        "created_by": author,
+    }
+    if upsert(tx, language_models, values, returning=[language_models.c.version]).one_or_none() is None:
+        raise Conflict(f"Somebody else is changing language model {name}; look at it, and try again.")
+    return get_language_model(tx, project, name)
+
+
+def get_language_model(tx: Connection, project: str, name: str, version: int | None = None) -> LanguageModel:
+    """A version of a language model, the latest unless it is given. Raises NotFound."""
+    c = language_models.c
+    query = select(*c).where(*_named(project, name)).order_by(c.version.desc())
+    if version is not None:
+        query = query.where(c.version == version)
+    row = tx.execute(query.limit(1)).one_or_none()
+    if row is None:
+        wanted = name if version is None else f"{name}@{version}"
+        raise NotFound(f"Project {project} has no language model {wanted}.")
+    return LanguageModel(**row._mapping)
+
+
+def list_language_models(tx: Connection, project: str | None = None) -> list[LanguageModel]:
+    """The latest version of every language model, or of a project's, by project and name."""
+    c = language_models.c
+    newest = select(c.project, c.name, func.max(c.version).label("version")).group_by(c.project, c.name)
+    if project is not None:
+        newest = newest.where(c.project == project)
+    latest = newest.subquery()
+    same = (c.project == latest.c.project) & (c.name == latest.c.name) & (c.version == latest.c.version)
+    query = select(*c).select_from(language_models.join(latest, same)).order_by(c.project, c.name)
+    return [LanguageModel(**row._mapping) for row in tx.execute(query)]
+
+
+def remove_language_model(tx: Connection, project: str, name: str) -> set[str]:
+    """Delete a language model with all versions; the hashes of files that no version has any more. Raises
+    NotFound, and Conflict while a job that names it has not ended."""
+    named = jobs.c.options["language_model"].as_string()
+    waiting = select(func.count()).where(
+        jobs.c.project == project, jobs.c.state.notin_(_ENDED), named.startswith(f"{name}@", autoescape=True)
+    )
+    if count := tx.execute(waiting).scalar_one():
+        noun = "job needs" if count == 1 else "jobs need"
+        raise Conflict(f"{count} {noun} language model {name}; cancel them, or wait until they have ended.")
+    gone = delete(language_models).where(*_named(project, name)).returning(language_models.c.sha256)
+    digests = set(tx.scalars(gone))
+    if not digests:
+        raise NotFound(f"Project {project} has no language model {name}.")
+    return digests - files_in_use(tx, digests)
+
+
+def files_in_use(tx: Connection, digests: Iterable[str]) -> set[str]:
+    """Those of these hashes whose file some version has."""
+    c = language_models.c
+    return set(tx.scalars(select(c.sha256).where(c.sha256.in_(list(digests))).distinct()))
+
+
+def all_versions(tx: Connection) -> list[LanguageModel]:
+    """Every version of every project."""
+    c = language_models.c
+    query = select(*c).order_by(c.project, c.name, c.version)
+    return [LanguageModel(**row._mapping) for row in tx.execute(query)]
+
+
+def _named(project: str, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return language_models.c.project == project, language_models.c.name == name
+
+
+def _count(tx: Connection, project: str) -> int:
+    c = language_models.c
+    return tx.execute(select(func.count(func.distinct(c.name))).where(c.project == project)).scalar_one()

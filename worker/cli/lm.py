@@ -1,0 +1,35 @@
+"""`spool-worker lm`: a language model of texts over a model's tokens, as an ARPA file.
+
+`spool lm build` runs this and sends the file to the server. Prints what was built as JSON.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spool.errors import InvalidRequest
+from worker.machine.blas import preload_blas
+
+
+def lm(
+    texts: Annotated[list[Path], typer.Argument(metavar="TEXT…", help="UTF-8, a sentence a line.")],
+    model: Annotated[
+        str,
+        typer.Option(help="Over whose tokens it is: folder, .nemo file, catalogue name or hub id."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The ARPA file to write.")],
+    order: Annotated[int, typer.Option(help="Tokens that an n-gram has at most.")] = 4,
+) -> None:
+    """Build an n-gram language model of texts, for --lm and for `spool lm put`."""
+    preload_blas()
+    from worker.local.language_model import build_language_model
+    from worker.models.load import load_model
+
+    loaded = load_model(model)
+    if not {"ctc", "rnnt", "tdt"} & set(loaded.heads):
+        raise InvalidRequest(f"{model}: its search takes no language model; choose one with CTC, RNNT or TDT")
+    built = build_language_model(texts, loaded.tokenizer, order, output)
+    typer.echo(json.dumps(asdict(built)))
