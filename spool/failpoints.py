@@ -32,6 +32,8 @@ NAMES = {
     "create.committed": "api: the row is committed, nothing is answered or sent",
     "batch.written": "api: a block of a batch's jobs is committed, the next is not begun",
     "batch.closed": "api: all of a batch is committed, nothing is answered",
+    "language_model.stored": "api: a language model's file is in the object store, its row is not committed",
+    "language_model.removed": "api: a language model's row is gone, its file is still there",
     "watch.taken": "watch: a source is leased, nothing is listed",
     "watch.noted": "watch: a block of files is committed with its jobs, the lease is still held",
     "relay.taken": "relay: hints are taken from the outbox, none is sent",
