@@ -1,4 +1,4 @@
-"""kill -9 of the process that lists a source, and of the one that writes files: once, and nothing is lost."""
+"""kill -9 of processes that list a source, write files and keep a language model: nothing is lost."""
 
 import os
 import signal
@@ -13,11 +13,14 @@ from sqlalchemy import delete, update
 from ops.testbed.running_api import Live, transcript_of
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
+from spool.background.content_deleter import delete_once
 from spool.background.exporter import Exporter
 from spool.formats import render
+from spool.objects.local import FolderStore
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.archive.exports import exports_of
+from spool.store.archive.language_models import FOLDER, list_language_models
 from spool.store.archive.sources import NewSource, create_source, list_items
 from spool.store.jobs import JobFilter, list_jobs
 from spool.store.sql import seconds_from_now
@@ -98,3 +101,30 @@ def test_a_watcher_and_an_exporter_that_are_killed(
     assert not audit(db, None).counts["exported"]
     exporter.finish()
     db.close()
+
+
+def test_an_api_that_is_killed_between_a_language_models_file_and_its_row(
+    settings: Settings, start_api: Callable[[Settings], Live]
+) -> None:
+    asked = """
+from fastapi.testclient import TestClient
+from api.app import create_app
+with TestClient(create_app(settings), base_url="http://localhost") as client:
+    arpa = "\\\\data\\\\\\nngram 1=2\\n\\n\\\\1-grams:\\n-99\\t<s>\\n-1\\t</s>\\n\\n\\\\end\\\\\\n"
+    form = {"request": (None, '{"name": "parish"}'), "file": ("a.arpa", arpa)}
+    answer = client.post("/v1/language-models", files=form)
+    assert answer.status_code == 201, answer.text
+    client.delete("/v1/language-models/parish")
+"""
+    live = start_api(settings)
+    services, objects = live.services, live.services.objects
+    assert isinstance(objects, FolderStore)
+    for point in ("language_model.stored", "language_model.removed"):
+        kill_at(point, settings, asked)
+        with services.database.read() as tx:
+            assert list_language_models(tx) == []
+        (left,) = [each.key for each in objects.list(FOLDER)]
+        assert not audit(services.database, objects).counts["language_model"]
+        os.utime(objects.root / left, (0, 0))
+        delete_once(services.database, objects, services.settings, "dlr_test")
+        assert list(objects.list(FOLDER)) == [], "a later round of the deleter takes what nobody has"
