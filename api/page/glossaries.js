@@ -22,9 +22,10 @@ export async function showGlossaries(root) {
   h("label", {}, "Project (default: yours)", project),
   h("label", {}, "Phrases, one a line", phrases),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Add")));
-  const list = h("div");
+  const list = h("div"), models = h("div");
   async function refresh() {
-    const { items } = await get("/v1/glossaries");
+    const [{ items }, built] = await Promise.all([get("/v1/glossaries"), get("/v1/language-models")]);
+    fill(models, languageModels(built.items, refresh));
     const columns = [{ title: "Glossary", class: "name" }, { title: "Version", number: true }, { title: "Phrases", number: true },
       { title: "From corrections" }, { title: "Changed" }, { title: "By" }, { title: "Project" }];
     columns.label = "Glossaries";
@@ -35,7 +36,7 @@ export async function showGlossaries(root) {
       h("code", {}, "--glossary NAME"), "."));
   }
   await refresh();
-  fill(root, h("h1", {}, "Glossaries"), list, form);
+  fill(root, h("h1", {}, "Glossaries"), list, form, models);
   return { refresh };
 }
 
@@ -69,6 +70,19 @@ export async function showGlossary(root, reference, query) {
   return { refresh };
 }
 
+function languageModels(items, then) {
+  const columns = [{ title: "Language model", class: "name" }, { title: "Version", number: true }, { title: "Order", number: true },
+    { title: "N-grams", number: true }, { title: "Model" }, { title: "Changed" }, { title: "By" }, { title: "Project" }, { title: "" }];
+  columns.label = "Language models";
+  return [h("h2", {}, "Language models"),
+    h("p", { class: "quiet small" }, "Built from a project's own texts by ", h("code", {}, "spool lm build TEXTS --model M --name NAME"),
+      "; jobs name one by ", h("code", {}, "--language-model NAME"), "."),
+    items.length ? table(columns, items.map((one) => [one.name, number(one.version), number(one.ngram_order), number(one.ngrams), one.model ?? "",
+      moment(one.created_at), one.created_by, one.project,
+      h("button", { type: "button", class: "danger", "aria-label": `Delete ${one.name}`, onclick: () => removeModel(one, then) }, "Delete")]))
+      : h("p", { class: "quiet" }, "There are no language models.")];
+}
+
 function suggestions(items, add) {
   if (!items.length) return null;
   const columns = [{ title: "Name", class: "name" }, { title: "Recordings", number: true }, { title: "For example" }, { title: "" }];
@@ -86,6 +100,17 @@ async function put(body, then) {
     const added = await send("POST", "/v1/glossaries", body);
     notice(`${added.name}@${added.version} has ${count(added.count, "phrase", "phrases")}.`);
     await then(added);
+  } catch (error) {
+    notice(error.message, true);
+  }
+}
+
+async function removeModel({ name, project }, then) {
+  if (!confirm(`Delete every version of ${name}? Transcripts stay.`)) return;
+  try {
+    await send("DELETE", `/v1/language-models/${name}?${within(project)}`);
+    notice("Deleted.");
+    await then();
   } catch (error) {
     notice(error.message, true);
   }

@@ -10,6 +10,7 @@ from tests.api.auth.keys import post
 
 pytestmark = pytest.mark.integration
 expect.set_options(timeout=60_000)
+ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n\n\\end\\\n"
 
 
 def test_a_name_from_a_correction_is_taken_into_a_glossary(page: Page, live: Live, recordings: Path) -> None:
@@ -34,3 +35,14 @@ def test_a_name_from_a_correction_is_taken_into_a_glossary(page: Page, live: Liv
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete the glossary").click()
     expect(page.get_by_text("There are none.")).to_be_visible()
+
+
+def test_language_models_are_listed_and_deleted(page: Page, live: Live) -> None:
+    form = {"request": (None, '{"name": "parish", "model": "demo-tdt"}'), "file": ("a.arpa", ARPA)}
+    assert post(f"{live.url}/v1/language-models", files=form).status_code == 201
+    page.goto("/#/glossaries")
+    row = page.get_by_role("row").filter(has_text="parish")
+    expect(row).to_contain_text("demo-tdt")
+    page.on("dialog", lambda dialog: dialog.accept())
+    row.get_by_role("button", name="Delete parish").click()
+    expect(page.get_by_text("There are no language models.")).to_be_visible()
