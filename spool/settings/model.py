@@ -211,6 +211,9 @@ class Settings(BaseModel):
     """When to work, by this machine's clock (`19:00-07:00,sat,sun`); empty: always."""
     work_share: float = Field(1.0, gt=0, le=1)
     """The share of that time in which the engine may be busy."""
+    live_share: float = Field(0.5, gt=0)
+    """The share of the engine's time that live sessions may take together, by what they were measured to
+    take; more are refused."""
     engine_slots: int = Field(32, ge=1)
     """Chunks that may wait in the engine before job threads block."""
     yield_seconds: Seconds = 600.0

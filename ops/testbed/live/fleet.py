@@ -26,7 +26,8 @@ PIECE = 3200
 
 
 class LiveFleet(Fleet):
-    """A fleet with one API process at a time, whose clients wait for a busy worker."""
+    """A fleet with one API process at a time. Its clients wait for a busy worker, and its worker takes
+    sessions however long a loaded machine makes their steps."""
 
     url = ""
     api: "subprocess.Popen[bytes]"
@@ -48,6 +49,7 @@ class LiveFleet(Fleet):
                 "SPOOL_LEASE_SECONDS": "3",
                 "SPOOL_MAX_CRASHES": "5",
                 "SPOOL_LIVE_OPEN_SECONDS": f"{DEADLINE}",
+                "SPOOL_LIVE_SHARE": "100",
                 **environment,
             },
         )

@@ -24,6 +24,7 @@ LONGEST_NAME = 100
 MOST_WORDS = 500_000
 """Some fifty hours of speech."""
 _MAX_UNPACKED = 100 * 1024 * 1024
+_MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|root)\b", re.IGNORECASE)
 _CUE = re.compile(
     r"^[^\S\n]*(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}\s+-->\s+(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}", re.MULTILINE
 )
@@ -66,6 +67,11 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         lines = list(_docx_lines(data, name))
     else:
         text = _decoded(data, name)
+        if _MARKUP.match(text):
+            raise InvalidRequest(
+                f"{name}: XML and HTML are not read, OHMS records among them; export the transcript as WebVTT "
+                "or text"
+            )
         lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines() if line]
     words: tuple[SpokenWord, ...] = ()
     if len(lines) <= MOST_WORDS:

@@ -26,7 +26,7 @@ CLAIM_SECONDS = 5.0
 
 def live_desk(settings: Settings, engine: Engine) -> LiveDesk:
     """What this worker's live sessions share."""
-    return LiveDesk(LiveSessions(engine), LiveSignals(settings))
+    return LiveDesk(LiveSessions(engine, share=settings.live_share), LiveSignals(settings))
 
 
 class LiveIntake(threading.Thread):
