@@ -69,8 +69,7 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         text = _decoded(data, name)
         if _MARKUP.match(text):
             raise InvalidRequest(
-                f"{name}: XML and HTML are not read, OHMS records among them; export the transcript as WebVTT "
-                "or text"
+                f"{name}: XML and HTML are not read, OHMS records among them; export WebVTT or text"
             )
         lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines() if line]
     words: tuple[SpokenWord, ...] = ()
