@@ -133,7 +133,7 @@ def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) ->
     assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
 
 
-@pytest.mark.parametrize("model", ["default", "sortformer"])
+@pytest.mark.parametrize("model", ["default", later("sortformer")])
 def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str) -> None:
     worker = stack.worker()
 
