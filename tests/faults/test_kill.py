@@ -90,7 +90,8 @@ def test_a_worker_killed_in_a_job(stack: Stack, point: str) -> None:
 def test_a_worker_killed_while_it_ends_several_jobs(stack: Stack, point: str) -> None:
     worker = stack.worker()
     with stack.fault(f"kill -9 of the worker at {point}, of short jobs") as fault:
-        stack.arm(**{point: "kill"})
+        # While the first to end holds the others up, they gather: several then end in one commit.
+        stack.arm(**{point: "kill", "finish.written": "sleep:1.5"})
         fault.jobs = [stack.submit_stored(stack.record(3 + n / 10)) for n in range(12)]
         gone(worker)
         fault.injected = time.monotonic()
