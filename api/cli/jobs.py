@@ -32,6 +32,7 @@ from spool.client import Refused, Spool
 from spool.command_options import takes_options
 from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.jobs import JobState
+from spool.domain.manifest import NAME_LENGTH
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
@@ -328,29 +329,35 @@ def forget_voice(
     out.print(f"{voice} forgotten")
 
 
-def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:
+def _expanded(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
+    """Addresses and files; those of a folder with their path in it as a name, which tells apart what is
+    called the same in two folders."""
     for source in sources:
         if "://" in source:
-            yield source
-        else:
-            recordings, skipped = recordings_under(Path(source))
-            print_skipped(skipped)
-            yield from recordings
+            yield source, None
+            continue
+        folder = Path(source)
+        recordings, skipped = recordings_under(folder)
+        print_skipped(skipped)
+        for path in recordings:
+            place = path.relative_to(folder).as_posix()
+            fits = path != folder and place.isprintable() and len(place) <= NAME_LENGTH
+            yield path, place if fits else None
 
 
 def _submit_all(
     spool: Spool,
     running: Running | None,
-    recordings: Sequence[str | Path],
+    recordings: Sequence[tuple[str | Path, str | None]],
     request: dict[str, Any],
     *,
     quiet: bool,
 ) -> tuple[Sequence[JobDetail], int]:
     jobs = []
     refused, printed = 0, ""
-    for source in recordings:
+    for source, name in recordings:
         try:
-            job = _submit_one(spool, running, source, request)
+            job = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
         except Refused as error:
             # One refused recording must not stop the others.
             refused += 1

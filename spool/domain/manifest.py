@@ -36,7 +36,8 @@ def _printable(text: str) -> str:
 
 
 Printable = Annotated[str, AfterValidator(_printable)]
-Name = Annotated[Printable, Field(min_length=1, max_length=200)]
+NAME_LENGTH = 200
+Name = Annotated[Printable, Field(min_length=1, max_length=NAME_LENGTH)]
 TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
 Tags = Annotated[
     dict[TagName, Annotated[Printable, Field(max_length=200)]],

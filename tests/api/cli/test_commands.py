@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_a_folder_and_a_file_are_submitted_and_followed_to_their_words(up: Comma
     (row,) = [row for row in report["rows"] if row["key"] == "radio"]
     assert row["engine_seconds"] == pytest.approx(sum(job["cost"]["engine_seconds"] for job in jobs))
     assert "radio" in up.run("costs", "--group-by", "project").stdout
+
+
+def test_two_recordings_of_one_name_are_told_apart_by_their_folders(up: Commands, tmp_path: Path) -> None:
+    for tape in ("tape 1", "tape 2"):
+        (tmp_path / tape).mkdir()
+        shutil.copy(SAMPLES / "words" / "bed-1.flac", tmp_path / tape / "side a.flac")
+    jobs = json.loads(up.run("submit", str(tmp_path), "--json").stdout)
+    assert [job["name"] for job in jobs] == ["tape 1/side a.flac", "tape 2/side a.flac"]
+    assert "tape 2/side a.flac" in up.run("status").stdout
+    up.run("follow")
 
 
 def test_status_watch_and_workers_read_well(up: Commands) -> None:
