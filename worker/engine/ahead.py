@@ -37,7 +37,7 @@ class WorkAhead:
         self._waiting: dict[int, Utterance] = {}
         self._kept: dict[int, tuple[str, NDArray[np.float32]]] = {}
         self._doing: int | None = None
-        self._busy = False
+        self._batches = 0  # on the device: one, or one between the layers of another
         self._fronts: dict[str, Front] = {}
 
     def start(self) -> None:
@@ -77,7 +77,7 @@ class WorkAhead:
         """What there is for each utterance of the batch that the device runs now, once one of them that is
         just being worked on is done; None for those that the model has to do."""
         with self._changed:
-            self._busy = True
+            self._batches += 1
             for ticket in tickets:
                 self._waiting.pop(ticket, None)
             self._changed.wait_for(lambda: self._doing not in tickets)
@@ -86,9 +86,9 @@ class WorkAhead:
         return [None if each is None else each[1] for each in kept]
 
     def end_batch(self) -> None:
-        """The device runs nothing."""
+        """The batch begun last is no more on the device."""
         with self._changed:
-            self._busy = False
+            self._batches -= 1
 
     def _run(self) -> None:
         while True:
@@ -110,6 +110,6 @@ class WorkAhead:
 
     def _next(self) -> Utterance | None:
         """The one that has waited longest, of those that may be begun now."""
-        if not self._busy or sum(made.nbytes for _, made in self._kept.values()) >= self._most_bytes:
+        if not self._batches or sum(made.nbytes for _, made in self._kept.values()) >= self._most_bytes:
             return None
         return next((each for each in self._waiting.values() if each.model in self._fronts), None)

@@ -73,6 +73,14 @@ class _Open:
     accused: EngineCrashed | None = None
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What is on the device since `began_ns`, not counting the batches that came between."""
+
+    tickets: tuple[int, ...]
+    began_ns: int
+
+
 class PendingRequests:
     """Every request without an answer. `release` is called with the slot of each utterance as it is
     answered, `fill` to put the harmless sound into a slot; it tells the sound's length in samples."""
@@ -83,8 +91,7 @@ class PendingRequests:
         self._unexplained: deque[float] = deque(maxlen=CRASHES_KEPT)
         self._lock = threading.RLock()
         self._open: dict[int, _Open] = {}
-        self._on_device: tuple[int, ...] = ()
-        self._began_ns = 0
+        self._on_device: list[_Batch] = []  # each but the first between the layers of the one before it
         self._loading: str | None = None
         self._load_crashes: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
@@ -204,7 +211,7 @@ class PendingRequests:
                 self._loaded = [model for model in self._loaded if model not in report.models]
                 self.crowded = True
             elif isinstance(report, Started):
-                self._on_device, self._began_ns = report.tickets, time.monotonic_ns()
+                self._on_device.append(_Batch(report.tickets, time.monotonic_ns()))
             elif isinstance(report, Finished):
                 self._take_results(report)
             elif isinstance(report, Described):
@@ -219,7 +226,10 @@ class PendingRequests:
             if self._stopped is not None:
                 return
             log.warning(
-                "engine process ended", ending=ending, loading=self._loading, on_device=len(self._on_device)
+                "engine process ended",
+                ending=ending,
+                loading=self._loading,
+                on_device=[len(batch.tickets) for batch in self._on_device],
             )
             died_ns = self._stats.died_ns + self._out_ns()
             restarts = self._stats.restarts + (not asked)
@@ -236,14 +246,23 @@ class PendingRequests:
                 self._blame_model(self._loading, ending)
             else:
                 self._blame_utterances(ending)
-            self._loading, self._on_device, self._loaded = None, (), []
+            self._loading, self._on_device, self._loaded = None, [], []
 
     def _out_ns(self) -> int:
-        return time.monotonic_ns() - self._began_ns if self._on_device else 0
+        return time.monotonic_ns() - self._on_device[0].began_ns if self._on_device else 0
+
+    def _take_off(self, tickets: tuple[int, ...]) -> None:
+        """This batch is done: its time was not that of the batch around it."""
+        for place, batch in enumerate(self._on_device):
+            if batch.tickets == tickets:
+                for outer in self._on_device[:place]:
+                    outer.began_ns += time.monotonic_ns() - batch.began_ns
+                del self._on_device[place:]
+                return
 
     def _take_results(self, report: Finished) -> None:
         stats = self._stats
-        self._on_device = ()
+        self._take_off(report.batch)
         if any(
             self._is_control(ticket) for ticket, _ in report.results
         ):  # it ran by itself, and is on no bill
@@ -294,7 +313,8 @@ class PendingRequests:
         self._answer_all(waiting, error)
 
     def _blame_utterances(self, ending: str) -> None:
-        for ticket in self._on_device:
+        # Of batches one within another, the device ran the innermost; the others are sent again as they were.
+        for ticket in self._on_device[-1].tickets if self._on_device else ():
             entry = self._open.get(ticket)
             if entry is None or not isinstance(entry.request, Utterance):
                 continue

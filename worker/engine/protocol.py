@@ -208,21 +208,23 @@ class Unloaded:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """These utterances are on the device now, in one batch."""
+    """These utterances are on the device now, in one batch. If they are steps of live sessions, maybe between
+    two layers of another one, which goes on behind them."""
 
     tickets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A batch ended. `busy_ns` is the time that `results` took, exactly the sum of their `engine_ns`;
-    `lost_ns` went into a batch that raised and into utterances that failed. `busy_total_ns` is the child's
-    own count since it started."""
+    """The batch of the tickets `batch` ended; none where it never started. `busy_ns` is the time that
+    `results` took, exactly the sum of their `engine_ns`; `lost_ns` went into a batch that raised and into
+    utterances that failed. `busy_total_ns` is the child's own count since it started."""
 
     results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
     busy_ns: int
     lost_ns: int
     busy_total_ns: int
+    batch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

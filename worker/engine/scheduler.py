@@ -151,15 +151,31 @@ class UtteranceQueue:
     ) -> list[QueuedUtterance]:
         """Take out the next batch, in the order it was filled; empty only when nothing waits. Live sessions
         go before jobs. Jobs whose group `first` holds for go before all others, which lose nothing of what
-        they are owed. `most_samples`
-        bounds the padded size by group, besides the limits."""
+        they are owed. `most_samples` bounds the padded size by group, besides the limits."""
         if self._suspects:
             return [self._suspects.popleft()]
         if not self._queues:
             return []
-        self._level = min(self._served[job] for job in self._queues)
-        live = [job for job, queue in self._queues.items() if queue[0].live]
+        live = self._live()
         among = self._allowed(live, first) or self._allowed(self._queues, first) or live or self._queues
+        return self._formed(among, cost, most_samples)
+
+    def next_live(
+        self, among: Callable[[Hashable], bool], cost: Cost = cost_by_length
+    ) -> list[QueuedUtterance]:
+        """Take out the next batch of live sessions of the groups that `among` holds for; empty where none
+        waits. One that is suspected of ending the process is left to `next_batch`."""
+        live = self._allowed(self._live(), among)
+        return self._formed(live, cost, lambda _: math.inf) if live else []
+
+    def _live(self) -> list[str]:
+        return [job for job, queue in self._queues.items() if queue[0].live]
+
+    def _formed(
+        self, among: Collection[str], cost: Cost, most_samples: Callable[[Hashable], float]
+    ) -> list[QueuedUtterance]:
+        """Take out a batch that the job served least of `among` begins."""
+        self._level = min(self._served[job] for job in self._queues)
         seed = self._queues[min(among, key=self._turn)][0]
         most = min(self._limits.samples, most_samples(seed.group))
         batch = _Batch(replace(self._limits, samples=int(most)), cost)

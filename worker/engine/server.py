@@ -17,7 +17,6 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -28,12 +27,11 @@ from spool.failpoints import failpoint
 from worker.decode.types import SearchOptions, UtteranceResult
 from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioView, SlotLayout
+from worker.engine.inbox import Group, Inbox, Reports
 from worker.engine.model_cache import ModelCache
 from worker.engine.protocol import (
     Describe,
     Described,
-    DropJob,
-    Dropped,
     EngineOptions,
     Failure,
     Finished,
@@ -45,24 +43,22 @@ from worker.engine.protocol import (
     Report,
     Request,
     Started,
-    Stop,
     Unloaded,
     Utterance,
     WorksAhead,
     models_of,
 )
-from worker.engine.scheduler import BatchPace, QueuedUtterance, UtteranceQueue, split_exactly
+from worker.engine.scheduler import BatchPace, QueuedUtterance, split_exactly
+from worker.engine.turns import LiveTurns, Work
 from worker.live.feed import LiveAnswer, LiveFeed
 from worker.models.base import BatchCost, ModelInfo
+from worker.models.turns import giving_way_to
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
-GRACE_SECONDS = 0.5
 LIVE_SECONDS = 5.0  # so long after its last step a live session counts as open
 LIVE_WAIT = 0.5  # of a live chunk: how long a batch of jobs may keep a session waiting
-LINGER_SECONDS = 0.25  # for the next audio of a live session that has fallen behind
 MOST_IN_A_ROW = 12  # batches of live sessions that have fallen behind, before jobs have one again
-_Group = tuple[str, SearchOptions, bool]  # what may share a batch: one model, asked alike; live or not
 
 
 def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
@@ -72,27 +68,23 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     module, _, name = options.loader.partition(":")
-    reports = _Reports(connection)
+    reports = Reports(connection)
     view = AudioView(layout)
     ahead = WorkAhead(lambda utterance: view.read(utterance.slot, utterance.samples))
     ahead.start()
-    inbox = _Inbox(options, reports, ahead)
+    inbox = Inbox(options, reports, ahead)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     home = importlib.import_module(module)
     loader = cast("Loader", getattr(home, name))
     if options.device and hasattr(home, "use_device"):
         home.use_device(options.device)
-    device = BatchRunner(reports, view, loader, options, ahead)
+    device = BatchRunner(reports, view, loader, options, ahead, inbox)
     reports.send(Ready(os.getpid()))
     try:
         while True:
-            work = inbox.next(device)
-            if isinstance(work, Describe):
-                device.describe(work)
-            else:
-                before = device.worked_ns
-                device.run(work)
-                time.sleep(pause_seconds(device.worked_ns - before, options.share))
+            before = device.worked_ns
+            device.do(inbox.next(device))
+            time.sleep(pause_seconds(device.worked_ns - before, options.share))
     except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
         os._exit(0)
 
@@ -103,105 +95,22 @@ def pause_seconds(worked_ns: int, share: float) -> float:
     return worked_ns / 1e9 * (1 - share) / share
 
 
-class _Reports:
-    """The way to the parent, for the receiver's thread and the device's."""
-
-    def __init__(self, connection: "Connection[Report, Request]") -> None:
-        self._connection = connection
-        self._sending = threading.Lock()
-
-    def send(self, report: Report) -> None:
-        with self._sending:
-            self._connection.send(report)
-
-
-class _Inbox:
-    """Requests of the parent that have not started yet."""
-
-    def __init__(self, options: EngineOptions, reports: _Reports, ahead: WorkAhead) -> None:
-        self._reports = reports
-        self._ahead = ahead
-        self._waiting = UtteranceQueue(options.limits)
-        self._utterances: dict[int, Utterance] = {}
-        self._errands: deque[Describe] = deque()
-        self._arrived = threading.Condition()
-
-    def receive(self, connection: "Connection[Report, Request]") -> None:
-        """The receiver thread. The end of the pipe is the end of the parent, kill -9 included."""
-        try:
-            while True:
-                request = connection.recv()
-                if isinstance(request, Stop):
-                    os._exit(0)
-                self._take_in(request)
-        except (EOFError, OSError):
-            os._exit(0)
-
-    def _take_in(self, request: Utterance | Describe | DropJob) -> None:
-        with self._arrived:
-            if isinstance(request, Utterance):
-                self._utterances[request.ticket] = request
-                self._ahead.offer(request)
-                live = isinstance(request.ask.step, LiveFeed)
-                group = (request.model, request.options, live)
-                self._waiting.add(
-                    QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone, live)
-                )
-            elif isinstance(request, DropJob):
-                tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
-                for ticket in tickets:
-                    del self._utterances[ticket]
-                self._ahead.forget(tickets)
-                # At once, and not behind the batch on the device: a cancelled job's slots are free again.
-                self._reports.send(Dropped(tickets))
-            else:
-                self._errands.append(request)
-            self._arrived.notify()
-
-    def next(self, device: "BatchRunner") -> Describe | list[Utterance]:
-        """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
-        not be served yet comes last."""
-        may_serve = device.may_serve
-        with self._arrived:
-            if device.catches_up:
-                self._arrived.wait_for(self._anybody_speaks, LINGER_SECONDS)
-            self._arrived.wait_for(self._anything)
-            if not self._servable(may_serve):
-                # Its own next job may be on its way: a moment's idleness costs less than loading twice.
-                self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
-                self._arrived.wait_for(self._anything)  # what waited may have been dropped
-            for errand in self._errands:
-                if all(map(may_serve, models_of(errand.model, errand.options))):
-                    self._errands.remove(errand)
-                    return errand
-            batch = self._waiting.next_batch(
-                lambda group: all(map(may_serve, models_of(*cast("_Group", group)[:2]))),
-                device.cost,
-                device.most_samples,
-            )
-            if not batch:
-                return self._errands.popleft()
-            return [self._utterances.pop(item.ticket) for item in batch]
-
-    def _anything(self) -> bool:
-        return bool(self._errands) or len(self._waiting) > 0
-
-    def _anybody_speaks(self) -> bool:
-        return any(item.live for item in self._waiting)
-
-    def _servable(self, may_serve: Callable[[str], bool]) -> bool:
-        wanted = {models_of(errand.model, errand.options) for errand in self._errands}
-        wanted.update(models_of(*cast("_Group", item.group)[:2]) for item in self._waiting)
-        return any(all(map(may_serve, paths)) for paths in wanted)
-
-
 class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
     def __init__(
-        self, reports: _Reports, view: AudioView, loader: Loader, options: EngineOptions, ahead: WorkAhead
+        self,
+        reports: Reports,
+        view: AudioView,
+        loader: Loader,
+        options: EngineOptions,
+        ahead: WorkAhead,
+        inbox: Inbox | None = None,
     ) -> None:
+        """inbox: where live sessions wait that may have the device between two layers of a batch of jobs;
+        None for none."""
         self._reports = reports
+        self._inbox = inbox
         self._ahead = ahead
         self._view = view
         self._loader = loader
@@ -218,7 +127,7 @@ class BatchRunner:
     def most_samples(self, group: Hashable) -> float:
         """How much audio a batch may hold, padding included: while somebody speaks, a batch of jobs is to be
         done before a live session has waited for `LIVE_WAIT` of a chunk."""
-        if cast("_Group", group)[2]:
+        if cast("Group", group)[2]:
             return math.inf
         if time.monotonic() >= self._live_until:
             self._live_seconds = math.inf
@@ -232,6 +141,8 @@ class BatchRunner:
 
     def _note_live(self, batch: Sequence[Utterance], answers: Sequence[Recognition | Failure]) -> None:
         feeds = [utterance.ask.step for utterance in batch if isinstance(utterance.ask.step, LiveFeed)]
+        if not feeds:
+            return
         self._catching_up = self._catching_up + 1 if any(feed.more for feed in feeds) else 0
         for answer in answers:
             if isinstance(answer, Recognition) and isinstance(answer.output, LiveAnswer):
@@ -241,7 +152,7 @@ class BatchRunner:
     def cost(self, item: QueuedUtterance) -> BatchCost:
         """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
         that it comes alone."""
-        path, options, live = cast("_Group", item.group)
+        path, options, live = cast("Group", item.group)
         if live:  # feeds are not padded to one length, and their sessions are in memory anyway
             return BatchCost(1, 0)
         costs = []
@@ -251,6 +162,25 @@ class BatchRunner:
                 return BatchCost(item.length, sys.maxsize)
             costs.append(model.cost(item.length, options))
         return BatchCost(costs[0].frames, sum(each.bytes for each in costs))
+
+    def holds(self, path: str) -> bool:
+        """Whether this model is in memory."""
+        return self._model_cache.peek(path) is not None
+
+    def do(self, work: Work) -> None:
+        """Do one thing that waited."""
+        if isinstance(work, Describe):
+            self.describe(work)
+        else:
+            self.run(work)
+
+    def _turns(self, inbox: Inbox) -> LiveTurns:
+        """Whoever waits while a batch of jobs runs."""
+        return LiveTurns(
+            lambda: inbox.live > 0 or time.monotonic() < self._live_until,
+            lambda: inbox.next_live(self) if inbox.live else None,
+            self.do,
+        )
 
     def describe(self, request: Describe) -> None:
         """Answer what a model is, or what it says of options, as a `Described`."""
@@ -267,22 +197,23 @@ class BatchRunner:
         try:
             model = self._recognizer(batch[0].model, batch[0].options)
         except SpoolError as error:
-            self._report([(utterance.ticket, error) for utterance in batch], 0, 0)
+            self._report((), [(utterance.ticket, error) for utterance in batch], 0, 0)
             return
         answers, busy_ns, lost_ns = self._attempt(model, batch)
         if len(batch) > 1 and isinstance(answers, SpoolError):
-            self._report([], 0, lost_ns)
+            self._report(batch, [], 0, lost_ns)
             for utterance in batch:
                 self._run_alone(model, utterance)
             return
         if isinstance(answers, SpoolError):
             answers = [answers]
-        self._report([(u.ticket, answer) for u, answer in zip(batch, answers, strict=True)], busy_ns, lost_ns)
+        results = [(u.ticket, answer) for u, answer in zip(batch, answers, strict=True)]
+        self._report(batch, results, busy_ns, lost_ns)
 
     def _run_alone(self, model: Recognizer, utterance: Utterance) -> None:
         answers, busy_ns, lost_ns = self._attempt(model, [utterance])
         answer = answers if isinstance(answers, SpoolError) else answers[0]
-        self._report([(utterance.ticket, answer)], busy_ns, lost_ns)
+        self._report([utterance], [(utterance.ticket, answer)], busy_ns, lost_ns)
 
     def _attempt(
         self, model: Recognizer, batch: Sequence[Utterance]
@@ -292,26 +223,34 @@ class BatchRunner:
         failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
         options: SearchOptions = batch[0].options
+        live = isinstance(batch[0].ask.step, LiveFeed)
+        turns = None if live or batch[0].alone or self._inbox is None else self._turns(self._inbox)
+        if not live:
+            self._catching_up = 0  # jobs have the device; sessions may fall behind anew meanwhile
         begun = time.monotonic_ns()
+
+        def worked() -> int:
+            return time.monotonic_ns() - begun - (0 if turns is None else turns.ns)
+
         try:
             ahead = self._ahead.begin_batch([utterance.ticket for utterance in batch])
             asks = [utterance.ask for utterance in batch]
-            if isinstance(model, WorksAhead) and any(made is not None for made in ahead):
-                recognitions = model.recognize(audio, options, asks, ahead)
-            else:
-                recognitions = model.recognize(audio, options, asks)
-            busy_ns = time.monotonic_ns() - begun
+            with giving_way_to(turns):
+                if isinstance(model, WorksAhead) and any(made is not None for made in ahead):
+                    recognitions = model.recognize(audio, options, asks, ahead)
+                else:
+                    recognitions = model.recognize(audio, options, asks)
+            busy_ns = worked()
             self._note_live(batch, recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
-            live = isinstance(batch[0].ask.step, LiveFeed)
             self._pace.measured((batch[0].model, options, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
-            return _as_spool_error(error), 0, time.monotonic_ns() - begun
+            return _as_spool_error(error), 0, worked()
         finally:
             self._ahead.end_batch()
-            self.worked_ns += time.monotonic_ns() - begun
+            self.worked_ns += worked()
         failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
         pairs = list(zip(recognitions, shares, strict=True))
@@ -363,9 +302,16 @@ class BatchRunner:
         if models:
             self._reports.send(Unloaded(models))
 
-    def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
+    def _report(
+        self,
+        batch: Sequence[Utterance],
+        results: Sequence[tuple[int, Answer]],
+        busy_ns: int,
+        lost_ns: int,
+    ) -> None:
         self._busy_total_ns += busy_ns
-        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
+        tickets = tuple(utterance.ticket for utterance in batch)
+        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns, tickets))
         failpoint("engine.reported")
 
 

@@ -1,5 +1,5 @@
 """Real models behind a gate, for tests that need utterances to meet in one batch: `GATE|MODEL` waits in every
-batch until the path GATE exists."""
+batch until the path GATE exists, and lets live sessions have the device meanwhile."""
 
 import time
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from worker.engine.recognizer import ModelRecognizer, load_recognizer
 from worker.models.base import BatchCost, ModelInfo
+from worker.models.turns import give_way
 
 LOADER = "tests.worker.engine.gated_models:load"
 
@@ -31,6 +32,7 @@ class Gated:
         self._gate.with_suffix(".reached").touch()
         while not self._gate.exists():
             time.sleep(0.005)
+            give_way()
         return self._inner.recognize(*asked)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
+from tests.worker.engine.gated_models import LOADER
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
 from worker.engine.live_session import UNMEASURED_SESSIONS, EngineSession, LiveRequest, LiveSessions
@@ -82,6 +83,26 @@ def test_sessions_beside_jobs_say_what_they_say_alone(engine: Engine) -> None:
     assert engine.busy_ns - busy_before == billed
     assert engine.unbilled_ns == lost_before
     assert all(session.rebuilds == 0 for session in opened)
+
+
+def test_a_session_does_not_wait_for_the_batch_on_the_device(tmp_path: Path) -> None:
+    gate, samples = tmp_path / "gate", audio(1)
+    engine = Engine(EngineOptions(slots=8, slot_samples=12 * 16_000, device="cpu", loader=LOADER)).start()
+    try:
+        engine.describe(MODEL).result(60)
+        job = engine.submit("job", audio(2), f"{gate}|{MODEL}", SearchOptions(head="rnnt"))
+        until(gate.with_suffix(".reached").exists, "a batch at the gate")
+        session = LiveSessions(engine).open(REQUEST)
+        assert hear(session, samples) == expected(samples)
+        assert not job.done()
+        gate.touch()
+        # What the session took is on its bill and on no other (law 5).
+        billed = job.result(60).engine_ns + session.engine_ns
+        assert engine.busy_ns == billed
+        assert session.rebuilds == 0
+    finally:
+        gate.touch()
+        engine.close()
 
 
 def test_a_session_that_is_behind_catches_up_before_jobs_go_on(engine: Engine) -> None:

@@ -7,9 +7,10 @@ from spool.errors import QualityUnknown
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
 from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioSlots, AudioView
+from worker.engine.inbox import Reports
 from worker.engine.protocol import Describe, Described, EngineOptions, Loaded
 from worker.engine.recognizer import load_recognizer
-from worker.engine.server import BatchRunner, _Reports
+from worker.engine.server import BatchRunner
 from worker.models.base import ModelInfo
 
 
@@ -19,7 +20,7 @@ def describe(folder: Path, measured: frozenset[str] | None) -> object:
     options = EngineOptions(slots=1, slot_samples=16_000, measured=measured)
     view = AudioView(slots.layout)
     ahead = WorkAhead(lambda utterance: view.read(utterance.slot, utterance.samples))
-    runner = BatchRunner(_Reports(far), view, load_recognizer, options, ahead)
+    runner = BatchRunner(Reports(far), view, load_recognizer, options, ahead)
     runner.describe(Describe(7, str(folder)))
     reports = []
     while near.poll():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kernels.search.topk import top_k
 from worker.models.attention.layers import log_sum_exp
+from worker.models.turns import give_way
 
 State = TypeVar("State")
 KEEP_SHARE = 0.75  # utterances that are over leave when no more than this share is left
@@ -138,6 +139,7 @@ def attention_beam(
         logits, state = head.step(mx.array(tokens), state)
         best, chosen = top_k(logits - log_sum_exp(logits), beam)
         mx.eval(best, chosen)
+        give_way(best, chosen)
         shape = (len(rows), beam, beam)
         log_probs, offered = np.array(best).reshape(shape), np.maximum(np.array(chosen), 0).reshape(shape)
         parents = np.tile(np.arange(beam, dtype=np.int32), (len(rows), 1))

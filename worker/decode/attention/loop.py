@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from worker.decode.attention.beam import Outcome, ScoredTokens
 from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
+from worker.models.turns import give_way
 
 # The host asks a GPU only now and then who has ended: an answer stops what is under way.
 STEPS_BETWEEN_CHECKS = 8
@@ -151,6 +152,7 @@ class AttentionSearch:
         if self._steps % self._between:
             mx.async_eval(live.tokens, live.beams.done)  # type: ignore[no-untyped-call]
             return []
+        give_way(live.tokens, live.beams.done)
         return self._collect()
 
     def run(self, requests: Iterable[SearchRequest]) -> list[SearchAnswer]:

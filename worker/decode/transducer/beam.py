@@ -25,6 +25,7 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.stepping import joined, reorder
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
+from worker.models.turns import give_way
 
 CHECK_EVERY = 8  # steps between two questions to the device whether anything still runs
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
@@ -94,6 +95,7 @@ class BeamSearch:
             steps += every
             if steps % CHECK_EVERY == 0:
                 mx.async_eval(state, *self._kept())  # type: ignore[no-untyped-call]
+                give_way(state)
             asked, last = (state.beam if at_once else last), state.beam
             ahead = 0 if at_once else every
         return self._finish(state)

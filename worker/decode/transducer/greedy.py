@@ -21,6 +21,7 @@ from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.transducer.stepping import advance
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
+from worker.models.turns import give_way
 
 WINDOW = 8  # encoder frames that one round looks at; a CPU pays for each of them
 WINDOW_OF_A_CPU = 4
@@ -118,6 +119,7 @@ class GreedySearch:
                 row = self._round(row)
             asked.append(mx.any(row.sound & (row.frames < self._lengths)))
             mx.async_eval(asked[-1], row, self._backtrace.latest(every))  # type: ignore[no-untyped-call]
+            give_way(row)
         return row, [slots[0] for slots in self._backtrace.paths()]
 
     def _score(self, path: Path, bonus: np.float32) -> float:

@@ -16,6 +16,7 @@ from worker.models.conformer.attention import AttentionContext, Positions, posit
 from worker.models.conformer.layer import ConformerLayer
 from worker.models.conformer.subsampling import DwStridingSubsampling
 from worker.models.nemo.config import EncoderConfig
+from worker.models.turns import give_way
 
 AttContext = tuple[int, int]
 """Encoder frames to the left and to the right."""
@@ -70,6 +71,7 @@ class ConformerEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, positions, sight, valid)
             mx.eval(x)
+            give_way(x)
         return x[:, :count]
 
     def _padded(
@@ -82,6 +84,7 @@ class ConformerEncoder(nn.Module):
         positions = self.positions(longest, x.dtype)
         for layer in self.layers:
             x = layer(x, positions, sight, valid)
+            give_way(x)
         return mx.where(valid, x, mx.zeros((), dtype=x.dtype))
 
     def _one_by_one(
@@ -96,11 +99,13 @@ class ConformerEncoder(nn.Module):
             sight_of = self._sight(count, counts[row : row + 1], context)
             seen[row] = (self.positions(count, features.dtype), *sight_of)
             mx.eval(rows[row])
+            give_way(rows[row])
         for layer in self.layers:
             for row in sounding:
                 positions, valid, sight = seen[row]
                 rows[row] = layer(rows[row], positions, sight, valid)
                 mx.eval(rows[row])
+                give_way(rows[row])
         silence = mx.zeros((1, longest, self._config.d_model), features.dtype)
         padded = [
             mx.pad(rows[row], [(0, 0), (0, longest - count), (0, 0)]) if count else silence

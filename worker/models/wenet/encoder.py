@@ -15,6 +15,7 @@ from kernels.nn.convolution import fold_batch_norm, glu_conv
 from kernels.nn.elementwise import silu
 from kernels.runtime.device import on_gpu
 from worker.models.attention.layers import Linear, Norm, join_heads, split_heads
+from worker.models.turns import give_way
 from worker.models.wenet.config import FEATURES, EncoderSizes
 from worker.models.wenet.layers import Reader, attend, sinusoids
 from worker.models.wenet.weights import subsampling_linear
@@ -319,6 +320,7 @@ class WenetEncoder:
             hidden = chunks if hidden is None else mx.maximum(hidden + chunks, _LEAST)
         for layer in self.layers:
             x = layer(x, positions, hidden, counts)
+            give_way(x)
         return self._norm(x)
 
 

@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from kernels.nn.activations import gelu
 from worker.models.attention.layers import attend_full, by_rows, join_heads, split_heads
+from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layers import Tensors
 
@@ -57,6 +58,7 @@ class WhisperEncoder:
             queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
             x = x + attention.out(join_heads(attend_full(queries, keys, values)))
             x = x + by_rows(mlp, x)
+            give_way(x)
         return self.norm(x)
 
 
