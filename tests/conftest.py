@@ -20,6 +20,7 @@ from tests.live.fixtures import (  # noqa: E402, F401 - fixtures are found by na
     database_url,
     db,
     make_settings,
+    patient_database,
     postgres,
     postgres_url,
     redis_server,

@@ -80,10 +80,11 @@ class Database:
         *,
         pool_size: int = 20,
         statement_seconds: float = STATEMENT_TIMEOUT_S,
-        idle_seconds: float = IDLE_IN_TRANSACTION_S,
+        idle_seconds: float | None = None,
     ) -> None:
         """PostgreSQL alone: `statement_seconds`, how long one statement or commit may take; `idle_seconds`,
-        how long a transaction may wait for its own process before the server ends it."""
+        how long a transaction may wait for its own process before the server ends it, by default
+        `IDLE_IN_TRANSACTION_S`."""
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
@@ -91,7 +92,7 @@ class Database:
             file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             make_private_file(file)  # it holds transcripts; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
-        limits = _limits(statement_seconds, idle_seconds)
+        limits = _limits(statement_seconds, IDLE_IN_TRANSACTION_S if idle_seconds is None else idle_seconds)
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),
             pool_size=pool_size,

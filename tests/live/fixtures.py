@@ -21,12 +21,21 @@ from ops.testbed.s3 import S3Server
 from spool.broker.celery_app import celery_app
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.settings import Settings, load_settings
-from spool.store import Database
+from spool.store import Database, database
 from spool.tables import metadata
 
 DIALECTS = ("sqlite", "postgresql")
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_database() -> Iterator[None]:
+    """Let transactions wait for a test's process, which may stand still for seconds on a crowded machine;
+    tests of frozen processes say otherwise themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "IDLE_IN_TRANSACTION_S", 60)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -80,10 +89,9 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def db(database_url: str) -> Iterator[Database]:
-    # A test's process may stand still for seconds on a crowded machine.
-    database = Database(database_url, idle_seconds=60)
-    yield database
-    database.close()
+    own = Database(database_url)
+    yield own
+    own.close()
 
 
 @pytest.fixture(scope="session")

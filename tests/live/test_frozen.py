@@ -33,7 +33,7 @@ THREADS = 6
 
 @pytest.fixture
 def db(postgres_url: str) -> Iterator[Database]:
-    database = Database(postgres_url)
+    database = Database(postgres_url, idle_seconds=IDLE_IN_TRANSACTION_S)
     yield database
     database.close()
 
@@ -128,7 +128,8 @@ def test_a_job_comes_back_although_its_save_is_frozen(db: Database) -> None:
 def test_a_statement_that_nobody_answers_ends(postgres: PostgresServer, postgres_url: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="spool-"))
     proxy = HalfOpenProxy(folder / ".s.PGSQL.5432", postgres.folder / ".s.PGSQL.5432")
-    db = Database(postgres_url.replace(str(postgres.folder), str(folder)), statement_seconds=0.5)
+    url = postgres_url.replace(str(postgres.folder), str(folder))
+    db = Database(url, statement_seconds=0.5, idle_seconds=IDLE_IN_TRANSACTION_S)
     try:
         queued(db)
         for begin in (partial(silent, db), partial(silent_at_commit, db)):

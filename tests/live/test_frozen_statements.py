@@ -7,7 +7,6 @@ after another of its statements, with the transaction open, while others go on c
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 from sqlalchemy import Connection, event, func, select
@@ -87,7 +86,7 @@ class Freezer:
     """A process of its own, as far as the database can see, that can be frozen after its nth statement."""
 
     def __init__(self, url: str) -> None:
-        self.db = Database(url)
+        self.db = Database(url, idle_seconds=IDLE_IN_TRANSACTION_S)
         self.statements = 0
         self.freeze_after = 0
         self.waits: list[float] = []
@@ -116,9 +115,7 @@ class Freezer:
 
 class Others:
     """The rest of the fleet: workers that claim and finish, and a sweeper. `supplied`: for each job that is
-    done another is submitted, so that nobody has to wait for those of the project with a quota. Like theirs,
-    each one's work goes on after the database refused it, which it does to whoever is kept from running for
-    `IDLE_IN_TRANSACTION_S` on a loaded machine."""
+    done another is submitted, so that nobody has to wait for those of the project with a quota."""
 
     def __init__(self, url: str, *, supplied: bool = False) -> None:
         self.db = Database(url)
@@ -143,8 +140,7 @@ class Others:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             while not self._stopping.wait(0.01):
-                with suppress(StorageError):
-                    work()
+                work()
         except Exception as error:  # noqa: BLE001 - said by the test's own thread
             self.errors.append(error)
 

@@ -37,13 +37,13 @@ def pooled_url(postgres: PostgresServer) -> Iterator[str]:
 
 
 def test_more_workers_than_connections_claim_each_job_once(pooled_url: str) -> None:
-    db = Database(pooled_url, idle_seconds=60)
+    db = Database(pooled_url)
     wanted = {queued(db, pool="cpu").id for _ in range(2 * WORKERS)}
     claimed: list[str] = []
     zones: set[str] = set()
 
     def work(number: int) -> None:
-        own = Database(pooled_url, pool_size=2, idle_seconds=60)
+        own = Database(pooled_url, pool_size=2)
         request = ClaimRequest(f"wrk_{number}", "cpu", f"w{number}", 60.0, 3, alone=True)
         while True:
             with own.begin() as tx:
@@ -66,7 +66,7 @@ def test_more_workers_than_connections_claim_each_job_once(pooled_url: str) -> N
 
 
 def test_reads_stay_reads(pooled_url: str) -> None:
-    db = Database(pooled_url, idle_seconds=60)
+    db = Database(pooled_url)
     with db.read() as tx:
         assert tx.scalar(text("SHOW transaction_read_only")) == "on"
     with db.begin() as tx:

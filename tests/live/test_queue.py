@@ -93,7 +93,7 @@ def test_the_application_trusts_the_broker_with_nothing(make_settings: MakeSetti
 def test_nothing_is_sent_before_its_row_is_committed(
     postgres_url: str, celery: Celery, redis_server: EmbeddedRedis
 ) -> None:
-    db = Database(postgres_url, idle_seconds=60)
+    db = Database(postgres_url)
     with db.begin() as tx:
         job, _ = create_job(tx, new_job())
         assert relay_once(db, celery) == 0

@@ -89,7 +89,7 @@ def broken(table: Table, new: object) -> list[str]:
 
 def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old: MetaData) -> None:
     worker, job = new_id("wrk"), new_id("job")
-    db = Database(url, idle_seconds=60)
+    db = Database(url)
     with db.begin() as tx:
         now = tx.execute(now_utc().select()).scalar_one()
         said = {"name": "old", "pool": "cpu", "host": "h", "chip": "c", "version": "0.1.0", "pid": 1}
@@ -140,7 +140,7 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
 
 
 def test_what_the_new_version_writes_the_released_one_reads_and_ends(url: str, old: MetaData) -> None:
-    db = Database(url, idle_seconds=60)
+    db = Database(url)
     job = queued(db).id
     claimed(db, job, "wrk_old")
     jobs = old.tables["jobs"]

@@ -52,7 +52,7 @@ def test_the_database_tells_the_time(db: Database) -> None:
 
 
 def test_the_databases_clock_moves_within_a_transaction(postgres_url: str) -> None:
-    db = Database(postgres_url, idle_seconds=60)
+    db = Database(postgres_url)
     with db.read() as tx:
         first = tx.execute(select(now_utc())).scalar_one()
         assert tx.execute(select(now_utc())).scalar_one() > first

@@ -112,7 +112,7 @@ def test_poison_is_told_as_failed(db: Database) -> None:
 
 def test_a_number_is_given_to_what_is_committed_alone(postgres_url: str) -> None:
     """An event whose commit is late comes after those that were seen before it, and is not missed."""
-    db = Database(postgres_url, idle_seconds=60)
+    db = Database(postgres_url)
     with db.begin() as late:
         first, _ = jobs.create_job(late, new_job(name="late"))
         second = queued(db, name="early")

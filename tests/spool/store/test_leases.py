@@ -226,7 +226,7 @@ def test_a_dead_workers_job_that_was_to_be_cancelled_is_cancelled(db: Database) 
 
 def test_a_takeover_waits_for_a_save_in_progress(postgres_url: str) -> None:
     """PostgreSQL: the fence is a row lock; no takeover slips between a save's check and its commit."""
-    db = Database(postgres_url, idle_seconds=60)
+    db = Database(postgres_url)
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
     let_lapse(db, claim.job.id)

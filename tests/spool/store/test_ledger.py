@@ -441,7 +441,7 @@ def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         url = f"sqlite:///{path}"
     else:
         url = request.getfixturevalue("_migrated_postgres")
-    db = Database(url, idle_seconds=60)
+    db = Database(url)
     yield db
     with db.begin() as tx:
         tx.execute(delete(cost_lines))

@@ -291,7 +291,7 @@ def test_of_many_that_want_a_lock_one_gets_it(db: Database) -> None:
 
 
 def test_who_does_not_get_a_lock_waits_for_nobody(postgres_url: str) -> None:
-    db, other = Database(postgres_url, idle_seconds=60), Database(postgres_url, idle_seconds=60)
+    db, other = Database(postgres_url), Database(postgres_url)
     with db.begin() as tx:
         assert try_lock(tx, "sweep", "a", 60)
     with db.begin() as owner:
