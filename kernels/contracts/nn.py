@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from kernels.contracts.attention import attention_cases
 from kernels.contracts.case import Case, lengths_of, normal
 from kernels.contracts.search import search_cases
 from kernels.contracts.wfst import wfst_cases
-from kernels.nn import convolution, elementwise
+from kernels.nn import convolution, elementwise, features
 
 
 def _make_silu(batch: int, dtype: mx.Dtype) -> list[mx.array]:
@@ -76,6 +77,30 @@ def _first(call: Callable[..., mx.array], lead: int) -> Callable[..., mx.array]:
     return run
 
 
+def _triangles(bins: int, bands: int) -> features.Filters:
+    """Bands that overlap, as of a mel scale; the last but one hears nothing."""
+    from_centre = np.abs(np.arange(bins)[:, None] - np.linspace(0, bins - 1, bands)[None])
+    weights = np.maximum(0, 1 - 0.3 * from_centre).astype(np.float32)
+    weights[:, -2] = 0
+    return features.filters_of(weights)
+
+
+def _feature_cases() -> Iterator[Case]:
+    filters = _triangles(61, 45)
+    yield Case(
+        "mel-bands",
+        lambda batch, dtype: [mx.abs(normal(batch, 7, 61, dtype=dtype))],
+        lambda power: features.mel_bands(power, filters),
+        lambda power: features.mel_bands_reference(power, filters),
+    )
+    yield Case(
+        "normalise-frames",
+        lambda batch, dtype: [normal(batch, 53, 45, dtype=dtype, scale=3) - 9, lengths_of(batch, 53)],
+        features.normalise_frames,
+        features.normalise_frames_reference,
+    )
+
+
 def _encoder_cases() -> Iterator[Case]:
     yield Case("silu", _make_silu, elementwise.silu, elementwise.silu_reference)
     yield Case("layer_norm", _make_layer_norm, elementwise.layer_norm, elementwise.layer_norm_reference)
@@ -118,4 +143,10 @@ def _encoder_cases() -> Iterator[Case]:
         yield Case(f"first-lead{lead}", _make_first, run, _first(convolution.subsample_first_reference, lead))
 
 
-CASES = [*search_cases(), *wfst_cases(), *_encoder_cases(), *attention_cases()]
+CASES = [
+    *search_cases(),
+    *wfst_cases(),
+    *_feature_cases(),
+    *_encoder_cases(),
+    *attention_cases(),
+]

@@ -81,7 +81,7 @@ def exact_features(front_end: FeatureExtractor, samples: np.ndarray) -> tuple[np
     x[1:] -= config.preemph * samples[:-1].astype(np.float64)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, size // 2), size)[::hop]
     windows = windows[: len(samples) // hop] * np.array(front_end.window, np.float64)
-    power = np.abs(np.fft.rfft(windows)) ** 2 @ np.array(front_end.filters, np.float64)
+    power = np.abs(np.fft.rfft(windows)) ** 2 @ np.array(front_end.filters.matrix, np.float64)
     mel = np.log(power + config.log_zero_guard_value)
     return (mel - mel.mean(0)) / (mel.std(0, ddof=1) + 1e-5), power
 

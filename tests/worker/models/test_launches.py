@@ -18,8 +18,9 @@ from worker.models.conformer.attention import (
     position_table,
 )
 from worker.models.conformer.layer import ConformerLayer
+from worker.models.features import FeatureExtractor
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
-from worker.models.nemo.config import EncoderConfig, JointConfig, PredictionConfig
+from worker.models.nemo.config import EncoderConfig, JointConfig, PredictionConfig, PreprocessorConfig
 
 WIDTH, FRAMES, ROOM, VOCABULARY = 32, 24, 32, 20
 LENGTHS = np.array([24, 17, 0], np.int32)
@@ -75,6 +76,17 @@ def test_what_counts_as_a_launch() -> None:
     assert name.startswith("Compiled")
     normed = mx.fast.layer_norm(x, weight[0, :], weight[0, :], 1e-5)
     assert sum(launches(normed).values()) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_features_of_a_batch_take_as_many_launches_as_those_of_one(batch: int) -> None:
+    front_end = FeatureExtractor(PreprocessorConfig(window_size=0.025))
+    front_end.host_spectra = None
+    mx.eval(front_end.window, front_end.filters)
+    samples = [filled((8_000 - 900 * row,), row) for row in range(batch)]
+    made, _ = front_end.batch([np.array(each) for each in samples])
+    counted = launches(made)
+    assert sum(counted.values()) == 11, counted
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -200,6 +200,24 @@ def test_a_long_recording_is_transformed_in_blocks(monkeypatch: pytest.MonkeyPat
     assert np.abs(whole - parts).max() <= 1e-6
 
 
+def test_features_of_a_batch_are_those_of_each_alone_on_host_and_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    front_end = model("hybrid.nemo").front_end
+    utterances = [*speech(), np.zeros(10, np.float32), speech()[1][:9_000]]
+    made = []
+    for spectra in (front_end.host_spectra, None):
+        monkeypatch.setattr(front_end, "host_spectra", spectra)
+        together, lengths = front_end.batch(utterances)
+        for row, samples in enumerate(utterances):
+            alone = front_end(samples)
+            assert mx.array_equal(together[row, : lengths[row]], alone)
+            assert not np.array(together[row, lengths[row] :]).any()
+        made.append(np.array(together))
+    # A band of little power is the rounding of the device's transform.
+    assert np.abs(made[0] - made[1]).mean() < 1e-4
+
+
 def test_a_neighbour_of_no_numbers_does_no_harm() -> None:
     # Given an utterance of NaN beside a real one
     loaded = model("hybrid.nemo")

@@ -45,15 +45,7 @@ class FrameEncoder:
     ) -> tuple[mx.array, NDArray[np.int32]]:
         """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
         hop). `ahead`: what the front end's `host_spectra` has made of each already, or None."""
-        powers = [None] * len(samples) if ahead is None else ahead
-        rows = [
-            self.front_end(np.asarray(row, np.float32), power)
-            for row, power in zip(samples, powers, strict=True)
-        ]
-        lengths = np.array([row.shape[0] for row in rows], np.int32)
-        longest = int(lengths.max(initial=0))
-        padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
-        return mx.stack(padded), lengths
+        return self.front_end.batch([np.asarray(row, np.float32) for row in samples], ahead)
 
     def encode(
         self,
