@@ -23,6 +23,7 @@ from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import ContentDeleter
 from spool.background.exporter import Exporter
+from spool.background.source_signer import SourceSigner
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
@@ -47,6 +48,7 @@ class Services:
     sweeper: Sweeper
     deleter: ContentDeleter
     exporter: Exporter
+    signer: SourceSigner
     probes: Probes
     key_cache: KeyCache
     limits: Buckets
@@ -74,6 +76,7 @@ class Services:
         self.sweeper.stop()
         self.deleter.stop()
         self.exporter.stop()
+        self.signer.stop()
         self.key_cache.close()
         self.probes.close()
         self.live.signals.close()
@@ -110,6 +113,7 @@ def open_services(settings: Settings) -> Services:
         sweeper=Sweeper(database, queue, settings),
         deleter=ContentDeleter(database, objects, settings),
         exporter=Exporter(database, objects, settings, box),
+        signer=SourceSigner(database, settings, box),
         probes=probes,
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
@@ -126,6 +130,7 @@ def open_services(settings: Settings) -> Services:
     services.sweeper.start()
     services.deleter.start()
     services.exporter.start()
+    services.signer.start()
     services.key_cache.start()
     services.fleet.start()
     services.feed.start()

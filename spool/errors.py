@@ -220,6 +220,10 @@ class ObjectDamaged(StorageError):
     code = "object_damaged"
 
 
+class CredentialsRefused(StorageError):
+    """An object store does not know the key, or its secret is wrong."""
+
+
 class DiskFull(StorageError):
     """The disk is full."""
 

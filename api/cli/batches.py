@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.archive.outputs import Output
+from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_copies, print_skipped
@@ -57,6 +57,7 @@ def submit(
             "--no-reuse", help="Transcribe again what was transcribed before with the same options."
         ),
     ] = False,
+    source_connection: Connection = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the batch has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
@@ -65,6 +66,7 @@ def submit(
     request: dict[str, Any] = place.to_request() | {"options": search.to_request(), "name": name}
     request |= deliver.to_request()
     request |= {"strict": strict, "reuse": not no_reuse}
+    request |= {} if source_connection is None else {"connection": source_connection}
     with connected(url) as (spool, running):
         if _must_upload(running, source):
             err.print(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from api.cli.archive.outputs import Output
+from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_copies, print_skipped, recordings_under
@@ -53,6 +53,7 @@ def submit(
         bool,
         typer.Option("--reuse", help="Take over a transcript of the same content and options, at no charge."),
     ] = False,
+    source_connection: Connection = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -60,6 +61,8 @@ def submit(
     request = place.to_request() | {"options": search.to_request()} | deliver.to_request()
     if reuse:
         request["reuse"] = True
+    if source_connection is not None:
+        request["connection"] = source_connection
     with connected(url) as (spool, running):
         submit_recordings(spool, running, sources, request, wait=wait, as_json=as_json)
 

@@ -84,7 +84,7 @@ SUBCOMMANDS = {
     ),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "connections": Subcommand(
-        "archive.connections", "app", _ADMIN, "Keep credentials of buckets to write transcripts to."
+        "archive.connections", "app", _ADMIN, "Keep credentials of other people's buckets."
     ),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }

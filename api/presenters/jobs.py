@@ -45,7 +45,12 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         name=job.name,
         project=job.project,
         state=job.state,
-        source=SourceOut(kind=job.source.kind, uri=_public(job.source), size=job.source.size),
+        source=SourceOut(
+            kind=job.source.kind,
+            uri=_public(job.source),
+            size=job.source.size,
+            connection=job.source.connection,
+        ),
         options=job.options,
         pool=job.pool,
         worker=job.worker,

@@ -38,6 +38,7 @@ def shown_connection(row: ConnectionRow) -> ConnectionOut:
         endpoint=row.endpoint,
         region=row.region,
         prefix=row.prefix,
+        access=row.access,
         key_id=row.key_id,
         created_at=row.created_at,
     )

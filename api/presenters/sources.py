@@ -24,6 +24,7 @@ def shown_source(source: WatchedSource, counts: Mapping[str, int]) -> SourceOut:
         options=source.request.get("options", {}),
         tags=source.request.get("tags", {}),
         output=None if output is None else OutputOut.model_validate({"connection": None} | output),
+        connection=source.request.get("connection"),
         counts=SourceCounts(**counts),
         files=source.files,
         created_at=source.created_at,

@@ -24,6 +24,7 @@ from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
+from api.submission.connections import Reach, reach_of
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.jobs import canonical_request, head_of, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
@@ -36,7 +37,6 @@ from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
 from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
-from spool.objects import s3_store
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
 from spool.store.batch_progress import batch_progress
@@ -67,6 +67,7 @@ class Intake:
         self.caller = caller
         self.project = caller.project_for(request.project)
         self._request = request
+        self.reach = reach_of(services, self.project, request.connection, address or "s3://")
         self._manifest = manifest
         self._address = address
         # A listing waits for a disk or a bucket: nobody is to wait for that.
@@ -146,7 +147,7 @@ class Intake:
                     fields = (line.name, line.options, line.tags, line.priority)
                     yield number, _Line(custom_id, line.source, *fields)
             return
-        for recording in listed(self._address, self._settings, self.caller):
+        for recording in listed(self._address, self.reach, self.caller):
             if isinstance(recording, SkippedFile):
                 report.skip(recording)
                 continue
@@ -164,7 +165,7 @@ class Intake:
         try:
             source = line.source
             if isinstance(source, str):
-                source = checked_source(source, self._settings, self.caller)
+                source = self.reach.applied(checked_source(source, self._settings, self.caller))
             options = self.options(line.options)
         except SpoolError as error:
             return BadLine(number, error.code, error.message, line.custom_id)
@@ -244,7 +245,8 @@ def create_from_address(
     if not body.source.lower().endswith(_MANIFESTS):
         intake = Intake(services, caller, body, address=body.source)
         return _run(services, body, intake, body.source, "", idempotency_key)
-    with _fetched(services, caller, body.source) as path:
+    reach = reach_of(services, caller.project_for(body.project), body.connection)
+    with _fetched(services, caller, body.source, reach) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         intake = Intake(services, caller, body, manifest=path)
@@ -265,9 +267,9 @@ def create_from_manifest(
 
 
 @contextmanager
-def _fetched(services: Services, caller: Principal, address: str) -> Iterator[Path]:
+def _fetched(services: Services, caller: Principal, address: str, reach: Reach) -> Iterator[Path]:
     """The manifest at `address` as a local file."""
-    source = checked_source(address, services.settings, caller)
+    source = reach.applied(checked_source(address, services.settings, caller))
     if source.kind == "file":
         yield Path(os.fsdecode(unquote_to_bytes(source.uri.removeprefix("file://"))))
         return
@@ -278,7 +280,7 @@ def _fetched(services: Services, caller: Principal, address: str) -> Iterator[Pa
             "A manifest is read from s3:// or file:// only; send any other as the body of the request.",
         )
     bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-    store_of_manifest = s3_store(services.settings, bucket)
+    store_of_manifest = reach.store(bucket)
     info = store_of_manifest.head(key)
     if info is None:
         raise SourceMissing(f"There is no object {source.uri}.")

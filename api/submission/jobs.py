@@ -24,6 +24,7 @@ from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
+from api.submission.connections import reach_of
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
@@ -70,7 +71,8 @@ def create_from_source(
     services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """The job for the source that `body` names, and whether it is new."""
-    source = checked_source(body.source, services.settings, caller)
+    reach = reach_of(services, caller.project_for(body.project), body.connection, body.source)
+    source = reach.applied(checked_source(body.source, services.settings, caller))
     options = _options(services, caller, body)
     name = body.name or source_name(source)
     new = _new_job(services, caller, body, options, source, name, idempotency_key)
@@ -87,6 +89,7 @@ def create_rerun(
         kept = _options_of(tx, job, body.options)
     if job.source.kind not in ("upload", "live"):
         checked_source(job.source.uri, services.settings, caller)
+        reach_of(services, job.project, job.source.connection).applied(job.source)
     asked = UploadRequest(
         name=job.name,
         project=job.project,

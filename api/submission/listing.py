@@ -9,17 +9,25 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
+from api.submission.connections import Reach
 from api.submission.sources import check_place, checked_source, outside_roots
 from spool.domain.jobs import Source
 from spool.domain.manifest import SkippedFile, in_blocks
-from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
-from spool.objects import ObjectInfo, ObjectStore, s3_store
+from spool.errors import (
+    CredentialsRefused,
+    InvalidRequest,
+    NotFound,
+    SourceError,
+    SourceForbidden,
+    SourceMissing,
+)
+from spool.objects import ObjectInfo, ObjectStore
 from spool.recordings.folder import skip_reason, walk_files
 from spool.recordings.probe import (
     HIDDEN,
@@ -60,12 +68,12 @@ class Candidate:
     """Says what it is: a source, or why it is none."""
 
 
-def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
+def listed(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | SkippedFile]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`), and every other file.
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
-    for block in in_blocks(candidates(address, settings, caller), PROBED_AT_ONCE):
+    for block in in_blocks(candidates(address, reach, caller), PROBED_AT_ONCE):
         for candidate, judged in judge_all(block):
             if isinstance(judged, SkippedFile):
                 yield judged
@@ -73,11 +81,13 @@ def listed(address: str, settings: Settings, caller: Principal) -> Iterator[List
                 yield Listed(candidate.place, judged)
 
 
-def candidates(address: str, settings: Settings, caller: Principal) -> Iterator[Candidate]:
+def candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
     """Every file below `address`, as it is listed. Raises like `listed`."""
+    settings = reach.settings
     if address.startswith("s3://"):
         check_place(f"{address.rstrip('/')}/", settings, caller)
-        yield from _objects(address, settings, caller)
+        reach.check(f"{address.rstrip('/')}/")
+        yield from _objects(address, reach, caller)
     elif address.startswith("file://"):
         folder = folder_of(address, settings.source_roots)
         check_place(f"{folder.as_uri()}/", settings, caller)
@@ -96,11 +106,11 @@ def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
         yield from zip(block, pool.map(lambda candidate: candidate.judge(), block), strict=True)
 
 
-def candidate_at(address: str, place: str, settings: Settings, caller: Principal) -> Candidate | None:
+def candidate_at(address: str, place: str, reach: Reach, caller: Principal) -> Candidate | None:
     """The object at `place` below an `s3://` address; None where there is none."""
-    bucket, prefix, store = _opened(address, settings)
+    bucket, prefix, store = _opened(address, reach)
     item = store.head(place)
-    return None if item is None else _object(bucket, prefix, store, item, settings, caller)
+    return None if item is None else _object(bucket, prefix, store, item, reach, caller)
 
 
 def custom_id_of(place: str) -> str:
@@ -130,29 +140,33 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _opened(address: str, settings: Settings) -> tuple[str, str, ObjectStore]:
+def _opened(address: str, reach: Reach) -> tuple[str, str, ObjectStore]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    return bucket, prefix.strip("/"), s3_store(settings, bucket, prefix)
+    return bucket, prefix.strip("/"), reach.store(bucket, prefix)
 
 
-def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Candidate]:
-    bucket, prefix, store = _opened(address, settings)
+def _objects(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
+    bucket, prefix, store = _opened(address, reach)
     try:
         for item in store.list():
             if item.key and not item.key.endswith("/"):
-                yield _object(bucket, prefix, store, item, settings, caller)
+                yield _object(bucket, prefix, store, item, reach, caller)
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
+    except CredentialsRefused as error:
+        if reach.name is None:
+            raise
+        raise SourceForbidden(f"Connection {reach.name}: {error.message}") from None
 
 
 def _object(
-    bucket: str, prefix: str, store: ObjectStore, item: ObjectInfo, settings: Settings, caller: Principal
+    bucket: str, prefix: str, store: ObjectStore, item: ObjectInfo, reach: Reach, caller: Principal
 ) -> Candidate:
     def judge() -> Judged:
         if reason := _reason(item.key, lambda: _first_bytes(store, item)):
             return SkippedFile(_printable(item.key), reason)
         full = "/".join(part for part in (prefix, item.key) if part)
-        return _object_source(bucket, full, item, settings, caller)
+        return _object_source(bucket, full, item, reach, caller)
 
     is_quick = is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key)
     return Candidate(item.key, item.etag, item.modified, is_quick, judge)
@@ -176,13 +190,13 @@ def _printable(place: str) -> str:
 
 
 def _object_source(
-    bucket: str, key: str, item: ObjectInfo, settings: Settings, caller: Principal
+    bucket: str, key: str, item: ObjectInfo, reach: Reach, caller: Principal
 ) -> Source | SourceError | InvalidRequest:
     try:
-        source = checked_source(f"s3://{bucket}/{key}", settings, caller)
+        source = reach.applied(checked_source(f"s3://{bucket}/{key}", reach.settings, caller))
     except (SourceError, InvalidRequest) as error:
         return error
-    return Source(kind="s3", uri=source.uri, size=item.size, etag=item.etag)
+    return replace(source, size=item.size, etag=item.etag)
 
 
 def _file(

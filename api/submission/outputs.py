@@ -38,10 +38,10 @@ def checked_output(
             connection = get_connection(tx, project, asked.connection)
         except NotFound as error:
             raise InvalidRequest(f"output.connection: {error.message}") from None
-        if not lies_below(prefix, connection.prefix):
-            raise SourceForbidden(
-                f"output.prefix: the connection {asked.connection} writes below {connection.prefix} only."
-            )
+        try:
+            connection.check_write(prefix)
+        except SourceForbidden as error:
+            raise SourceForbidden(f"output.prefix: {error.message}") from None
     elif not any(lies_below(prefix, each) for each in _allowed(settings, project)):
         raise SourceForbidden(
             f"output.prefix: this server may not write to {prefix}. Name a connection that may, or have the "

@@ -35,7 +35,8 @@ def create_from_request(services: Services, caller: Principal, body: SourceReque
     address, settle = _checked_address(services, caller, body.source)
     request = body.for_jobs()
     checked = BatchUploadRequest.model_validate(request | {"project": project})
-    Intake(services, caller, checked, address=address)  # refuses options and outputs by name
+    intake = Intake(services, caller, checked, address=address)  # refuses options and outputs by name
+    intake.reach.check(address)
     new = NewSource(
         project=project,
         name=body.name or address[:200],

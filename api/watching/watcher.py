@@ -75,12 +75,12 @@ class SourceWatcher(BackgroundLoop):
 
     def _look(self, turn: Turn) -> int:
         """Look at the whole source, or at its marked files; how many files there are."""
-        source, settings = turn.source, self._services.settings
+        source = turn.source
         caller = principal_of(source)
         request = BatchUploadRequest.model_validate(source.request)
         intake = Intake(self._services, caller, request, address=source.address)
         files: Iterable[Candidate] = (
-            candidates(source.address, settings, caller) if turn.listing else self._marked(turn, caller)
+            candidates(source.address, intake.reach, caller) if turn.listing else self._marked(turn, intake)
         )
         seen = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
@@ -97,9 +97,9 @@ class SourceWatcher(BackgroundLoop):
             log.info("submitted from a source", source=source.id, jobs=jobs)
         return seen
 
-    def _marked(self, turn: Turn, caller: Principal) -> Iterator[Candidate]:
+    def _marked(self, turn: Turn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
-            candidate = candidate_at(turn.source.address, place, self._services.settings, caller)
+            candidate = candidate_at(turn.source.address, place, intake.reach, intake.caller)
             if candidate is not None:
                 yield candidate
 

@@ -15,10 +15,24 @@ def create() -> None:
         sa.Column("endpoint", sa.Text()),
         sa.Column("region", sa.String(length=64), nullable=False),
         sa.Column("prefix", sa.Text(), nullable=False),
+        sa.Column("access", sa.String(length=8), nullable=False),
         sa.Column("key_id", sa.Text(), nullable=False),
         sa.Column("secret", sa.Text(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.CheckConstraint("access IN ('read', 'write', 'both')", name=op.f("ck_connections_access")),
         sa.PrimaryKeyConstraint("project", "name", name=op.f("pk_connections")),
+    )
+    op.create_table(
+        "source_links",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("url", sa.Text()),
+        sa.Column("error", sa.Text()),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.CheckConstraint("url IS NULL OR error IS NULL", name=op.f("ck_source_links_answer")),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_source_links_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_source_links")),
     )
     op.create_table(
         "exports",

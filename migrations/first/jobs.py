@@ -76,6 +76,7 @@ def _jobs() -> None:
         sa.Column("source_uri", sa.Text(), nullable=False),
         sa.Column("source_size", sa.BigInteger()),
         sa.Column("source_etag", sa.Text()),
+        sa.Column("source_connection", sa.String(length=64)),
         sa.Column("options", sa.JSON(), nullable=False),
         sa.Column("queue", sa.String(length=1000), nullable=False),
         sa.Column("pool", sa.String(length=200)),

@@ -51,6 +51,7 @@ TABLES = (
     "voices",
     "voice_prints",
     "connections",
+    "source_links",
     "exports",
     "sources",
     "source_items",

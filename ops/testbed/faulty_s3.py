@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass
+from email.message import Message
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -62,6 +63,10 @@ class FaultyS3:
                     return rule
         return None
 
+    def refusal(self, method: str, path: str, headers: Message) -> str | None:
+        """The error code with which the store answers 403 to this request; None where it lets it in."""
+        return None
+
     def __enter__(self) -> Self:
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -91,6 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "Range" in self.headers:
             self.proxy.ranges.append(self.headers["Range"])
         time.sleep(rule.delay)
+        if (code := self.proxy.refusal(self.command, self.path, self.headers)) is not None:
+            self._refuse(403, code)
+            return
         if rule.status and not rule.unheard:
             self._refuse(rule.status)
             return
@@ -134,8 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command != "HEAD":
             self.wfile.write(data)
 
-    def _refuse(self, status: int) -> None:
-        code = CODES[status]
+    def _refuse(self, status: int, code: str = "") -> None:
+        code = code or CODES[status]
         body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))

@@ -12,7 +12,6 @@ from operator import attrgetter
 from urllib.parse import quote
 
 import structlog
-from pydantic import SecretStr
 
 from spool.background.thread import BackgroundLoop
 from spool.domain.archive.edits import Edit, apply_edits
@@ -138,7 +137,8 @@ class Exporter(BackgroundLoop):
         return True
 
     def _put(self, job: Job, uri: str, data: bytes, content_type: str) -> str:
-        from spool.objects.outputs import write_file, write_object  # boto3 takes a tenth of a second
+        from spool.objects.connections import options_of  # boto3 takes a tenth of a second
+        from spool.objects.outputs import write_file, write_object
         from spool.objects.s3 import S3Options
 
         assert job.output is not None
@@ -155,12 +155,8 @@ class Exporter(BackgroundLoop):
         if (name := job.output["connection"]) is not None:
             with self._db.look() as tx:
                 row = get_connection(tx, job.project, name)
-            if not uri.startswith(row.prefix):
-                raise InvalidRequest(f"The connection {name} writes below {row.prefix} only.")
-            secret = SecretStr(self._box.decrypt(row.secret))
-            options = S3Options(
-                row.endpoint, row.region, SecretStr(row.key_id), secret, checksums=settings.s3_checksums
-            )
+            row.check_write(uri)
+            options = options_of(row, settings, self._box)
         return write_object(options, uri, data, content_type)
 
     def _note_failed(self, export: Export, job: Job, error: SpoolError, *, for_good: bool = False) -> None:

@@ -30,6 +30,7 @@ def submit_batch(
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
     output: Mapping[str, Any] | None = None,
+    connection: str | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[BatchDetail]:
@@ -38,7 +39,8 @@ def submit_batch(
     `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
     that ends in `.jsonl`); a manifest here, which is sent, with `sent(bytes, of)` called as it goes; a folder
     here, for a server that sees the same files; or the lines of a manifest themselves, each with its
-    `source`. What is said here is for lines that do not say.
+    `source`. What is said here is for lines that do not say. `connection`: one of the project, with which
+    every `s3://` address is read.
 
     Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
     good, or with `strict` when one is bad; Refused and Unreachable.
@@ -50,6 +52,7 @@ def submit_batch(
         "worker": worker,
         "strict": strict,
         "reuse": reuse,
+        "connection": connection,
     }
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}

@@ -16,6 +16,7 @@ from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
+from spool.errors import InvalidRequest
 from spool.formats import Format, TextFormat
 from spool.schemas.batches import BatchDetail
 from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut, VoiceOut, VoicesOut
@@ -39,15 +40,17 @@ def submit(
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
     output: Mapping[str, Any] | None = None,
+    connection: str | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[JobDetail]:
     """Submit one recording and return its job, which has yet to run.
 
     `source`: an address (`https://…`, `s3://bucket/key`, `file:///…` as the server sees it), which workers
-    fetch; or a file here, which is uploaded, with `sent(bytes, of)` called as it goes. What is not given has
-    the server's default. `idempotency_key` is made up unless given, so that an answer lost on the way makes
-    no second job; give your own to make a repeat of the whole call harmless too.
+    fetch, an object of S3 with a `connection` of the project where one is named; or a file here, which is
+    uploaded, with `sent(bytes, of)` called as it goes. What is not given has the server's default.
+    `idempotency_key` is made up unless given, so that an answer lost on the way makes no second job; give
+    your own to make a repeat of the whole call harmless too.
 
     Raises OSError for a file that cannot be read; Refused and Unreachable.
     """
@@ -58,7 +61,10 @@ def submit(
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:
-        ask = Ask("POST", "/v1/jobs", json={"source": source, **request}, key=key)
+        named = {"connection": connection} if connection else {}
+        ask = Ask("POST", "/v1/jobs", json={"source": source, **request, **named}, key=key)
+    elif connection is not None:
+        raise InvalidRequest(f"connection: it reads s3:// sources only, and {source} is uploaded.")
     else:
         path = Path(source)
         upload = Upload(request, path, path.name, kind_of(path), sent)

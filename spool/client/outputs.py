@@ -2,7 +2,7 @@
 
 from spool.client.base import answer
 from spool.client.exchange import Ask, Flow, read
-from spool.schemas.outputs import ConnectionList, ConnectionOut, ExportList, ExportOut
+from spool.schemas.outputs import Access, ConnectionList, ConnectionOut, ExportList, ExportOut
 
 _ALL = "/v1/connections"
 
@@ -15,11 +15,12 @@ def add_connection(
     secret: str,
     endpoint: str | None = None,
     region: str | None = None,
+    access: Access | None = None,
     project: str | None = None,
 ) -> Flow[ConnectionOut]:
-    """Keep credentials of a bucket under a name that outputs of the project may use. The secret is kept
-    encrypted and not shown again."""
-    values = {"endpoint": endpoint, "region": region, "project": project}
+    """Keep credentials of a bucket under a name that outputs of the project may use, or its sources (`access`
+    `read`), or both. The secret is kept encrypted and not shown again."""
+    values = {"endpoint": endpoint, "region": region, "access": access, "project": project}
     body = {"name": name, "prefix": prefix, "key_id": key_id, "secret": secret}
     body |= {field: value for field, value in values.items() if value is not None}
     return (yield from read(Ask("POST", _ALL, json=body), ConnectionOut))

@@ -23,7 +23,8 @@ def watch(
     **more: Any,  # noqa: ANN401 - what else a batch may be given
 ) -> Flow[SourceOut]:
     """Watch `s3://bucket/prefix/` or `file:///folder/`: every recording there is submitted once, and each
-    that comes or changes. `more`: `reuse`, `pool`, `worker`, `requires` and `priority`, as for batches."""
+    that comes or changes. `more`: `reuse`, `connection`, `pool`, `worker`, `requires` and `priority`, as for
+    batches."""
     values = {
         "name": name,
         "project": project,

@@ -59,12 +59,13 @@ SourceKind = Literal["upload", "file", "s3", "https", "live"]
 class Source:
     """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`). A
     live session is `live`, with the key that its recording will have, until it is done; then it is an
-    upload."""
+    upload. `connection`: the one of the project with whose credentials an S3 object is read."""
 
     kind: SourceKind
     uri: str
     size: int | None = None
     etag: str | None = None
+    connection: str | None = None
 
 
 class JobSpeaker(TypedDict):

@@ -15,6 +15,7 @@ from spool.settings import Settings
 
 if TYPE_CHECKING:
     from spool.objects.s3 import S3Store
+    from spool.objects.s3_link import Link
 
 __all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "object_store", "s3_store"]
 
@@ -30,10 +31,13 @@ def object_store(settings: Settings) -> ObjectStore:
     return s3_store(settings, parts.netloc, parts.path.strip("/"))
 
 
-def s3_store(settings: Settings, bucket: str, prefix: str = "") -> "S3Store":
-    """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from."""
+def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link | None" = None) -> "S3Store":
+    """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from. With a
+    `link`, the one object that it leads to, and no credentials."""
     from spool.objects.s3 import S3Options, S3Store  # boto3 takes a tenth of a second
 
+    if link is not None:
+        return S3Store(bucket, prefix, S3Options(checksums=settings.s3_checksums, link=link))
     return S3Store(
         bucket,
         prefix,

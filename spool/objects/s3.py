@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 
 import boto3
 from boto3.s3.transfer import TransferConfig
+from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from pydantic import SecretStr
@@ -30,6 +31,7 @@ from spool.errors import (
 from spool.objects.base import ObjectInfo, checked_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.s3_errors import s3_errors
+from spool.objects.s3_link import Link, read_by_link
 from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 
 MULTIPART_BYTES = 64 * 2**20
@@ -52,6 +54,8 @@ class S3Options:
     checksums: bool = True
     public_endpoint_url: str | None = None
     """Where others reach the store."""
+    link: Link | None = None
+    """Signed addresses of the one object that is read; there are no credentials then."""
 
 
 class S3Store:
@@ -124,6 +128,17 @@ class S3Store:
             url: str = self._public_client.generate_presigned_url("get_object", parameters, ExpiresIn=seconds)
         return url
 
+    def signed_address(self, key: str, seconds: int) -> str:
+        """An address at which anybody who has it may GET the object, whole or in ranges, for so long."""
+        parameters = {"Bucket": self.bucket, "Key": self.prefix + key}
+        if self._options.checksums:
+            parameters["ChecksumMode"] = "ENABLED"
+        with s3_errors(self._address(key)):
+            url: str = self._signing_client.generate_presigned_url(
+                "get_object", parameters, ExpiresIn=seconds
+            )
+        return url
+
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""
         self.call("delete_object", key)
@@ -177,14 +192,23 @@ class S3Store:
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
-        return _client_of(self._options, self._options.endpoint_url)
+        link = self._options.link
+        if link is None:
+            return _client_of(self._options, self._options.endpoint_url)
+        client = _client_of(self._options, None, signature_version=UNSIGNED)
+        read_by_link(client, link)
+        return client
+
+    @cached_property
+    def _signing_client(self) -> Any:  # noqa: ANN401
+        return _client_of(self._options, self._options.endpoint_url, signature_version="s3v4")
 
     @cached_property
     def _public_client(self) -> Any:  # noqa: ANN401
         return _client_of(self._options, self._options.public_endpoint_url, signature_version="s3v4")
 
 
-def _client_of(options: S3Options, endpoint_url: str | None, **config: str) -> Any:  # noqa: ANN401
+def _client_of(options: S3Options, endpoint_url: str | None, **config: object) -> Any:  # noqa: ANN401
     checksums = "when_supported" if options.checksums else "when_required"
     return boto3.session.Session().client(
         "s3",

@@ -9,6 +9,7 @@ from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError, S
 from urllib3.exceptions import HTTPError
 
 from spool.errors import (
+    CredentialsRefused,
     DiskFull,
     InvalidRequest,
     NotFound,
@@ -20,6 +21,7 @@ from spool.errors import (
 
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 _FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
+_CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _CHANGED = {"412", "PreconditionFailed"}
 _FULL = {"507", "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}
 
@@ -48,6 +50,8 @@ def _named(error: ClientError, what: str) -> SpoolError:
         return SourceChanged(f"{what} has changed.")
     if code in _FORBIDDEN:
         return SourceForbidden(f"The object store refuses access to {what}.")
+    if code in _CREDENTIALS:
+        return CredentialsRefused(f"The object store does not take the credentials for {what} ({code}).")
     if code in _FULL:
         return DiskFull(f"The object store has no space left for {what}.")
     return StorageError(f"The object store answered {code or 'an error'} for {what}.")

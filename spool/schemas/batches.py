@@ -10,7 +10,7 @@ from spool.domain.manifest import Name, Tags
 from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import batches as examples
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
-from spool.schemas.outputs import Output
+from spool.schemas.outputs import Connection, Output
 
 BatchState = Literal["receiving", "running", "ended"]
 
@@ -45,6 +45,7 @@ class BatchUploadRequest(BaseModel):
     )
     deadline: Deadline | None = None
     output: Output = None
+    connection: Connection = None
 
 
 class BatchRequest(BatchUploadRequest):

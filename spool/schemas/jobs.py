@@ -17,7 +17,7 @@ from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel
 from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
-from spool.schemas.outputs import ExportOut, Output, OutputOut
+from spool.schemas.outputs import Connection, ExportOut, Output, OutputOut
 
 
 def _shown_name(name: str) -> str:
@@ -136,6 +136,7 @@ class JobRequest(UploadRequest):
         description="`https://…`, `s3://bucket/key`, or `file://…` under a folder that the server allows.",
         json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee])://."},
     )
+    connection: Connection = None
 
 
 class SourceOut(BaseModel):
@@ -144,6 +145,7 @@ class SourceOut(BaseModel):
     kind: Literal["upload", "file", "s3", "https", "live"]
     uri: str
     size: int | None = Field(description="Size in bytes; null while unknown.")
+    connection: str | None = Field(None, description="The connection with which it is read.")
 
 
 class ProgressOut(BaseModel):

@@ -1,4 +1,4 @@
-"""The schemas of outputs and connections: where transcripts are written besides Spool's own store."""
+"""The schemas of outputs and connections: other people's stores."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -11,6 +11,7 @@ from spool.formats import FORMATS, Format
 from spool.schemas.common import Project, with_example
 from spool.schemas.examples import outputs as examples
 
+Access = Literal["read", "write", "both"]
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
@@ -40,6 +41,12 @@ Output = Annotated[
     OutputRequest | None,
     Field(description="Where transcripts are written, besides Spool's own store."),
     WithJsonSchema({"anyOf": [OutputRequest.model_json_schema(), {"type": "null"}]}),
+]
+
+
+Connection = Annotated[
+    ConnectionName | None,
+    Field(description="A connection of the project that may read: `s3://` sources are read with it."),
 ]
 
 
@@ -88,7 +95,10 @@ class ConnectionRequest(BaseModel):
     region: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")] = "us-east-1"
     prefix: Annotated[
         Printable, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", max_length=1000)
-    ] = Field(description="`s3://bucket/prefix/`; what is written with the connection lies below it.")
+    ] = Field(description="`s3://bucket/prefix/`; what is read or written with the connection lies below it.")
+    access: Access = Field(
+        "write", description="Whether outputs may be written with it, sources read, or both."
+    )
     key_id: Annotated[Printable, Field(min_length=1, max_length=200)]
     secret: Annotated[SecretStr, Field(min_length=1, max_length=1000)] = Field(
         description="The secret access key. It is kept encrypted and never shown."
@@ -105,6 +115,7 @@ class ConnectionOut(BaseModel):
     endpoint: str | None
     region: str
     prefix: str
+    access: Access
     key_id: str
     created_at: datetime
 

@@ -9,7 +9,7 @@ from spool.domain.manifest import Name, Tags
 from spool.schemas.common import Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import sources as examples
 from spool.schemas.jobs import Priority, option_schema
-from spool.schemas.outputs import Output, OutputOut
+from spool.schemas.outputs import Connection, Output, OutputOut
 
 ItemState = Literal["settling", "taken", "skipped", "refused"]
 
@@ -47,6 +47,7 @@ class SourceRequest(BaseModel):
     requires: Requires = Field(None, description="What the machines of its jobs have to be.")
     priority: Priority = "normal"
     output: Output = None
+    connection: Connection = None
 
     def for_jobs(self) -> dict[str, Any]:
         """What each of its jobs gets, as a batch's request says it."""
@@ -100,6 +101,7 @@ class SourceOut(BaseModel):
     options: dict[str, Any]
     tags: dict[str, str]
     output: OutputOut | None
+    connection: str | None = Field(None, description="The connection with which it is read.")
     counts: SourceCounts
     files: int | None = Field(description="Files in the last listing; null before the first.")
     created_at: datetime

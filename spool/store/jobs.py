@@ -237,6 +237,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "source_uri": new.source.uri,
         "source_size": new.source.size,
         "source_etag": new.source.etag,
+        "source_connection": new.source.connection,
         "options": new.options.model_dump(mode="json"),
         "queue": new.route.queue,
         "pool": new.pool,

@@ -27,6 +27,7 @@ def job_of(row: Row[Any] | Mapping[str, Any]) -> Job:
         uri=fields.pop("source_uri"),
         size=fields.pop("source_size"),
         etag=fields.pop("source_etag"),
+        connection=fields.pop("source_connection"),
     )
     state = JobState(fields.pop("state"))
     options = JobOptions.model_validate(fields.pop("options"))

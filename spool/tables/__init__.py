@@ -11,7 +11,7 @@ from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
-from spool.tables.exports import connections, exports
+from spool.tables.exports import connections, exports, source_links
 from spool.tables.glossaries import glossaries, language_models
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
@@ -55,6 +55,7 @@ __all__ = [
     "review_samples",
     "source_hashes",
     "source_items",
+    "source_links",
     "source_marks",
     "sources",
     "speaker_turns",

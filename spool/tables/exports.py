@@ -1,4 +1,4 @@
-"""Where transcripts are sent: named connections, and one row for each job and format that is written out."""
+"""Other people's object stores: named connections, and a row for each job and format that is written out."""
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, text
 
@@ -12,12 +12,28 @@ connections = Table(
     Column("name", String(64), primary_key=True),
     Column("endpoint", Text),
     Column("region", String(64), nullable=False),
-    # Everything that is written with it lies below this address.
+    # Everything that is read or written with it lies below this address.
     Column("prefix", Text, nullable=False),
+    Column("access", String(8), nullable=False),
     Column("key_id", Text, nullable=False),
     # Encrypted (`spool.settings.secret_key`).
     Column("secret", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint("access IN ('read', 'write', 'both')", name="access"),
+)
+
+# Where workers, which cannot read those credentials, ask for an address of a job's source that is signed with
+# them. A row lives from the question until the worker has taken the answer.
+source_links = Table(
+    "source_links",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    # The signed address, or why there is none.
+    Column("url", Text),
+    Column("error", Text),
+    # Until when the address is valid, or the question worth an answer.
+    Column("expires_at", UtcDateTime, nullable=False),
+    CheckConstraint("url IS NULL OR error IS NULL", name="answer"),
 )
 
 exports = Table(

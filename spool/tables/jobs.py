@@ -42,6 +42,8 @@ jobs = Table(
     Column("source_uri", Text, nullable=False),
     Column("source_size", BigInteger),
     Column("source_etag", Text),
+    # The connection of the project with whose credentials it is read; of S3 sources only.
+    Column("source_connection", String(64)),
     Column("options", JSON, nullable=False),
     # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the one that was asked
     # for, else that of the worker which ran it last.

@@ -23,6 +23,8 @@ from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.transcripts.reuse import KnownTranscript, known_by_content, known_by_etag
+from worker.sources.fetch import Sources
+from worker.sources.links import SignedLink
 
 BLOCK = 4 << 20
 
@@ -53,10 +55,19 @@ class Reuse:
         self._from: str | None = None
         self.source = job.source
 
+    def fetched(
+        self, sources: Sources, check: Callable[[], None], hashes: bytes | None
+    ) -> contextlib.AbstractContextManager[Path]:
+        """The source as a local file while the block runs (`Sources.fetched`)."""
+        named = self.source.connection is not None
+        link = SignedLink(self._db, self._job.id) if named else None
+        return sources.fetched(self.source, self._job.name, check, hashes, link)
+
     def before_fetch(self) -> Transcript | None:
         """Find out which version of an S3 object there is, for `source` to pin; its transcript, if known."""
         source = self.source
-        if source.kind == "s3" and source.etag is None:
+        # One that is read with a connection is asked for once, and pinned by its first answer.
+        if source.kind == "s3" and source.etag is None and source.connection is None:
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
             head = s3_store(self._settings, bucket).head(key)
             if head is not None:

@@ -184,9 +184,7 @@ class JobRunner:
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with self._services.sources.fetched(
-                reuse.source, self._job.name, attempt.check, self._hashes()
-            ) as path:
+            with reuse.fetched(self._services.sources, attempt.check, self._hashes()) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
@@ -211,7 +209,7 @@ class JobRunner:
             self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
         )
         attempt.model = models.model.path
-        with self._services.sources.fetched(reuse.source, job.name, attempt.check, self._hashes()) as path:
+        with reuse.fetched(self._services.sources, attempt.check, self._hashes()) as path:
             reuse.after_fetch(path, attempt.check)
             self._speakers = SpeakerPass(attempt, models)
             transcript = self._speakers.add_speakers(before, path)

@@ -19,6 +19,7 @@ import httpx
 
 from spool.domain.jobs import Source
 from spool.errors import (
+    CredentialsRefused,
     DiskFull,
     InvalidRequest,
     NotFound,
@@ -32,6 +33,7 @@ from spool.errors import (
 from spool.net.address_policy import AddressRules, HostRefused
 from spool.objects import ObjectStore, s3_store
 from spool.objects.integrity import verified_blocks
+from spool.objects.s3_link import Link
 from spool.settings import Settings
 from worker.sources.https import download
 from worker.sources.pace import Pace, PaceLimits, read_watched
@@ -63,13 +65,14 @@ class Sources:
         name: str,
         check: Callable[[], None] = lambda: None,
         hashes: bytes | None = None,
+        link: Link | None = None,
     ) -> Iterator[Path]:
         """The source as a local file while the block runs; what was copied is removed after it.
 
         `name` is the recording's in messages; `check` is called twice a second and with every block that
-        arrives, and may raise to stop; `hashes` are those of an upload's blocks. Raises SourceMissing,
-        SourceForbidden, SourceChanged, SourceError, and StorageError (DiskFull, ObjectDamaged), which is
-        worth a retry.
+        arrives, and may raise to stop; `hashes` are those of an upload's blocks; `link` gives addresses of a
+        source that is read with a connection. Raises SourceMissing, SourceForbidden, SourceChanged,
+        SourceError, and StorageError (DiskFull, ObjectDamaged), which is worth a retry.
         """
         if source.kind == "file":
             yield self._file(source, name)
@@ -85,7 +88,7 @@ class Sources:
                 if source.kind == "upload":
                     self._upload(source, copy, hashes)
                 elif source.kind == "s3":
-                    self._s3(source, copy)
+                    self._s3(source, copy, link)
                 else:
                     self._https(source, copy)
             yield target
@@ -126,7 +129,7 @@ class Sources:
         except NotFound:
             raise SourceMissing(f"{copy.name}: the uploaded recording is gone.") from None
 
-    def _s3(self, source: Source, copy: "_Copy") -> None:
+    def _s3(self, source: Source, copy: "_Copy", link: Link | None) -> None:
         parts = urlsplit(source.uri, allow_fragments=False)
         bucket, key = parts.netloc, parts.path.lstrip("/")
         if parts.query:  # a key may hold a question mark
@@ -134,7 +137,11 @@ class Sources:
         if not bucket or not key:
             raise InvalidRequest(f"{copy.name}: {source.uri} does not name a bucket and a key.")
         try:
-            copy.object(s3_store(self._settings, bucket), key, source.etag)
+            copy.object(s3_store(self._settings, bucket, link=link), key, source.etag)
+        except CredentialsRefused as error:
+            if source.connection is None:  # the operator's own, which the next try may find mended
+                raise
+            raise SourceForbidden(f"{copy.name}: connection {source.connection}: {error.message}") from None
         except NotFound:
             raise SourceMissing(f"{copy.name}: there is no object {source.uri}.") from None
 

@@ -9,10 +9,12 @@ from rich.table import Table
 
 from api.cli.connection import Json, Url, connected, out, print_json
 from spool.errors import InvalidRequest
+from spool.schemas.outputs import Access
 
-app = typer.Typer(no_args_is_help=True, help="Keep credentials of buckets to write transcripts to.")
+app = typer.Typer(no_args_is_help=True, help="Keep credentials of other people's buckets.")
 
 SECRET = "SPOOL_CONNECTION_SECRET"  # noqa: S105 - the name of a variable
+_DOES = {"read": "reads", "write": "writes", "both": "reads and writes"}
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name.")]
 Project = Annotated[str | None, typer.Option(help="The project that may use it. Default: default.")]
 
@@ -22,13 +24,16 @@ def add(
     name: Name,
     prefix: Annotated[
         str,
-        typer.Option(metavar="S3URL", help="s3://bucket/prefix/; what is written with it lies below."),
+        typer.Option(metavar="S3URL", help="s3://bucket/prefix/; what is read or written lies below."),
     ],
     key_id: Annotated[str, typer.Option(help="The access key's id.")],
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Address of an S3-compatible store. Default: AWS.")
     ] = None,
     region: Annotated[str | None, typer.Option(help="Default: us-east-1.")] = None,
+    access: Annotated[
+        Access | None, typer.Option(help="Whether sources are read with it, outputs written. Default: write.")
+    ] = None,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -50,9 +55,10 @@ def add(
             secret=secret.strip(),
             endpoint=endpoint,
             region=region,
+            access=access,
             project=project,
         )
-    print_json(added) if as_json else out.print(f"{added.name} writes below {added.prefix}")
+    print_json(added) if as_json else out.print(f"{added.name} {_DOES[added.access]} below {added.prefix}")
 
 
 @app.command("list")
@@ -71,10 +77,10 @@ def listed(
         out.print("no connections", style="dim")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("connection", "project", "prefix", "endpoint", "key"):
+    for title in ("connection", "project", "access", "prefix", "endpoint", "key"):
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(row.name, row.project, row.prefix, row.endpoint or "AWS", row.key_id)
+        table.add_row(row.name, row.project, row.access, row.prefix, row.endpoint or "AWS", row.key_id)
     out.print(table)
 
 

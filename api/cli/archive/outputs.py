@@ -12,6 +12,15 @@ from spool.errors import InvalidRequest
 
 _PANEL = "Output"
 
+Connection = Annotated[
+    str | None,
+    typer.Option(
+        "--connection",
+        metavar="NAME",
+        help="Read s3:// addresses with this connection (`spool connections`).",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Output:

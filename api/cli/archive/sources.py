@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.archive.outputs import Output
+from api.cli.archive.outputs import Connection, Output
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.options import Place, Search
 from api.cli.tables import moment
@@ -53,6 +53,7 @@ def watch(
             "--no-reuse", help="Transcribe again what was transcribed before with the same options."
         ),
     ] = False,
+    source_connection: Connection = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -72,6 +73,7 @@ def watch(
             settle_seconds=None if settle is None else _seconds(settle),
             options=search.to_request(),
             reuse=not no_reuse,
+            connection=source_connection,
             **request,
         )
     if as_json:

@@ -25,11 +25,12 @@ from api.auth.principal import Principal, get_visible_job
 from api.auth.signed_urls import HOLDS_SECONDS, bearer_of, signed_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
+from api.submission.connections import reach_of
 from api.submission.sources import checked_source, file_path
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
-from spool.errors import NotFound, SourceMissing
-from spool.objects import ObjectStore, s3_store
+from spool.errors import InvalidRequest, NotFound, SourceMissing
+from spool.objects import ObjectStore
 from spool.objects.integrity import read_range
 from spool.schemas.jobs import AudioLink
 from spool.store.deletions import refuse_deleted
@@ -155,7 +156,12 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             raise Problem(409, "not_here", "The session is not done; its recording can be heard once it is.")
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-            return _stored(s3_store(services.settings, bucket), key, source.etag)
+            try:
+                reach = reach_of(services, job.project, source.connection)
+                reach.check(source.uri)
+            except InvalidRequest as error:
+                raise Problem(409, "not_here", error.message) from None
+            return _stored(reach.store(bucket), key, source.etag)
         case "file":
             return _on_disk(source, services, caller)
     raise Problem(409, "not_here", "The recording lies at a web address; listen to it there.")

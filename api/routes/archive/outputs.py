@@ -65,6 +65,7 @@ def _create(services: Services, caller: Principal, body: ConnectionRequest) -> C
         endpoint=body.endpoint,
         region=body.region,
         prefix=f"{body.prefix.rstrip('/')}/",
+        access=body.access,
         key_id=body.key_id,
         secret=body.secret.get_secret_value(),
     )

@@ -42,6 +42,7 @@ CONNECTION: Example = {
     "endpoint": "https://s3.example.org",
     "region": "us-east-1",
     "prefix": "s3://theirs/transcripts/",
+    "access": "write",
     "key_id": "AKIAEXAMPLE",
     "created_at": "2026-11-20T14:03:11.482000Z",
 }

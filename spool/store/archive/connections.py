@@ -1,22 +1,32 @@
-"""Named connections to other people's object stores; their secrets are encrypted, and read by the exporter
-only."""
+"""Named connections to other people's object stores, and addresses that are signed with them.
+
+Their secrets are encrypted, and only processes of the API can read them. A worker that is to read a job's
+source with a connection asks here for a signed address of that one object, which such a process leaves here;
+what is signed is what the job's row says, never what the worker says.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from sqlalchemy import Connection as Transaction
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, null, or_, select, update
 
-from spool.errors import Conflict, NotFound
+from spool.domain.jobs import Source
+from spool.errors import Conflict, NotFound, SourceForbidden
 from spool.settings.secret_key import SecretBox, SecretUnreadable
-from spool.store.sql import now_utc, upsert
-from spool.tables import connections
+from spool.store.sql import now_utc, seconds_from_now, upsert
+from spool.tables import connections, jobs, source_links
+
+Access = Literal["read", "write", "both"]
+ASKED_SECONDS = 120.0
+"""How long a question for an address stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewConnection:
-    """A connection to be created; everything that is written with it lies below `prefix`."""
+    """A connection to be created; everything that is read or written with it lies below `prefix`."""
 
     project: str
     name: str
@@ -25,6 +35,7 @@ class NewConnection:
     prefix: str
     key_id: str
     secret: str = field(repr=False)
+    access: Access = "write"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +47,36 @@ class ConnectionRow:
     endpoint: str | None
     region: str
     prefix: str
+    access: Access
     key_id: str
     secret: str = field(repr=False)  # encrypted
     created_at: datetime
+
+    def check_write(self, uri: str) -> None:
+        """Raise SourceForbidden where the connection may not write to `uri`, an address or a prefix."""
+        if self.access == "read":
+            raise SourceForbidden(
+                f"The connection {self.name} only reads; have an operator create one with the access `write`."
+            )
+        if not uri.startswith(self.prefix):
+            raise SourceForbidden(f"The connection {self.name} writes below {self.prefix} only.")
+
+    def check_read(self, uri: str) -> None:
+        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
+        if self.access == "write":
+            raise SourceForbidden(
+                f"The connection {self.name} only writes; have an operator create one with the access `read`."
+            )
+        if not uri.startswith(self.prefix):
+            raise SourceForbidden(f"The connection {self.name} reads below {self.prefix} only.")
 
 
 def create_connection(tx: Transaction, new: NewConnection, box: SecretBox) -> ConnectionRow:
     """Create a connection, whose secret only `box` can read from now on. Raises Conflict for a name that the
     project uses already."""
-    values = {name: getattr(new, name) for name in ("project", "name", "endpoint", "region", "prefix")}
+    values = {
+        name: getattr(new, name) for name in ("project", "name", "endpoint", "region", "prefix", "access")
+    }
     values |= {"key_id": new.key_id, "secret": box.encrypt(new.secret), "created_at": now_utc()}
     written = upsert(tx, connections, values, returning=[connections.c.name])
     if written.one_or_none() is None:
@@ -86,3 +118,90 @@ def reencrypt_connections(tx: Transaction, box: SecretBox) -> int:
                 query = update(connections).where(*same, connections.c.secret == row.secret)
                 changed += tx.execute(query.values(secret=secret)).rowcount
     return changed
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLink:
+    """A source that a worker wants to read."""
+
+    job_id: str
+    project: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAddress:
+    """An address at which an object may be read for so many seconds more, or why there is none."""
+
+    url: str = field(repr=False)
+    seconds: float
+    error: str | None = None
+
+
+def waits_for_link(tx: Transaction, job_id: str) -> bool:
+    """Whether the question for the job's address stands and has no answer yet."""
+    none_yet = (source_links.c.url.is_(None), source_links.c.error.is_(None))
+    query = select(source_links.c.job_id).where(source_links.c.job_id == job_id, *none_yet)
+    return tx.execute(query.where(source_links.c.expires_at > now_utc())).one_or_none() is not None
+
+
+def take_link(tx: Transaction, job_id: str) -> SignedAddress | None:
+    """The signed address of the job's source, which nobody else gets; None while there is none, for which it
+    is asked."""
+    mine = source_links.c.job_id == job_id
+    query = select(
+        source_links.c.url, source_links.c.error, source_links.c.expires_at, now_utc().label("now")
+    )
+    row = tx.execute(query.where(mine).with_for_update()).one_or_none()
+    if row is None or row.expires_at <= row.now or (row.url is None and row.error is None):
+        asked = {"url": null(), "error": null(), "expires_at": seconds_from_now(ASKED_SECONDS)}
+        upsert(tx, source_links, {"job_id": job_id} | asked, update=asked)
+        return None
+    tx.execute(delete(source_links).where(mine))
+    if row.error is not None:
+        return SignedAddress("", 0.0, row.error)
+    return SignedAddress(row.url, (row.expires_at - row.now).total_seconds())
+
+
+def asked_links(tx: Transaction, limit: int) -> tuple[list[AskedLink], bool]:
+    """Up to `limit` sources whose address is to be signed, and whether there are answers that nobody took in
+    time."""
+    old = or_(source_links.c.url.is_not(None), source_links.c.error.is_not(None))
+    query = (
+        select(
+            jobs.c.id,
+            jobs.c.project,
+            jobs.c.source_kind,
+            jobs.c.source_uri,
+            jobs.c.source_connection,
+            old.label("answered"),
+        )
+        .join(source_links, source_links.c.job_id == jobs.c.id)
+        .where(or_(~old, source_links.c.expires_at < now_utc()))
+        .limit(limit)
+    )
+    rows = tx.execute(query).all()
+    asked = [
+        AskedLink(
+            row.id,
+            row.project,
+            Source(row.source_kind, row.source_uri, connection=row.source_connection),
+        )
+        for row in rows
+        if not row.answered
+    ]
+    return asked, any(row.answered for row in rows)
+
+
+def answer_link(
+    tx: Transaction, job_id: str, url: str | None, seconds: float, error: str | None = None
+) -> None:
+    """Leave the address, valid for so long, or why there is none."""
+    open_ = (source_links.c.job_id == job_id, source_links.c.url.is_(None), source_links.c.error.is_(None))
+    values = {"url": url, "error": error, "expires_at": seconds_from_now(seconds)}
+    tx.execute(update(source_links).where(*open_).values(**values))
+
+
+def drop_old_links(tx: Transaction) -> None:
+    """Forget questions and answers whose time is over."""
+    tx.execute(delete(source_links).where(source_links.c.expires_at < now_utc()))

@@ -90,13 +90,19 @@ def take_target(tx: Connection, export: Export, job: Job, uris: Sequence[str]) -
     for uri in uris:
         target = target_of(export.project, job.output, uri)
         query = (
-            select(exports.c.job_id, exports.c.format, other.c.source_uri, other.c.created_at)
+            select(
+                exports.c.job_id,
+                exports.c.format,
+                other.c.source_uri,
+                other.c.source_connection,
+                other.c.created_at,
+            )
             .join(other, other.c.id == exports.c.job_id)
             .where(exports.c.target == target)
         )
         owner = tx.execute(query).one_or_none()
         if owner is not None and owner.job_id != job.id:
-            if owner.source_uri != job.source.uri:
+            if (owner.source_uri, owner.source_connection) != (job.source.uri, job.source.connection):
                 continue
             if owner.created_at > job.created_at:
                 _settle(tx, export, "replaced", error=_REPLACED, target=null())

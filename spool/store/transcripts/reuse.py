@@ -42,6 +42,7 @@ def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str
         jobs.c.source_etag == source.etag,
         jobs.c.source_size == source.size,
         jobs.c.source_uri == source.uri,
+        jobs.c.source_connection.is_not_distinct_from(source.connection),
     )
 
 

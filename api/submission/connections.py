@@ -1,0 +1,65 @@
+"""Sources in somebody else's bucket: what a request may read with a named connection of its project.
+
+A job keeps the connection's name. Listing reads here, with the secret; a worker gets signed addresses
+(`spool.background.source_signer`).
+"""
+
+from dataclasses import dataclass, replace
+
+from api.services import Services
+from spool.domain.jobs import Source
+from spool.errors import InvalidRequest, NotFound
+from spool.objects import ObjectStore, s3_store
+from spool.settings import Settings
+from spool.settings.secret_key import SecretBox
+from spool.store.archive.connections import ConnectionRow, get_connection
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How `s3://` addresses of a request are read: with the server's credentials, or with a connection."""
+
+    settings: Settings
+    box: SecretBox
+    connection: ConnectionRow | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The connection's name."""
+        return None if self.connection is None else self.connection.name
+
+    def check(self, uri: str) -> None:
+        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
+        if self.connection is not None:
+            self.connection.check_read(uri)
+
+    def applied(self, source: Source) -> Source:
+        """The source, with the connection if it is one of S3. Raises SourceForbidden."""
+        if self.connection is None or source.kind != "s3":
+            return source
+        self.check(source.uri)
+        return replace(source, connection=self.name)
+
+    def store(self, bucket: str, prefix: str = "") -> ObjectStore:
+        """The bucket. Raises SecretUnreadable."""
+        if self.connection is None:
+            return s3_store(self.settings, bucket, prefix)
+        from spool.objects.connections import options_of
+        from spool.objects.s3 import S3Store
+
+        return S3Store(bucket, prefix, options_of(self.connection, self.settings, self.box))
+
+
+def reach_of(services: Services, project: str, connection: str | None, address: str = "s3://") -> Reach:
+    """How a request of the project reads, whose source is `address`. Raises InvalidRequest for an unknown
+    connection, and for a source that is none of S3."""
+    row = None
+    if connection is not None and not address.lower().startswith("s3://"):
+        raise InvalidRequest("connection: it reads s3:// sources only.")
+    if connection is not None:
+        try:
+            with services.database.look() as tx:
+                row = get_connection(tx, project, connection)
+        except NotFound as error:
+            raise InvalidRequest(f"connection: {error.message}") from None
+    return Reach(services.settings, services.secret_box, row)

@@ -1,0 +1,14 @@
+"""Opens somebody else's bucket with a named connection, where the key of the secrets is known."""
+
+from pydantic import SecretStr
+
+from spool.objects.s3 import S3Options
+from spool.settings import Settings
+from spool.settings.secret_key import SecretBox
+from spool.store.archive.connections import ConnectionRow
+
+
+def options_of(row: ConnectionRow, settings: Settings, box: SecretBox) -> S3Options:
+    """How to reach the connection's store. Raises SecretUnreadable."""
+    secret = SecretStr(box.decrypt(row.secret))
+    return S3Options(row.endpoint, row.region, SecretStr(row.key_id), secret, checksums=settings.s3_checksums)
