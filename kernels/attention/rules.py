@@ -59,13 +59,20 @@ def forbidden_bits(sets: Iterable[Iterable[int]], vocabulary: int) -> mx.array:
 
 
 def rules_topk(
-    logits: mx.array, rules: mx.array, forbidden: mx.array, *, first_time: int, count: int
+    logits: mx.array,
+    rules: mx.array,
+    forbidden: mx.array,
+    *,
+    first_time: int,
+    count: int,
+    gains: mx.array | None = None,
 ) -> BestTokens:
     """The `count` best tokens of each row with their log-probabilities among what the row's rules allow.
 
     logits: [R, V], float32, float16 or bfloat16. rules: int32 [R, 5], columns as in `Rule`. forbidden:
     uint32 [S, ceil(V / 32)] of `forbidden_bits`. first_time: ids from here on are times, those below are
     text; V where the vocabulary has no times. count: 1 to 9 for the kernel, more takes the reference.
+    gains: float32 [R, V], added to the log-probabilities before the best are chosen: two launches.
 
     A token is allowed where its bit is not set and it is text from TEXT_FROM or a time in [TIME_FROM,
     TIME_TO). With OUTWEIGH, where the log-sum of the allowed times is above the largest allowed text, text
@@ -77,6 +84,8 @@ def rules_topk(
     Raises ValueError where shapes do not fit.
     """
     _check(logits, rules, forbidden, first_time, count)
+    if gains is not None:
+        return _with_gains(logits, rules, forbidden, first_time, count, gains)
     rows, width = logits.shape
     outputs = None
     if rows and count <= MOST_TOKENS:
@@ -91,6 +100,27 @@ def rules_topk(
     if outputs is None:
         return rules_topk_reference(logits, rules, forbidden, first_time=first_time, count=count)
     return BestTokens(*outputs)
+
+
+def _with_gains(
+    logits: mx.array, rules: mx.array, forbidden: mx.array, first_time: int, count: int, gains: mx.array
+) -> BestTokens:
+    """The best by logits and gains, with their scores among what the logits alone allow."""
+    if gains.shape != logits.shape:
+        raise ValueError(f"rules: gains must be {logits.shape} as the logits, not {gains.shape}")
+    top, scores = rules_topk(logits, rules, forbidden, first_time=first_time, count=1)
+    wide = logits.astype(mx.float32)
+    norm = mx.take_along_axis(wide, mx.maximum(top, 0), axis=1) - scores
+    # All times together are above the best text, and forbid it, exactly where the best token is a time.
+    rules = mx.array(rules)
+    outweighed = (rules[:, Rule.OUTWEIGH] != 0) & (top[:, 0] >= first_time)
+    rules[:, Rule.TEXT_FROM] = mx.where(outweighed, first_time, rules[:, Rule.TEXT_FROM])
+    rules[:, Rule.OUTWEIGH] = 0
+    fused = wide + gains
+    tokens, _ = rules_topk(fused, rules, forbidden, first_time=first_time, count=count)
+    found = (tokens >= 0) & (top >= 0)
+    chosen = mx.take_along_axis(fused, mx.maximum(tokens, 0), axis=1) - norm
+    return BestTokens(mx.where(found, tokens, -1), mx.where(found, chosen, -mx.inf))
 
 
 def rules_topk_reference(

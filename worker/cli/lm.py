@@ -29,7 +29,7 @@ def lm(
     from worker.models.load import load_model
 
     loaded = load_model(model)
-    if not {"ctc", "rnnt", "tdt"} & set(loaded.heads):
-        raise InvalidRequest(f"{model}: its search takes no language model; choose one with CTC, RNNT or TDT")
+    if not {"ctc", "rnnt", "tdt", "attention"} & set(loaded.heads):
+        raise InvalidRequest(f"{model}: it has no search that takes a language model")
     built = build_language_model(texts, loaded.tokenizer, order, output)
     typer.echo(json.dumps(asdict(built)))

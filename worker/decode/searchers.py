@@ -371,8 +371,8 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("rnnt+attention", "rescore"): Searcher(
         TransducerRescoring, _transducer_rescoring, fuses=False, lattices=False
     ),
-    ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),
-    ("attention", "beam"): Searcher(AttentionBeam, None, fuses=False, lattices=False),
+    ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=True, lattices=False),
+    ("attention", "beam"): Searcher(AttentionBeam, None, fuses=True, lattices=False),
 }
 """Every search there is; a model's heads are tried in this order where the options name none."""
 CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)

@@ -99,9 +99,12 @@ class LogitsRules(Protocol):
     def start(self, requests: Sequence[Any], beam: int) -> RuleState:
         """The state of `beam` hypotheses of each request before anything is sampled."""
 
-    def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
+    def best(
+        self, logits: mx.array, state: RuleState, count: int, gains: mx.array | None = None
+    ) -> tuple[mx.array, mx.array]:
         """logits [B * K, V] -> the best allowed tokens int32 [B * K, count], -1 where there are no more, and
-        their log-probabilities float32 [B * K, count], renormalised over what is allowed."""
+        their log-probabilities float32 [B * K, count], renormalised over what is allowed. gains: float32
+        [B * K, V], added to these log-probabilities; they change nothing of what is allowed."""
 
     def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
         """The state behind one more token int32 [B, K] of each hypothesis."""

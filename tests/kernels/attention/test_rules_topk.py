@@ -62,6 +62,36 @@ def test_rows_follow_the_rules(count: int, lift: float) -> None:
             np.testing.assert_allclose(np.array(found.scores[row]), scores, atol=1e-5)
 
 
+@pytest.mark.parametrize("lift", [-6.0, 0.0, 6.0])
+def test_gains_are_added_behind_the_rules(lift: float) -> None:
+    """What times forbid stays forbidden, and log-probabilities are those of the logits alone."""
+    logits = normal(len(RULES), TOKENS, scale=2) + mx.where(mx.arange(TOKENS) >= FIRST, lift, 0.0)
+    gains = normal(len(RULES), TOKENS, scale=5)
+    bits, rules = forbidden_bits(SETS, TOKENS), mx.array(RULES, mx.int32)
+    with use_backend(TESTED):
+        found = rules_topk(logits, rules, bits, first_time=FIRST, count=6, gains=gains)
+        mx.eval(found)
+    assert rules.tolist() == RULES
+    for row, rule in enumerate(RULES):
+        tokens, scores = expected(np.array(logits[row]), rule, TOKENS)
+        sums = {
+            token: score + float(gains[row, token])
+            for token, score in zip(tokens, scores, strict=True)
+            if token >= 0
+        }
+        best = sorted(sums, key=lambda token: -sums[token])[:6]
+        missing = 6 - len(best)
+        assert found.tokens[row].tolist() == best + [-1] * missing
+        scores = [sums[token] for token in best] + [-np.inf] * missing
+        np.testing.assert_allclose(np.array(found.scores[row]), scores, atol=2e-5)
+    broken = mx.where(mx.arange(TOKENS) == 1500, mx.nan, logits)
+    found = rules_topk(broken, rules, bits, first_time=FIRST, count=2, gains=gains)
+    assert found.tokens[0].tolist() == [-1, -1]
+    assert found.scores[0].tolist() == [-np.inf, -np.inf]
+    with pytest.raises(ValueError, match="gains must be"):
+        rules_topk(logits, rules, bits, first_time=FIRST, count=2, gains=gains[:1])
+
+
 def test_equal_logits_stand_in_the_order_of_their_ids() -> None:
     """All tokens equal, and a few values spread over the whole vocabulary."""
     few = np.random.default_rng(0).integers(0, 3, (2, TOKENS)).astype(np.float32)

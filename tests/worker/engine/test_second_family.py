@@ -63,8 +63,8 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
         ),
         (
             SearchOptions("beam"),
-            DecodeRequest(phrases=("fog",)),
-            "boost: the beam search of an attention head takes no",
+            DecodeRequest(lm="gone.arpa"),
+            "gone.arpa: the language model cannot be read",
         ),
         (SearchOptions(head="tdt"), DecodeRequest(), "no tdt head; it has: attention"),
     ],

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.decode.attention.beam import Outcome, ScoredTokens
+from worker.decode.attention.fused import FusedTokens
+from worker.decode.fusion.fusion import FusionState
 from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
 from worker.models.turns import give_way
 
@@ -26,13 +28,15 @@ WORTH_A_CHANGE = 0.25
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """One utterance. encoded: what the family's encoder gave. prompt: at least one token. options: whatever
-    the family's rules read. limit: the most tokens of its answer, None for what the search allows."""
+    the family's rules read. limit: the most tokens of its answer, None for what the search allows. fused: its
+    row of the search's fusion."""
 
     key: Hashable
     encoded: Any
     prompt: tuple[int, ...]
     options: Any = None
     limit: int | None = None
+    fused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +99,22 @@ class _Live:
     tokens: mx.array  # int32 [B, K], fed next
     answered: list[bool]
     taken: NDArray[np.int32]  # steps of each, so that the device need not be asked
+    fusion: FusedTokens | None
+    fused: FusionState
 
 
 class AttentionSearch:
     """Searches utterances as they come, at most `width` of them at a time."""
 
     def __init__(
-        self, head: AttentionHead[Any], rules: LogitsRules, settings: Beams, width: int = 32
+        self,
+        head: AttentionHead[Any],
+        rules: LogitsRules,
+        settings: Beams,
+        width: int = 32,
+        fusion: FusedTokens | None = None,
     ) -> None:
-        self.head, self.rules, self.settings = head, rules, settings
+        self.head, self.rules, self.settings, self.fusion = head, rules, settings, fusion
         self.width = width
         self._waiting: deque[SearchRequest] = deque()
         self._live: _Live | None = None
@@ -135,7 +146,8 @@ class AttentionSearch:
         count, beam = len(live.requests), self.settings.beam
         logits, live.kv = self.head.step(live.tokens, live.kv)
         candidates = self.settings.candidates
-        tokens, scores = self.rules.best(logits, live.rules, candidates)
+        gains = None if live.fusion is None else live.fusion.gains(live.fused, logits.shape[1])
+        tokens, scores = self.rules.best(logits, live.rules, candidates, gains)
         shape = (count, beam, candidates)
         live.taken += 1
         live.beams.grow(int(live.taken.max()))
@@ -147,6 +159,8 @@ class AttentionSearch:
             live.rules = {
                 name: mx.take_along_axis(value, parents, axis=1) for name, value in live.rules.items()
             }
+        if live.fusion is not None:
+            live.fused = live.fusion.walk(live.fused, parents, live.tokens)
         live.rules = self.rules.advance(live.rules, live.tokens)
         self._steps += 1
         if self._steps % self._between:
@@ -193,6 +207,7 @@ class AttentionSearch:
             for request in requests
         ]
         last = mx.array([[prompt[-1]] * beam for prompt in prompts], mx.int32)
+        fusion = self._fusion_of(requests)
         return _Live(
             list(requests),
             kv,
@@ -201,7 +216,12 @@ class AttentionSearch:
             last,
             [False] * len(requests),
             np.zeros(len(requests), np.int32),
+            fusion,
+            () if fusion is None else fusion.start(beam),
         )
+
+    def _fusion_of(self, requests: Sequence[SearchRequest]) -> FusedTokens | None:
+        return None if self.fusion is None else self.fusion.select([each.fused for each in requests])
 
     def _joined(self, first: _Live, second: _Live) -> _Live:
         return _Live(
@@ -212,6 +232,8 @@ class AttentionSearch:
             mx.concatenate([first.tokens, second.tokens]),
             first.answered + second.answered,
             np.concatenate([first.taken, second.taken]),
+            self._fusion_of([*first.requests, *second.requests]),
+            tuple(mx.concatenate(list(pair)) for pair in zip(first.fused, second.fused, strict=True)),
         )
 
     def _collect(self) -> list[SearchAnswer]:
@@ -238,12 +260,15 @@ class AttentionSearch:
             self._live = None
         elif len(kept) < len(live.requests):
             chosen = mx.array(kept, mx.int32)
+            requests = [live.requests[row] for row in kept]
             self._live = _Live(
-                [live.requests[row] for row in kept],
+                requests,
                 self.head.select(live.kv, kept),
                 {name: value[chosen] for name, value in live.rules.items()},
                 live.beams.select(kept),
                 live.tokens[chosen],
                 [False] * len(kept),
                 live.taken[kept],
+                self._fusion_of(requests),
+                tuple(each[chosen] for each in live.fused),
             )

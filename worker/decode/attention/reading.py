@@ -17,6 +17,7 @@ from spool.errors import InvalidRequest
 from worker.decode.alignment.aligner import align_texts
 from worker.decode.alignment.words import AlignedWord
 from worker.decode.attention.beam import BeamSettings
+from worker.decode.attention.fused import fuse_tokens
 from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.listing import WindowText, combine
 from worker.decode.attention.loop import AttentionSearch, Beams, SearchAnswer, SearchRequest
@@ -60,6 +61,7 @@ class _Utterance:
     """One utterance on its way. `broken`: its numbers were none."""
 
     samples: Samples
+    ask: DecodeRequest
     request: PreparedRequest
     language: str | None = None
     languages: tuple[tuple[str, float], ...] = ()
@@ -109,13 +111,14 @@ def read_utterances(
     """
     settings = beams_of(model, options)
     utterances = [
-        _Utterance(row, model.prepare(request.speech)) for row, request in zip(samples, requests, strict=True)
+        _Utterance(row, request, model.prepare(request.speech))
+        for row, request in zip(samples, requests, strict=True)
     ]
     waiting = [(each, Window(0, len(each.samples))) for each in utterances]
     while waiting:
         again: list[tuple[_Utterance, Window]] = []
         heard: list[_Heard] = []
-        for asked in _ask(model, waiting, settings):
+        for asked in _ask(model, waiting, options, settings):
             if not all(answer.hypotheses for answer in asked.answers):
                 asked.utterance.broken = True
                 continue
@@ -146,7 +149,10 @@ def _set_aside(options: SearchOptions) -> BeamSettings:
 
 
 def _ask(
-    model: AttentionModel, waiting: Sequence[tuple[_Utterance, Window]], settings: Beams
+    model: AttentionModel,
+    waiting: Sequence[tuple[_Utterance, Window]],
+    options: SearchOptions,
+    settings: Beams,
 ) -> list[_Asked]:
     """One round: every window encoded once and asked all its prompts."""
     waiting = [(each, window) for each, window in waiting if window.stop - window.start >= SHORTEST_SAMPLES]
@@ -158,11 +164,12 @@ def _ask(
         encoded, [each.request for each, _ in waiting], [each.language for each, _ in waiting]
     )
     requests = [
-        SearchRequest((row, place), encoded[row], prompt.tokens, prompt.options, prompt.limit)
+        SearchRequest((row, place), encoded[row], prompt.tokens, prompt.options, prompt.limit, row)
         for row, question in enumerate(questions)
         for place, prompt in enumerate(question.prompts)
     ]
-    search = AttentionSearch(model.heads["attention"], model.rules, settings)
+    fusion = fuse_tokens(model, options, [_asks(model, *each) for each in waiting])
+    search = AttentionSearch(model.heads["attention"], model.rules, settings, fusion=fusion)
     by_place = {answer.key: answer for answer in search.run(requests)}
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
@@ -172,6 +179,19 @@ def _ask(
         answers = tuple(by_place[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
     return asked
+
+
+def _asks(model: AttentionModel, utterance: _Utterance, window: Window) -> DecodeRequest:
+    """What the window asks for itself: language model and phrases go on from what is known to stand before
+    it."""
+    before = window.start / SAMPLE_RATE / model.info.frame_seconds
+    heard = [
+        token
+        for each in sorted(utterance.kept, key=lambda each: each.window.start)
+        for token, time in zip(each.tokens, each.times, strict=True)
+        if each.window.start < window.start and time < before and model.is_text(token)
+    ]
+    return replace(utterance.ask, context=(*utterance.ask.context, *heard))
 
 
 def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], int | None, tuple[Window, ...]]:

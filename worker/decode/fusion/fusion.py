@@ -11,7 +11,7 @@ Leaves the file format to `arpa`, the graphs to `ngram` and `phrases`, and the a
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -54,6 +54,15 @@ class Fusion:
         self._weighted, self._early = weighted, early
         # Each utterance's own: what its neighbours fuse must not change its blanks.
         self._alphas = mx.array(np.sum([np.array(source.alphas) for source in sources], axis=0))
+
+    def select(self, utterances: Sequence[int]) -> "Fusion":
+        """That of these utterances alone; their states stay what they are."""
+        rows = mx.array(list(utterances), mx.int32)
+        sources = [
+            replace(each, graph=each.graph.select(utterances), alphas=each.alphas[rows])
+            for each in self._sources
+        ]
+        return Fusion(sources, weighted=self._weighted, early=self._early)
 
     def start(self, beam: int) -> FusionState:
         """The states of [B, beam] hypotheses before any token, int32."""

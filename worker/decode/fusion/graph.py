@@ -5,6 +5,7 @@ know what they stand for (`lm`, `boost`) nor how they enter a score (`fusion`).
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -130,6 +131,16 @@ class BoundGraph:
         reached = [graphs[index].after(tail) for index, tail in zip(which, tails, strict=True)]
         self._reached = mx.array(reached, mx.int32)
         self._starts = mx.take(shifts, self._which) + self._reached
+
+    def select(self, utterances: Sequence[int]) -> "BoundGraph":
+        """These utterances alone; their states stay what they are."""
+        chosen = copy(self)
+        rows = mx.array(list(utterances), mx.int32)
+        chosen._indices = self._indices[list(utterances)]
+        chosen._which, chosen._reached, chosen._starts = (
+            each[rows] for each in (self._which, self._reached, self._starts)
+        )
+        return chosen
 
     def start(self, beam: int) -> mx.array:
         """The first state of each of [B, beam] hypotheses, int32."""

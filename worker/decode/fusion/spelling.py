@@ -7,7 +7,7 @@ or upper case, no accents. What cannot be spelled even then boosts nothing, and 
 
 import unicodedata
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from spool.errors import InvalidRequest
 
@@ -44,12 +44,22 @@ class Encoder(Protocol):
         """The ids of a text. Raises InvalidRequest where it cannot be written."""
 
 
+@runtime_checkable
+class WordEncoder(Protocol):
+    """A tokenizer whose tokens hold the space before a word, so that a text and the same words behind others
+    are spelled in different ones."""
+
+    def encode_words(self, text: str) -> list[int]:
+        """The ids of words that stand behind others, as they do in all of a text but its first letters."""
+
+
 def spell(tokenizer: Encoder, phrase: str) -> list[int] | None:
     """The tokens of the phrase, or of the closest form of it that `tokenizer` can spell; None where there is
     none."""
+    encode = tokenizer.encode_words if isinstance(tokenizer, WordEncoder) else tokenizer.encode
     for form in dict.fromkeys(_forms(phrase)):
         try:
-            return tokenizer.encode(form)
+            return encode(form)
         except InvalidRequest:
             continue
     return None

@@ -32,10 +32,13 @@ class NoRules:
         logits: mx.array,
         state: RuleState,  # noqa: ARG002 - the protocol's
         count: int,
+        gains: mx.array | None = None,
     ) -> tuple[mx.array, mx.array]:
         """As `LogitsRules.best`."""
         rows = mx.broadcast_to(self._row, (logits.shape[0], len(Rule)))
-        return rules_topk(logits, rows, self._forbidden, first_time=self._vocabulary, count=count)
+        return rules_topk(
+            logits, rows, self._forbidden, first_time=self._vocabulary, count=count, gains=gains
+        )
 
     def advance(self, state: RuleState, tokens: mx.array) -> RuleState:  # noqa: ARG002 - the protocol's
         """Nothing changes."""

@@ -49,9 +49,13 @@ class WhisperRules:
             "before_is_time": mx.ones(shape, mx.bool_),
         }
 
-    def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
+    def best(
+        self, logits: mx.array, state: RuleState, count: int, gains: mx.array | None = None
+    ) -> tuple[mx.array, mx.array]:
         """As `LogitsRules.best`."""
-        return rules_topk(logits, self.rows(state), self._forbidden, first_time=self.ids.time, count=count)
+        return rules_topk(
+            logits, self.rows(state), self._forbidden, first_time=self.ids.time, count=count, gains=gains
+        )
 
     def rows(self, state: RuleState) -> mx.array:
         """int32 [B * K, 5], columns as in `Rule`."""

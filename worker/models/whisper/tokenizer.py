@@ -13,7 +13,7 @@ from pathlib import Path
 import tokenizers
 
 from spool.errors import ModelUnreadable
-from worker.models.base import TokenSpan
+from worker.models.base import TokenSpan, is_wide
 from worker.models.whisper.config import MAX_PROMPT, SpecialTokens
 
 # Written without spaces: each character is a word (openai-whisper, tokenizer.py).
@@ -101,6 +101,10 @@ class WhisperTokenizer:
     def encode(self, text: str) -> list[int]:
         """The text tokens of `text`, as it stands."""
         return [int(token) for token in self._tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def encode_words(self, text: str) -> list[int]:
+        """The text tokens of words as Whisper writes them: behind a space, in scripts that have one."""
+        return self.encode(text if is_wide(text) else f" {text}")
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; special tokens and times have none. Ids outside the vocabulary raise
