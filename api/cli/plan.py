@@ -20,10 +20,11 @@ from rich.text import Text
 from api.cli.connection import Json, out
 from api.cli.tables import money
 from spool.domain.ledger import Measured
+from spool.domain.options import Decoder
 from spool.domain.pricing import CloudPrices
 from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
-from spool.planning.model_size import Shape, read_shape
+from spool.planning.model_size import ModelShape, Shape, read_shape
 from spool.planning.plan import (
     MILLION,
     ChipRow,
@@ -37,6 +38,7 @@ from spool.planning.plan import (
     what_if,
 )
 from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
+from spool.planning.roofline import Reads
 from spool.planning.throughput import ASSUMED_EFFICIENCY, PEER_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
@@ -48,6 +50,7 @@ class Search(StrEnum):
 
     GREEDY = "greedy"
     BEAM = "beam"
+    RESCORE = "rescore"
 
 
 def plan(
@@ -65,12 +68,16 @@ def plan(
     model: Annotated[
         str, typer.Option(help="Name of a model in the settings, a folder, or 0.6b or 110m.")
     ] = "",
-    decoder: Annotated[Search, typer.Option(help="Search method.")] = Search.GREEDY,
+    decoder: Annotated[
+        Search, typer.Option(help="Search method; rescore: a beam that a WeNet model's own decoders read.")
+    ] = Search.GREEDY,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Beam width.")] = 4,
     rescore_model: Annotated[
         str | None,
         typer.Option(help="Second model that rescores the beam's hypotheses, named as --model."),
     ] = None,
+    attention_weight: Annotated[float, typer.Option(min=0, help="Of those decoders; 0 leaves them out.")] = 1,
+    reverse_weight: Annotated[float, typer.Option(min=0, max=1, help="Of the one from right to left.")] = 0,
     fleet: Annotated[
         str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
@@ -104,15 +111,13 @@ def plan(
     amount = hours if hours is not None else (audio.seconds or 0) / 3600 or 1_000_000
     budget, most = settings.frame_budget or FRAME_BUDGET, settings.max_batch or MAX_BATCH
     reader = _reader(settings, rescore_model, decoder)
-    work = Workload(amount, audio, shape, decoder.value, beam, chunk, budget, most, reader)
+    reads = _reads(shape, decoder, attention_weight, reverse_weight)
+    search: Decoder = "greedy" if decoder is Search.GREEDY else "beam"
+    work = Workload(amount, audio, shape, search, beam, chunk, budget, most, reader, reads)
     own = Ownership(years, duty, kwh)
-    known = Known(
-        read_calibration(calibration) if calibration else None,
-        _ledger(settings) if ledger else (),
-        efficiency,
-        settings.price_per_hour_micros() / 1e6,
-        watts,
-    )
+    calibrated = read_calibration(calibration) if calibration else None
+    seen, price = _ledger(settings) if ledger else (), settings.price_per_hour_micros() / 1e6
+    known = Known(calibrated, seen, efficiency, price, watts)
     machines = build_fleet(fleet, shape, own, known)
     forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
@@ -137,11 +142,25 @@ def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | No
     """The sizes of the model that rescores. Raises InvalidRequest where there is no list to rescore."""
     if name is None:
         return None
-    if decoder is not Search.BEAM:
+    if decoder is Search.GREEDY:
         raise InvalidRequest(
             "--rescore-model: a second model orders the hypotheses of a beam; add --decoder beam"
         )
     return _shape(settings, name)
+
+
+def _reads(shape: Shape, decoder: Search, attention: float, reverse: float) -> Reads:
+    """Which of the model's own decoders read its beam. Raises InvalidRequest for those it does not have."""
+    if decoder is not Search.RESCORE:
+        return "none"
+    readers = shape.readers if isinstance(shape, ModelShape) else None
+    if readers is None:
+        raise InvalidRequest(f"--decoder rescore: {shape.name} has no attention decoders beside its CTC head")
+    if reverse and not readers.backwards:
+        raise InvalidRequest(f"--reverse-weight: {shape.name} has no decoder that reads from right to left")
+    if not attention:
+        return "none"
+    return "both" if 0 < reverse < 1 else "right" if reverse else "left"
 
 
 def _ledger(settings: Settings) -> Sequence[Measured]:
@@ -192,6 +211,7 @@ def document(
         "model": work.shape.name,
         "decoder": work.decoder,
         "beam": work.beam if work.decoder == "beam" else None,
+        "attention_decoders": work.reads,
         "rescore_model": None if work.reader is None else work.reader.name,
         "currency": currency,
         "rtfx": plan.rtfx,
@@ -251,6 +271,8 @@ def _summary(plan: Plan, slow: Plan, currency: str) -> Table:
     sheet.add_column(style="dim", no_wrap=True)
     sheet.add_column(overflow="fold")
     search = f"beam {work.beam}" if work.decoder == "beam" else "greedy"
+    if work.reads != "none":
+        search += f", its own decoders reading ({work.reads})"
     if work.reader is not None:
         search += f", rescored by {work.reader.name}"
     sheet.add_row("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average")

@@ -12,7 +12,7 @@ from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
 from spool.planning.model_size import Shape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
-from spool.planning.roofline import Batch, reading_of, work_of
+from spool.planning.roofline import Batch, Reads, reading_of, work_of
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 
@@ -26,7 +26,8 @@ BEAMS = (1, 2, 4, 8, 16)
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is to be transcribed, and how. `frame_budget` and `max_batch` as in the settings, which may leave
-    them to the machine. `reader`: a second model that reads the hypotheses of a beam."""
+    them to the machine. `reader`: a second model that reads the hypotheses of a beam; `reads`: the
+    model's own decoders that do."""
 
     hours: float
     lengths: Lengths
@@ -37,6 +38,7 @@ class Workload:
     frame_budget: int = FRAME_BUDGET
     max_batch: int = MAX_BATCH
     reader: Shape | None = None
+    reads: Reads = "none"
 
     def parts(self, pace: Pace, batch: Batch) -> Parts:
         """How long a batch takes at this pace."""
@@ -59,7 +61,7 @@ class Workload:
         for seconds, share in self.lengths.chunks(self.chunk_seconds):
             fitting = int(self.frame_budget / (seconds * FRAMES_A_SECOND))
             utterances = max(1, min(self.max_batch, fitting))
-            batches.append((Batch(seconds, utterances, self.decoder, self.beam), share))
+            batches.append((Batch(seconds, utterances, self.decoder, self.beam, reads=self.reads), share))
         return tuple(batches)
 
 

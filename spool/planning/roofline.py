@@ -8,6 +8,7 @@ activations and softmax count as bytes, since they are bound by those. Times are
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
@@ -32,6 +33,10 @@ SCORES_MOVED = 5
 """The same for a pair of frames and a head: scores by position written, shifted, masked and read."""
 
 
+Reads = Literal["none", "left", "right", "both"]
+"""Which of a WeNet model's attention decoders read the hypotheses of its beam."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """`utterances` of `seconds` each, and how they are searched. `steps_per_second` is of a TDT."""
@@ -41,6 +46,7 @@ class Batch:
     decoder: Decoder = "greedy"
     beam: int = 4
     steps_per_second: float = STEPS_PER_SECOND
+    reads: Reads = "none"
 
     @property
     def audio_seconds(self) -> float:
@@ -138,9 +144,11 @@ class Work:
     def _reading(self) -> float:
         """Operations of the decoders that rescore a beam."""
         readers, batch = self.shape.readers, self.batch
-        if readers is None or batch.decoder != "beam":
+        if readers is None or batch.decoder != "beam" or batch.reads == "none":
             return 0.0
-        return reading_operations(self.shape, readers, batch, self.frames)
+        forwards = readers.layers - readers.backwards
+        layers = {"left": forwards, "right": readers.backwards, "both": readers.layers}[batch.reads]
+        return reading_operations(self.shape, replace(readers, layers=layers), batch, self.frames)
 
     def _decoding(self, decoder: DecoderShape) -> float:
         """Operations of an attention decoder: cross keys and values once an utterance, its prompt in one

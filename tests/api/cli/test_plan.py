@@ -103,3 +103,34 @@ def test_a_second_model_is_counted(tmp_path: Path) -> None:
         ran = CliRunner().invoke(app, ["plan", *beam[:6], *arguments], env={"SPOOL_HOME": str(tmp_path)})
         assert ran.exit_code != 0
         assert why in ran.output + str(ran.exception)
+
+
+def test_the_own_decoders_of_a_wenet_model_are_counted_where_they_have_a_weight(tmp_path: Path) -> None:
+    tree = {
+        "encoder_conf": {"output_size": 64, "num_blocks": 2, "linear_units": 256, "input_layer": "conv2d"},
+        "decoder_conf": {"num_blocks": 4, "r_num_blocks": 2},
+        "output_dim": 4233,
+    }
+    (tmp_path / "train.yaml").write_text(json.dumps(tree))  # JSON is YAML
+    asked = ("--model", str(tmp_path), "--hours", "10", "--fleet", "1xM4")
+
+    def work(*arguments: str) -> tuple[object, float]:
+        answer = planned(tmp_path, *asked, *arguments)
+        rows = {one["what"]: one["gigaflops"] for one in answer["what_if"]}  # type: ignore[attr-defined]
+        return answer["attention_decoders"], rows["beam 4"]
+
+    reads, beam = work("--decoder", "beam")
+    assert reads == "none"
+    assert work("--decoder", "rescore", "--attention-weight", "0") == ("none", beam)
+    left, right, both = (
+        work("--decoder", "rescore", "--reverse-weight", weight) for weight in ("0", "1", "0.3")
+    )
+    assert (left[0], right[0], both[0]) == ("left", "right", "both")
+    assert beam < right[1] < left[1] < both[1]
+    for model, why in (
+        ("110m", "110m has no attention decoders"),
+        ("canary-1b", "canary-1b has no attention"),
+    ):
+        arguments = ["plan", "--model", model, *asked[2:], "--decoder", "rescore"]
+        ran = CliRunner().invoke(app, arguments, env={"SPOOL_HOME": str(tmp_path)})
+        assert why in ran.output + str(ran.exception)

@@ -171,7 +171,8 @@ def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path:
     seconds = 10.0
     frames = ((1000 - 1) // 2 - 2) // 3
     assert encoder_frames(shape, seconds) == frames
-    greedy, beam = (Work(shape, Batch(seconds, 1, decoder, 10)) for decoder in ("greedy", "beam"))
+    greedy = Work(shape, Batch(seconds, 1, "greedy", 10, reads="both"))
+    beam = Work(shape, Batch(seconds, 1, "beam", 10, reads="both"))
     tokens, square = 1 + 37.5, 256**2
     assert greedy.search == frames * 2 * 256 * 4233
     reading = 2 * (6 * 14 * square + 4232 * 256) + 4 * (frames + tokens / 2) * 256 * 6
@@ -180,6 +181,12 @@ def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path:
     convolutions = 499 * 39 * 9 * 256 + frames * 12 * 25 * square + frames * 256 * 12 * 256
     layers = 12 * frames * ((4 * 8 + 4 + 3) * square + 8 * 256)
     assert greedy.dense == 2 * (convolutions + layers)
+    alone, left, right = (
+        Work(shape, Batch(seconds, 1, "beam", 10, reads=which)).search for which in ("none", "left", "right")
+    )
+    assert alone == greedy.search, "a beam whose hypotheses nobody reads"
+    head = 10 * tokens * 2 * 4232 * 256  # of each direction
+    assert left == right == pytest.approx((beam.search + alone + head) / 2)
     (tmp_path / "train.yaml").write_text("encoder_conf: {}")
     with pytest.raises(InvalidRequest, match="does not tell the model's sizes"):
         read_shape(str(tmp_path))
