@@ -39,7 +39,7 @@ from worker.speech import detector as speech
 from worker.speech.detector import SpeechDetector
 from worker.speech.spans import SPEECH, SpeechOptions, speech_stretches
 
-VERSION = 1
+VERSION = 2
 """Raised with every change after which the segments may be others."""
 
 

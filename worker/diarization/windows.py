@@ -1,7 +1,7 @@
 """Voice prints of a recording: overlapping windows inside speech, cut as the samples come by.
 
 Owns where windows lie and how loud they are heard; leaves the network to `worker.diarization.encoder`, and
-where it runs to whoever passes `run`. Memory is half a minute of samples for each step on its way, and 1 kB
+where it runs to whoever passes `run`. Memory is 38 s of samples for each step on its way, and 1 kB
 for each window's voice print. A piece's windows are encoded together and with no others, so a voice print
 depends on the recording alone.
 """
@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 Span = tuple[float, float]
 """Start and end in seconds."""
 
-_PIECE = 30 * SAMPLE_RATE
+_PIECE = 38 * SAMPLE_RATE  # with the overlap below the 40 s of a step; fewer columns of a panel stand empty
 _HALF_FRAME = 200
 _LOUDNESS = -30.0
 """dBFS of every window; Resemblyzer raises only, this lowers too."""

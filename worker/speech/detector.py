@@ -30,7 +30,6 @@ FRAME_SECONDS = FRAME / SAMPLE_RATE
 WEIGHTS = NETWORKS / "silero-vad" / "model.safetensors"
 _CONTEXT = 64
 _WINDOW, _HOP, _BINS = 256, 128, 129
-_STRIDES = (1, 2, 2, 1)
 _UNITS = 128
 _GROUP = 64
 """Frames that are computed at once, 2 s: as fast as more, and a stream lags no further behind."""
@@ -55,13 +54,15 @@ class SpeechDetector:
             if name not in tensors or tensors[name].shape != shape:
                 raise WeightsMismatch(f"the speech detector needs a tensor {name} of the shape {shape}")
         self._basis = np.ascontiguousarray(tensors["stft_conv.weight"][:, 0].T)
-        self._layers = [
-            (_columns(tensors[f"conv{layer}.weight"]), tensors[f"conv{layer}.bias"], stride)
-            for layer, stride in enumerate(_STRIDES, 1)
-        ]
+        self._biases = [tensors[f"conv{layer}.bias"] for layer in range(1, 5)]
         # The first layer is half of the work; the others are in double precision, which lessens the error.
-        weight, bias, stride = self._layers[0]
-        self._layers[0] = (weight.astype(np.float32), bias, stride)
+        self._first = _columns(tensors["conv1.weight"]).astype(np.float32)
+        # Each of the others meets its padding at a known place, so taps that see zeros alone are left out: in
+        # front of the second layer's first step and of the third's, and on both sides of the fourth's.
+        second, third, fourth = (_columns(tensors[f"conv{layer}.weight"]) for layer in (2, 3, 4))
+        self._second = second[len(second) // 3 :], second
+        self._third = third[len(third) // 3 :]
+        self._fourth = fourth[len(fourth) // 3 : 2 * len(fourth) // 3]
         # sigmoid(v) = 0.5 * tanh(v / 2) + 0.5: with i, f and o halved here, one tanh serves all four gates.
         halves = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), _UNITS)
         self._input = tensors["lstm_cell.weight_ih"].T * halves
@@ -107,19 +108,22 @@ class SpeechDetector:
         return gates
 
     def _features(self, frames: Floats) -> Floats:
-        """`[N, 128]`: magnitudes of four short-time spectra, then four convolutions that leave one step."""
-        padded = np.pad(frames, ((0, 0), (0, _CONTEXT)), mode="reflect")
-        starts = range(0, padded.shape[1] - _WINDOW + 1, _HOP)
-        windows = np.stack([padded[:, at : at + _WINDOW] for at in starts], axis=1)
-        spectra = (windows.reshape(-1, _WINDOW) @ self._basis).reshape(len(frames), len(starts), -1)
-        steps: NDArray[np.floating[Any]] = np.sqrt(spectra[..., :_BINS] ** 2 + spectra[..., _BINS:] ** 2)
-        for weight, bias, stride in self._layers:
-            around = np.pad(steps, ((0, 0), (1, 1), (0, 0)))
-            stop = around.shape[1] - 2
-            triples = np.concatenate([around[:, at : stop + at : stride] for at in range(3)], axis=2)
-            rows = np.maximum(triples.reshape(-1, triples.shape[2]) @ weight + bias, 0)
-            steps = rows.reshape(len(frames), -1, rows.shape[1])
-        return steps[:, 0].astype(np.float32)
+        """`[N, 128]`: magnitudes of four short-time spectra, then four convolutions (strides 1, 2, 2, 1) that
+        leave one step."""
+        count, steps = len(frames), (_CONTEXT + FRAME + _CONTEXT - _WINDOW) // _HOP + 1
+        padded = np.concatenate([frames, frames[:, -2 : -2 - _CONTEXT : -1]], axis=1)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW, axis=1)[:, ::_HOP]
+        squares = np.square(windows.reshape(-1, _WINDOW) @ self._basis).reshape(count, steps, -1)
+        around = np.zeros((count, steps + 2, _BINS), np.float32)
+        np.sqrt(squares[..., :_BINS] + squares[..., _BINS:], out=around[:, 1:-1])
+        triples = np.lib.stride_tricks.sliding_window_view(around.reshape(count, -1), 3 * _BINS, axis=1)
+        first = _rectified(triples[:, ::_BINS].reshape(-1, 3 * _BINS) @ self._first, self._biases[0])
+        ones = first.reshape(count, steps, -1).astype(np.float64)
+        parts = [ones[:, :2].reshape(count, -1), ones[:, 1:].reshape(count, -1)]
+        pairs = [part @ weight for part, weight in zip(parts, self._second, strict=True)]
+        second = _rectified(np.concatenate(pairs, axis=1), np.tile(self._biases[1], 2))
+        third = _rectified(second @ self._third, self._biases[2])
+        return _rectified(third @ self._fourth, self._biases[3]).astype(np.float32)
 
     def _steps(self, gates: Floats, state: State) -> tuple[Floats, State]:
         """The cell's outputs `[T, B, 128]` and its state `[2, B, 128]` (output, memory) behind them."""
@@ -185,6 +189,13 @@ def _with_context(samples: Floats) -> Floats:
     if len(samples) < _CONTEXT + FRAME:
         return np.zeros((0, _CONTEXT + FRAME), np.float32)
     return np.lib.stride_tricks.sliding_window_view(samples, _CONTEXT + FRAME)[::FRAME]
+
+
+def _rectified(rows: NDArray[np.floating[Any]], bias: Floats) -> NDArray[np.floating[Any]]:
+    """A layer's rows behind its bias and ReLU, in their own memory."""
+    rows += bias
+    np.maximum(rows, 0, out=rows)
+    return rows
 
 
 def _columns(weight: Floats) -> NDArray[np.float64]:
