@@ -2,6 +2,7 @@
 
 from spool.client.exchange import Ask, Flow, Pages, read
 from spool.client.jobs import LONGEST_PAGE
+from spool.schemas.common import Versions
 from spool.schemas.review import (
     Reason,
     ReviewPage,
@@ -25,11 +26,13 @@ def review_page(
     checked: bool = False,
     sample: str | None = None,
     job: str | None = None,
+    versions: Versions | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
 ) -> Flow[ReviewPage]:
     """Up to `limit` (1 to 200) passages that nobody checked, the most doubtful first, after the `next_cursor`
-    of another page. `checked`: those that somebody did instead."""
+    of another page. `checked`: those that somebody did instead. `versions`: `all` for those of transcripts
+    whose recording was run again, too."""
     query: dict[str, str | int | None] = {
         "project": project,
         "batch": batch,
@@ -40,6 +43,7 @@ def review_page(
         "checked": "true" if checked else None,
         "sample": sample,
         "job": job,
+        "versions": versions,
         "limit": limit,
         "cursor": cursor,
     }
@@ -57,6 +61,7 @@ def review(
     checked: bool = False,
     sample: str | None = None,
     job: str | None = None,
+    versions: Versions | None = None,
 ) -> Pages[ReviewPassageOut]:
     """Every such passage, fetched a page at a time while they are asked for."""
     return Pages(
@@ -70,6 +75,7 @@ def review(
             checked=checked,
             sample=sample,
             job=job,
+            versions=versions,
             cursor=cursor,
         )
     )

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from spool.client.exchange import Ask, Flow, Pages, read
 from spool.client.jobs import LONGEST_PAGE
+from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, SearchPage
 
 
@@ -18,6 +19,7 @@ def search_page(
     language: str | None = None,
     confidence: float | None = None,
     alternatives: bool = False,
+    versions: Versions | None = None,
     created_from: datetime | None = None,
     created_to: datetime | None = None,
     limit: int = LONGEST_PAGE,
@@ -25,7 +27,8 @@ def search_page(
 ) -> Flow[SearchPage]:
     """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
 
-    `q` is written as in `docs/search.md`; the rest narrows it down. Raises Refused where `q` cannot be read.
+    `q` is written as in `docs/search.md`; the rest narrows it down, `versions` `newest` to the newest
+    transcript of each recording. Raises Refused where `q` cannot be read.
     """
     query: dict[str, str | int | None] = {
         "q": q,
@@ -37,6 +40,7 @@ def search_page(
         "language": language,
         "confidence": None if confidence is None else f"{confidence:g}",
         "alternatives": "true" if alternatives else None,
+        "versions": versions,
         "created_from": created_from.isoformat() if created_from else None,
         "created_to": created_to.isoformat() if created_to else None,
         "limit": limit,
@@ -56,6 +60,7 @@ def search(
     language: str | None = None,
     confidence: float | None = None,
     alternatives: bool = False,
+    versions: Versions | None = None,
     created_from: datetime | None = None,
     created_to: datetime | None = None,
 ) -> Pages[HitOut]:
@@ -71,6 +76,7 @@ def search(
             language=language,
             confidence=confidence,
             alternatives=alternatives,
+            versions=versions,
             created_from=created_from,
             created_to=created_to,
             cursor=cursor,

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJs
 
 from spool.domain.fleet.routing import Requirement
 
+Versions = Literal["newest", "all"]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -11,6 +11,7 @@ from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
 from spool.domain.archive.review import REASONS
+from spool.schemas.common import Versions
 from spool.schemas.review import (
     DoubtsOut,
     EstimateOut,
@@ -54,6 +55,12 @@ def list_passages(
     checked: Annotated[bool, typer.Option("--checked", help="Those that somebody checked instead.")] = False,
     sample: Annotated[str | None, typer.Option(help="Only those of this sample.")] = None,
     job: Annotated[str | None, typer.Option(help="Only those of this job.")] = None,
+    versions: Annotated[
+        Versions | None,
+        typer.Option(
+            help="Of a recording's newest transcript, or of all. Default: newest; of a job or sample all."
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of passages to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -70,6 +77,7 @@ def list_passages(
             checked=checked,
             sample=sample,
             job=job,
+            versions=versions,
         )
         listed = list(islice(passages, limit))
         address = spool.url

@@ -12,6 +12,7 @@ from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
 from spool.command_options import takes_options
+from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
 
 Days = ["%Y-%m-%d"]
@@ -76,6 +77,10 @@ def search(
         bool,
         typer.Option("--alternatives", help="Also in the n-best lists and alternatives that jobs kept."),
     ] = False,
+    versions: Annotated[
+        Versions | None,
+        typer.Option(help="In all transcripts, or in the newest of each recording. Default: all."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of hits to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -93,6 +98,7 @@ def search(
                     batch=batch,
                     language=language,
                     alternatives=alternatives,
+                    versions=versions,
                 ),
                 limit + 1,
             )

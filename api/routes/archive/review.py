@@ -12,7 +12,7 @@ from api.openapi.jobs import Cursor, Words, answer, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.archive.review import Doubts
-from spool.schemas.common import Project
+from spool.schemas.common import Project, Versions
 from spool.schemas.examples import review as examples
 from spool.schemas.review import (
     CheckRequest,
@@ -79,6 +79,13 @@ def listed(
     checked: Annotated[
         bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
     ] = False,
+    versions: Annotated[
+        Versions | None,
+        Query(
+            description="`newest`: of a recording that was run again its newest transcript alone, of `model` "
+            "where one is named. Default: `newest`; with `job` or `sample` `all`."
+        ),
+    ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewPage:
@@ -86,7 +93,8 @@ def listed(
     if project is not None and not caller.sees(project):
         return ReviewPage(items=[], next_cursor=None)
     matching = _matching(caller.project or project, batch, name, tag)
-    wanted = ReviewFilter(matching, model or None, reason, checked, sample, job)
+    newest = versions == "newest" or (versions is None and job is None and sample is None)
+    wanted = ReviewFilter(matching, model or None, reason, checked, sample, job, newest)
     with services.database.read() as tx:
         page = list_review(tx, wanted, cursor, limit)
     return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)

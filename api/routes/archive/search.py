@@ -10,7 +10,7 @@ from api.presenters.responses import json_response, to_utc
 from api.presenters.search import shown_hit
 from api.services import ServicesDep
 from spool.domain.archive.query import parse_query
-from spool.schemas.common import Moment, Project
+from spool.schemas.common import Moment, Project, Versions
 from spool.schemas.examples import search as examples
 from spool.schemas.search import SearchPage
 from spool.store import jobs as store
@@ -64,6 +64,10 @@ def search(
             "of such a match are what the transcript has in its place."
         ),
     ] = False,
+    versions: Annotated[
+        Versions,
+        Query(description="`newest`: of a recording that was run again only in its newest transcript."),
+    ] = "all",
     created_from: Annotated[
         Moment | None, Query(description="Job created at this time or later (ISO 8601).")
     ] = None,
@@ -86,7 +90,7 @@ def search(
         created_from=to_utc(created_from),
         created_to=to_utc(created_to),
     )
-    wanted = Search(query, matching, speaker or None, confidence, alternatives)
+    wanted = Search(query, matching, speaker or None, confidence, alternatives, versions == "newest")
     with services.database.read() as tx:
         page = search_passages(tx, wanted, cursor, limit)
     return json_response(SearchPage(items=list(map(shown_hit, page.items)), next_cursor=page.next_cursor))

@@ -8,7 +8,7 @@ locks that job's row, so that no deletion takes the recording meanwhile.
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, literal_column, or_, select
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
@@ -61,6 +61,22 @@ def _last_done() -> Select[Any]:
 
 _DONE = jobs.c.state == literal_column("'done'")  # spelt out, as the condition of the index
 _LAST_DONE = _last_done()  # built once: every job's end asks it
+
+
+def transcribed_later(model: str | None = None) -> ColumnElement[bool]:
+    """SQL: a job that ran the recording of `jobs` again later has a transcript, of this model where one is
+    named."""
+    later = jobs.alias("later")
+    conditions = [
+        later.c.rerun_of == func.coalesce(jobs.c.rerun_of, jobs.c.id),
+        later.c.project == jobs.c.project,
+        later.c.id > jobs.c.id,
+        later.c.state == JobState.DONE.value,
+        later.c.transcript_deleted_at.is_(None),
+    ]
+    if model is not None:
+        conditions.append(later.c.options["model"].as_string() == model)
+    return exists(select(later.c.id).where(*conditions).correlate(jobs))
 
 
 def reruns_of_batch(

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Integer,
     Row,
     exists,
-    func,
     literal,
     literal_column,
     select,
@@ -25,11 +24,11 @@ from sqlalchemy import (
 
 from spool.domain.archive.passages import Spoken
 from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
-from spool.domain.jobs import Job, JobState
+from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, NotFound
-from spool.store.archive.versions import last_done_version
+from spool.store.archive.versions import last_done_version, transcribed_later
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
@@ -49,7 +48,8 @@ _RECORDING_KEY = (recordings.c.doubt, recordings.c.job_id)
 class ReviewFilter:
     """Which passages to list. model: of jobs of this model; reason: those that are doubtful for it, one of
     `REASONS`; checked: those that somebody checked instead of those that nobody did; sample: those of
-    a sample; job: those of one job."""
+    a sample; job: those of one job. newest: of each recording the newest transcript alone, of `model` where
+    one is named."""
 
     jobs: JobFilter
     model: str | None = None
@@ -57,6 +57,7 @@ class ReviewFilter:
     checked: bool = False
     sample: str | None = None
     job: str | None = None
+    newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,11 @@ def list_review(
         query = query.where(table.c.project == wanted.jobs.project)
     if wanted.job is not None:
         query = query.where(table.c.job_id == wanted.job)
-    if wanted.model is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
+    narrowed = wanted.model is not None or wanted.jobs != JobFilter(project=wanted.jobs.project)
+    if narrowed or wanted.newest:
         of_jobs = [jobs.c.id == table.c.job_id, *_of_jobs(wanted.jobs, wanted.model)]
+        if wanted.newest:
+            of_jobs.append(~transcribed_later(wanted.model))
         query = query.where(exists(select(jobs.c.id).where(*of_jobs).correlate(table)))
     if wanted.reason is not None:
         query = query.where(table.c[wanted.reason] > 0)
@@ -149,7 +153,7 @@ def list_recordings(
     scope = ("recordings", matching, model, reason)
     of_jobs = recordings.join(jobs, jobs.c.id == recordings.c.job_id)
     query = select(recordings).select_from(of_jobs).where(recordings.c.unchecked > literal_column("0"))
-    query = query.where(*_of_jobs(matching, model), ~_transcribed_later(model))
+    query = query.where(*_of_jobs(matching, model), ~transcribed_later(model))
     if matching.project is not None:
         query = query.where(recordings.c.project == matching.project)
     if reason is not None:
@@ -193,22 +197,6 @@ def _position(cursor: str, wanted: ReviewFilter) -> Any:  # noqa: ANN401 (SQL)
 def _of_jobs(matching: JobFilter, model: str | None) -> list[ColumnElement[bool]]:
     conditions = filter_conditions(matching)
     return conditions if model is None else [*conditions, jobs.c.options["model"].as_string() == model]
-
-
-def _transcribed_later(model: str | None) -> ColumnElement[bool]:
-    """SQL: a job that ran the recording of `jobs` again later has a transcript, of this model where one is
-    named."""
-    later = jobs.alias("later")
-    conditions = [
-        later.c.rerun_of == func.coalesce(jobs.c.rerun_of, jobs.c.id),
-        later.c.project == jobs.c.project,
-        later.c.id > jobs.c.id,
-        later.c.state == JobState.DONE.value,
-        later.c.transcript_deleted_at.is_(None),
-    ]
-    if model is not None:
-        conditions.append(later.c.options["model"].as_string() == model)
-    return exists(select(later.c.id).where(*conditions).correlate(jobs))
 
 
 def _words_of(tx: Connection, job_id: str) -> list[Spoken]:

@@ -16,6 +16,7 @@ from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, ma
 from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
+from spool.store.archive.versions import transcribed_later
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
@@ -40,13 +41,15 @@ _COLUMNS = [column for column in passages.c if column.name not in _UNREAD]
 class Search:
     """What is searched for, and in which jobs. `speaker` is a label or the name that a person gave;
     `confidence`: what the model gave each matching word at least. `alternatives`: also in what jobs kept of
-    the words that were heard beside those of their transcripts."""
+    the words that were heard beside those of their transcripts. `newest`: of each recording in its newest
+    transcript alone."""
 
     query: Query
     jobs: JobFilter
     speaker: str | None = None
     confidence: float = 0.0
     alternatives: bool = False
+    newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +132,13 @@ def _is_overestimated(query: Query, alternatives: bool) -> bool:
 def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
     """Beside the words: the project from the passage itself, so that its index serves; the rest from jobs."""
     conditions = _of_project(tx, wanted)
-    if wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
+    narrowed = wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project)
+    if narrowed or wanted.newest:
         of_jobs = [jobs.c.id == passages.c.job_id, *filter_conditions(wanted.jobs)]
         if wanted.speaker is not None:
             of_jobs.append(_speaks(tx.dialect.name, wanted.speaker))
+        if wanted.newest:
+            of_jobs.append(~transcribed_later())
         conditions.append(exists(select(jobs.c.id).where(*of_jobs).correlate(passages)))
     return conditions
 

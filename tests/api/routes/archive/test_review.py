@@ -45,18 +45,26 @@ def test_passages_come_by_doubt_a_page_at_a_time(http: httpx.Client, live: Live,
         ("keep", "the", "lamp", "on"),
     )
     with Spool(live.url) as spool:
-        passages = list(spool.review())
-        assert passages[0].job == again
-        assert passages[0].doubts.versions == 0.5
+        newest = list(spool.review())
+        assert [each.job for each in newest] == [again, ids[1]], "what was run again is not listed twice"
+        assert newest[0].doubts.versions == 0.5
+        passages = list(spool.review(versions="all"))
+        assert passages[0] == newest[0]
         assert {each.job for each in passages[1:]} == set(ids)
+        assert [each.job for each in spool.review(job=ids[0])] == [ids[0]]
+        assert not list(spool.review(job=ids[0], versions="newest"))
         assert [each.job for each in spool.review(reason="versions")] == [again]
         assert [each.job for each in spool.review(tag="reel=1")] == [ids[1]]
-        assert {each.job for each in spool.review(project="alpha", model="demo-tdt")} == {ids[0], again}
+        assert [each.job for each in spool.review(project="alpha", model="demo-tdt")] == [again]
         assert not list(spool.review(model="another"))
-        first = spool.review_page(limit=2)
-        rest = spool.review_page(limit=2, cursor=first.next_cursor)
+        first = spool.review_page(limit=2, versions="all")
+        rest = spool.review_page(limit=2, cursor=first.next_cursor, versions="all")
         assert [*first.items, *rest.items] == passages
         assert rest.next_cursor is None
+        assert {each.job for each in spool.search("keep")} == {*ids, again}
+        assert {each.job for each in spool.search("keep", versions="newest")} == {ids[1], again}
+        spool.delete_content(again)
+        assert {each.job for each in spool.review()} == set(ids), "the newest that is left"
     problem(
         http.get("/v1/review", params={"cursor": first.next_cursor, "tag": "reel"}), 422, "invalid_request"
     )
