@@ -1,8 +1,8 @@
 """Reads an existing transcript: plain text, SubRip, WebVTT or a Word document, as words with their speakers.
 
 The content decides the format, not the file's name. Kept are the spoken words: cue numbers, times, tags,
-headings and notes are left out. A speaker is a WebVTT voice, or a name with a colon before a line
-(`ANNA: Good morning.`) that stands before at least two lines. Pure; knows no recording.
+headings, notes and the numbers of footnotes in cues are left out. A speaker is a WebVTT voice, or a name with
+a colon before a line (`ANNA: Good morning.`) that stands before at least two lines. Pure; knows no recording.
 """
 
 import html
@@ -30,6 +30,8 @@ _CUE = re.compile(
 )
 _STAMP = re.compile(r"[\[(<](?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d+)?[\])>]")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]+)>")
+# `light<c.1>1</c>`, as OHMS writes the number of a footnote: a class and a text that are one number.
+_FOOTNOTE = re.compile(r"<c\.(\d+)>\s*([\[(]?)\1[\])]?\s*</c>")
 _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _NAME = re.compile(r"^\s*([^\W\d_][^:\n]{0,39}?)\s*:(?=\s|$)")
 _NAME_WORDS = 4
@@ -124,7 +126,8 @@ def _cue_lines(text: str) -> list[_Line]:
         for row in rows[arrow + 1 :]:
             named = _VOICE.search(row)
             voice = html.unescape(named[1]).strip() if named else voice
-            lines.append(_Line(html.unescape(_TAG.sub("", row)), voice or None))
+            spoken = _TAG.sub("", _FOOTNOTE.sub("", row))
+            lines.append(_Line(html.unescape(spoken), voice or None))
     return lines
 
 

@@ -55,6 +55,12 @@ def document(*blocks: str | list[list[str]], author: str = "") -> bytes:
     return buffer.getvalue()
 
 
+def test_the_numbers_of_footnotes_in_cues_are_nobodys_words() -> None:
+    cue = b"WEBVTT\n\n00:01.000 --> 00:09.000\n%s\n"
+    said = cue % b"the light<c.1>1</c>, in <c.12>[12]</c> room <c.2>7</c> <c.red>9</c><c.3> 3 </c>"
+    assert [word for word, _ in spoken(said)] == ["the", "light,", "in", "room", "7", "9"]
+
+
 def test_plain_text_keeps_its_words_and_leaves_times_out() -> None:
     assert spoken("[00:01] Good morning, 1984:\n\n(0:02) well-known…".encode("utf-8-sig")) == [
         (text, None) for text in ("Good", "morning,", "1984:", "well-known…")
