@@ -5,17 +5,22 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.table import Table
 
 from api.cli.connection import Json, Url, connected, err, out, print_json
+from spool.client import Deleted, NotFound, Spool
 from spool.errors import InvalidRequest, SpoolError
 from spool.schemas.glossaries import LanguageModelOut
 
 app = typer.Typer(no_args_is_help=True, help="Build language models of texts for jobs to name.")
+
+MOST_WORDS = 1_000_000
+"""Of transcripts: what a worker's build has room for, where a word is up to three tokens."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The language model's name.")]
 Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
@@ -23,22 +28,46 @@ Project = Annotated[str | None, typer.Option(help="The project that uses it. Def
 
 @app.command()
 def build(
-    texts: Annotated[list[Path], typer.Argument(metavar="TEXT…", help="UTF-8, a sentence a line.")],
     model: Annotated[
         str,
         typer.Option(help="Over whose tokens it is: folder, .nemo file, catalogue name or hub id."),
     ],
     name: Annotated[str, typer.Option(help="The language model's name.")],
+    texts: Annotated[
+        list[Path] | None, typer.Argument(metavar="[TEXT…]", help="UTF-8, a sentence a line.")
+    ] = None,
+    from_transcripts: Annotated[
+        bool,
+        typer.Option(
+            "--from-transcripts",
+            help="Also of the project's transcripts: of each recording the newest, as people corrected it.",
+        ),
+    ] = False,
+    corrected: Annotated[
+        bool, typer.Option("--corrected", help="Of its transcripts only those in which somebody corrected.")
+    ] = False,
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="Of its transcripts only those with this tag.")
+    ] = None,
     order: Annotated[int, typer.Option(help="Tokens that an n-gram has at most, 1 to 16.")] = 4,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Build a language model of texts on this machine, and add it as a version."""
+    if not texts and not from_transcripts:
+        raise InvalidRequest("Name texts, or build it of the project's transcripts with --from-transcripts.")
+    if (corrected or tag) and not from_transcripts:
+        raise InvalidRequest("--corrected and --tag choose among transcripts: add --from-transcripts.")
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "built.arpa"
+        file, read = Path(folder) / "built.arpa", [str(text) for text in texts or ()]
+        if from_transcripts:
+            own = Path(folder) / "transcripts.txt"
+            with connected(url) as (spool, _), own.open("w", encoding="utf-8") as lines:
+                project = _write_transcripts(spool, lines, project, tag, corrected=corrected)
+            read.append(str(own))
         arguments = ["--model", model, "--order", str(order), "--output", str(file)]
-        command = [sys.executable, "-m", "worker.cli.main", "lm", *arguments, "--", *map(str, texts)]
+        command = [sys.executable, "-m", "worker.cli.main", "lm", *arguments, "--", *read]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             reason = ended.stderr.strip().removeprefix("spool-worker: ") or f"exit code {ended.returncode}"
@@ -94,6 +123,37 @@ def delete(name: Name, project: Project = None, url: Url = None) -> None:
     with connected(url) as (spool, _):
         spool.remove_language_model(name, project=project)
     out.print(f"{name} deleted")
+
+
+def _write_transcripts(
+    spool: Spool, lines: TextIO, project: str | None, tag: str | None, *, corrected: bool
+) -> str:
+    """A segment a line: of each recording the newest transcript, the newest recordings first, up to
+    `MOST_WORDS` words. Returns their project. Raises InvalidRequest where there are none, or of several
+    projects."""
+    seen: set[str] = set()
+    read = words = 0
+    for job in spool.jobs(state="done", project=project, tag=tag):
+        project = project or job.project
+        if job.project != project:
+            raise InvalidRequest(f"There are some of {project} and of {job.project}: choose by --project.")
+        recording = job.rerun_of or job.reused_from or job.id
+        if recording in seen or (job.deleted is not None and job.deleted.transcript is not None):
+            continue
+        seen.add(recording)
+        if words + (job.words or 0) > MOST_WORDS:
+            err.print(f"older transcripts are left out: {MOST_WORDS:,} words are the most that are read")
+            break
+        with suppress(Deleted, NotFound):  # meanwhile
+            transcript = spool.words(job.id)
+            if transcript.corrections or not corrected:
+                lines.writelines(f"{' '.join(each.text.split())}\n" for each in transcript.segments)
+                read, words = read + 1, words + len(transcript.words)
+    if project is None or not words:
+        which = "corrected transcripts" if corrected else "transcripts"
+        raise InvalidRequest(f"There are no {which} with words{f' in project {project}' if project else ''}.")
+    err.print(f"{words:,} words of {read} {'transcript' if read == 1 else 'transcripts'} of {project}")
+    return project
 
 
 def _print_version(added: LanguageModelOut, as_json: bool) -> None:

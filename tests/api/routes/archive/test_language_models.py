@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.audit.runner import audit
 from spool.background.content_deleter import delete_once
+from spool.client import Spool
 from spool.objects.local import FolderStore
 from spool.store.archive.language_models import FOLDER
 from spool.store.batches import batch_jobs
@@ -64,6 +66,57 @@ def test_the_command_builds_lists_and_deletes(
     assert spool("delete", "parish") == "parish deleted"
     assert spool("list") == "no language models"
     assert _files(live) == []
+
+
+def test_the_command_builds_one_of_the_newest_transcripts_as_people_corrected_them(
+    live: Live,
+    http: httpx.Client,
+    recordings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    built: list[list[str]] = []
+
+    def fake_worker(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        built.append(Path(command[-1]).read_text(encoding="utf-8").splitlines())
+        Path(command[command.index("--output") + 1]).write_bytes(ARPA)
+        return subprocess.CompletedProcess(command, 0, json.dumps({"unspelled": 0}), "")
+
+    monkeypatch.setattr("api.cli.archive.language_models.subprocess.run", fake_worker)
+
+    def build(*arguments: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(("lm", "build", "--model", DEMO, "--name", "own", *arguments))
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed
+        return " ".join((printed.out + printed.err).split())
+
+    def done(*words: str, of: str = "", **request: object) -> str:
+        path, body = (f"/v1/jobs/{of}/rerun", {}) if of else ("/v1/jobs", file_job(recordings) | request)
+        job_id = str(http.post(path, json=body).json()["id"])
+        live.work().finish(job_id, words)
+        return job_id
+
+    assert "--from-transcripts" in build(code=2)
+    assert "no transcripts with words" in build("--from-transcripts", code=2)
+    first = done("keep", "the", "lamp", tags={"reel": "1"})
+    done("keep", "the", "light", of=first)
+    other = done("burning", "on")
+    assert "no corrected transcripts with words in project default" in build(
+        "--from-transcripts", "--corrected", code=2
+    )
+    with Spool(live.url) as client:
+        client.edit(other, 0, 0, "turning")
+    assert "5 words of 2 transcripts of default" in build("--from-transcripts")
+    assert built.pop() == ["turning on", "keep the light"]
+    assert "2 words of 1 transcript of default" in build("--from-transcripts", "--corrected")
+    assert built.pop() == ["turning on"]
+    done("elsewhere", project="alpha")
+    assert "choose by --project" in build("--from-transcripts", code=2)
+    assert "1 words of 1 transcript of alpha" in build("--from-transcripts", "--project", "alpha")
+    assert built == [["elsewhere"]]
 
 
 def test_jobs_are_given_a_version_which_stays_until_they_have_ended(
