@@ -24,6 +24,7 @@ from api.routes import (
     listen,
     metrics,
     openai,
+    uploads,
     webhooks,
 )
 from api.routes.archive import (
@@ -62,6 +63,7 @@ class Route(NamedTuple):
 
 READ, SUBMIT, ADMIN = Scope.READ, Scope.SUBMIT, Scope.ADMIN
 _JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{webhook_id}"
+_UPLOAD = "/uploads/{upload_id}"
 _SOURCE, _LM = "/sources/{source_id}", "/language-models/{language_model}"
 
 ROUTES = (
@@ -99,6 +101,12 @@ ROUTES = (
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
     Route("POST", "/audio/translations", openai.translate, SUBMIT, page_docs.TRANSLATE),
+    # Reading needs the scope submit too: who knows a part's address may send it.
+    Route("POST", "/uploads", uploads.create, SUBMIT, uploads.CREATE),
+    Route("GET", _UPLOAD, uploads.one, SUBMIT, uploads.ONE),
+    Route("GET", f"{_UPLOAD}/parts", uploads.parts, SUBMIT, uploads.PARTS),
+    Route("POST", f"{_UPLOAD}/complete", uploads.complete, SUBMIT, uploads.COMPLETE),
+    Route("DELETE", _UPLOAD, uploads.drop, SUBMIT, uploads.DROP),
     Route("POST", "/batches", batches.create, SUBMIT, batch_docs.CREATE),
     Route("GET", "/batches", batches.listed, READ, batch_docs.LIST),
     Route("GET", _BATCH, batches.one, READ, batch_docs.ONE),

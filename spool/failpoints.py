@@ -28,6 +28,8 @@ FIRED = "SPOOL_FAILPOINTS_FIRED"
 
 NAMES = {
     "upload.received": "api: the upload is whole on its own disk, nothing is stored",
+    "upload.begun": "api: the store has begun an upload past the API, there is no row of it",
+    "upload.joined": "api: such an upload is whole in the object store, its row says that it is open",
     "create.stored": "api: the upload is in the object store, its row is not committed",
     "create.committed": "api: the row is committed, nothing is answered or sent",
     "batch.written": "api: a block of a batch's jobs is committed, the next is not begun",

@@ -17,6 +17,7 @@ from spool.errors import Forbidden, NotFound
 from spool.ids import is_id
 from spool.store.api_keys import ApiKey
 from spool.store.archive.sources import WatchedSource, get_source
+from spool.store.archive.uploads import StoredUpload, get_upload
 from spool.store.batches import Batch, get_batch
 from spool.store.jobs import get_job
 from spool.store.ledger.charges import job_with_cost
@@ -124,6 +125,15 @@ def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> W
         if caller.sees(webhook.project):
             return webhook
     raise NotFound(f"There is no webhook {webhook_id}.")
+
+
+def get_visible_upload(tx: Connection, caller: Principal, upload_id: str) -> StoredUpload:
+    """The caller's upload. Raises NotFound, in the same words for another project's."""
+    if is_id(upload_id, "upl"):
+        upload = get_upload(tx, upload_id)
+        if caller.sees(upload.project):
+            return upload
+    raise NotFound(f"There is no upload {upload_id}.")
 
 
 def get_visible_source(tx: Connection, caller: Principal, source_id: str) -> WatchedSource:

@@ -43,6 +43,8 @@ _DETAILS = {
     "not_ended": (409, f"Job {jobs.JOB_ID} is running; cancel it first."),
     "deleted": (410, f"The transcript of job {jobs.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
     "not_here": (409, "The recording is at a web address; play it there."),
+    "not_offered": (409, "This server takes recordings by POST /v1/jobs only."),
+    "parts_missing": (409, "2 of 3 parts are missing; the first is part 2."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
     "edited": (409, "Bo changed these words in revision 3; look at it, and edit again."),
     "too_slow": (408, "The request's body arrives too slowly."),

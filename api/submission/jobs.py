@@ -18,7 +18,7 @@ from fastapi import Header
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
-from api.auth.principal import Principal, get_visible_job
+from api.auth.principal import Principal, get_visible_job, get_visible_upload
 from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
@@ -28,7 +28,7 @@ from api.submission.connections import reach_of
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
-from api.submission.uploads import Upload
+from api.submission.uploads import SCHEME, Upload
 from spool.catalogue import diarization_places
 from spool.domain.archive.alignment import WITH_ALIGN, Align
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
@@ -37,7 +37,7 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import NotFound, ObjectDamaged, StorageError
+from spool.errors import Conflict, NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.objects.integrity import hash_file
@@ -48,6 +48,7 @@ from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
 from spool.store.archive.typescripts import typescript_of
+from spool.store.archive.uploads import create_job_of_upload
 from spool.store.archive.versions import rerun_job
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
@@ -71,12 +72,30 @@ def create_from_source(
     services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """The job for the source that `body` names, and whether it is new."""
+    if body.source.startswith(SCHEME) and body.connection is None:
+        return _create_from_direct(services, caller, body, idempotency_key)
     reach = reach_of(services, caller.project_for(body.project), body.connection, body.source)
     source = reach.applied(checked_source(body.source, services.settings, caller))
     options = _options(services, caller, body)
     name = body.name or source_name(source)
     new = _new_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
+
+
+def _create_from_direct(
+    services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
+) -> tuple[JobDetail, bool]:
+    """The job for a complete upload, whose project it has."""
+    with services.database.read() as tx:
+        upload = get_visible_upload(tx, caller, body.source.removeprefix(SCHEME))
+    if body.project not in (None, upload.project):
+        raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
+    body = body.model_copy(update={"project": upload.project})
+    options = _options(services, caller, body)
+    source = Source("upload", upload.key, upload.bytes, upload.etag)
+    name = body.name or upload.name
+    new = _new_job(services, caller, body, options, source, name, idempotency_key)
+    return _commit(services, new, upload=upload.id)
 
 
 def create_rerun(
@@ -209,9 +228,16 @@ def required(settings: Settings, model: str, asked: Requirement | None) -> Requi
     return usual if asked is None else asked.over(usual)
 
 
-def _commit(services: Services, new: store.NewJob, rerun: Job | None = None) -> tuple[JobDetail, bool]:
+def _commit(
+    services: Services, new: store.NewJob, *, rerun: Job | None = None, upload: str | None = None
+) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
-        job, created = store.create_job(tx, new) if rerun is None else rerun_job(tx, rerun, new)
+        if rerun is not None:
+            job, created = rerun_job(tx, rerun, new)
+        elif upload is not None:
+            job, created = create_job_of_upload(tx, upload, new)
+        else:
+            job, created = store.create_job(tx, new)
         concerns(job.ids)
         if created:
             refuse_past(new.deadline)

@@ -25,6 +25,8 @@ from api.submission.bodies import SUBMISSION
 from spool.errors import DiskFull
 
 JOB_PARTS = frozenset({"request"})
+SCHEME = "upload://"
+"""What names an upload past the API (`direct`) as the source of a job."""
 _HEADERS_BYTES = 64 * 1024
 """What a form may hold besides the bytes of its parts."""
 _BOUNDARY_BYTES = 200  # RFC 2046 allows 70
@@ -83,7 +85,7 @@ async def received_upload(
         )
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit + parts_limit + _HEADERS_BYTES:
-        raise _too_large(limit)
+        raise too_large(limit)
     with _full_disk_is_named():
         folder.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a full disk must fail the write, not the close.
@@ -113,7 +115,7 @@ async def _feed(form: "Form | Body", request: Request) -> None:
     async for piece in request.stream():
         received += len(piece)
         if received > form.limit + form.parts_limit + _HEADERS_BYTES:
-            raise _too_large(form.limit)
+            raise too_large(form.limit)
         waiting += piece
         if len(waiting) >= _BLOCK:
             await run_in_threadpool(form.write, bytes(waiting))
@@ -140,7 +142,8 @@ def _full_disk_is_named() -> Iterator[None]:
         raise
 
 
-def _too_large(limit: int) -> Problem:
+def too_large(limit: int) -> Problem:
+    """The error for a file that is larger than `limit` bytes."""
     return Problem(413, "too_large", f"The file is larger than the {limit} bytes allowed here.", limit=limit)
 
 
@@ -158,7 +161,7 @@ class Body:
         """Write a block. Raises `Problem` when the body becomes too large, `DiskFull`."""
         self._size += len(block)
         if self._size > self.limit:
-            raise _too_large(self.limit)
+            raise too_large(self.limit)
         self._hash.update(block)
         left = memoryview(block)
         with _full_disk_is_named():
@@ -298,7 +301,7 @@ class Form:
             return
         self._size += end - start
         if self._size > self.limit:
-            raise _too_large(self.limit)
+            raise too_large(self.limit)
         block = memoryview(data)[start:end]
         self._hash.update(block)
         while block:

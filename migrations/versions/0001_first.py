@@ -5,7 +5,18 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import edits, events, exports, glossaries, jobs, passages, review, sources, voices
+from migrations.first import (
+    edits,
+    events,
+    exports,
+    glossaries,
+    jobs,
+    passages,
+    review,
+    sources,
+    uploads,
+    voices,
+)
 
 revision = "0001"
 down_revision = None
@@ -38,6 +49,7 @@ TABLES = (
     "webhooks",
     "source_hashes",
     "typescripts",
+    "uploads",
     "webhook_deliveries",
     "passages",
     "edits",
@@ -69,6 +81,7 @@ def upgrade() -> None:
     glossaries.create()
     exports.create()
     sources.create()
+    uploads.create()
 
 
 def downgrade() -> None:

@@ -34,7 +34,8 @@ RULES = {
     "language_model": "the file of every language model is in the object store with the recorded hash",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
-    "orphan": "no object under jobs/ is without its job",
+    "upload": "no upload past the API outlives its time",
+    "orphan": "no object under jobs/ is without its job, or the upload that waits for one",
 }
 
 

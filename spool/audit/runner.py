@@ -38,6 +38,7 @@ from spool.audit.rules import (
     tiling,
     version,
 )
+from spool.background.upload_sweeper import STRAY_SECONDS, strays
 from spool.domain.archive.edits import Edit, apply_edits, standing_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.archive.sampling import passage_errors
@@ -51,6 +52,8 @@ from spool.objects.integrity import open_verified, read_verified
 from spool.store import Database
 from spool.store import audit as facts
 from spool.store.archive.language_models import all_versions, files_in_use, key_of
+from spool.store.archive.uploads import overdue, uploads_of
+from spool.store.deletions import OVERDUE_SECONDS
 from spool.store.queue.locks import SWEEP_LOCK
 from spool.store.transcripts.edits import edits_of_all
 
@@ -138,6 +141,7 @@ def audit(
     if objects is not None:
         report.add(_language_models(db, objects))
         _orphans(db, objects, grace, report, remove_orphans)
+        report.add(_uploads(db, objects, grace, report, remove_orphans))
     return report
 
 
@@ -286,20 +290,39 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
     listing = objects.list(JOBS)
     while page := list(islice(listing, PAGE)):
         with db.read(IDLE_SECONDS) as tx:
-            known = facts.known_jobs(tx, {_job_of(item.key) for item in page}, grace.grace_seconds)
+            ids = {_job_of(item.key) for item in page}
+            known = facts.known_jobs(tx, ids, grace.grace_seconds)
+            waiting = uploads_of(tx, ids)
         for item in page:
             report.objects += 1
             job_id = _job_of(item.key)
             if job_id in known:
                 report.add(gone(item.key, known[job_id]))
                 report.leftovers += _left_over(item.key, known[job_id].transcript_key)
-            elif item.modified is not None and item.modified.timestamp() > oldest:
+            elif job_id in waiting or (item.modified is not None and item.modified.timestamp() > oldest):
                 report.arriving += 1
             elif remove:
                 objects.delete(item.key)
                 report.removed += 1
             else:
                 report.add([Breach("orphan", item.key, "There is no job that it belongs to.")])
+
+
+def _uploads(
+    db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool
+) -> Iterator[Breach]:
+    """Uploads past the API that should be gone, and parts that belong to none."""
+    late = OVERDUE_SECONDS + grace.grace_seconds
+    with db.read() as tx:
+        for upload in overdue(tx, late):
+            yield Breach("upload", upload.id, f"It expired at {upload.expires_at} and is still there.")
+    for stray in strays(db, objects, STRAY_SECONDS + late):
+        receiver = objects.receiver()
+        if remove and receiver is not None:
+            receiver.abort(stray.key, stray.upload)
+            report.removed += 1
+        else:
+            yield Breach("orphan", stray.key, f"Parts of it lie there since {stray.begun}, for no upload.")
 
 
 def _job_of(key: str) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from spool.background.thread import BackgroundLoop, jittered
+from spool.background.upload_sweeper import sweep_uploads
 from spool.domain.retention import EVERY_OTHER, Content, content_of, rule_for
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
@@ -85,6 +86,7 @@ def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: s
         if not lines and not _mark_expired(db, settings):
             break
     _delete_unused_language_models(db, objects)
+    sweep_uploads(db, objects)
     return done
 
 

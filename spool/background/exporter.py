@@ -139,7 +139,7 @@ class Exporter(BackgroundLoop):
     def _put(self, job: Job, uri: str, data: bytes, content_type: str) -> str:
         from spool.objects.connections import options_of  # boto3 takes a tenth of a second
         from spool.objects.outputs import write_file, write_object
-        from spool.objects.s3 import S3Options
+        from spool.objects.s3_client import S3Options
 
         assert job.output is not None
         if uri.startswith("file://"):

@@ -2,14 +2,14 @@
 
 store     the protocol that both forms keep, and the rules for keys
 folder    files below one directory
-s3        a bucket, through boto3
+s3        a bucket, through boto3; what others send to it in parts is in `s3_receiver`
 """
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from spool.errors import SettingsError
-from spool.objects.base import ObjectInfo, ObjectStore
+from spool.objects.base import ObjectInfo, ObjectStore, Receiver
 from spool.objects.local import FolderStore
 from spool.settings import Settings
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spool.objects.s3 import S3Store
     from spool.objects.s3_link import Link
 
-__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "object_store", "s3_store"]
+__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "Receiver", "object_store", "s3_store"]
 
 
 def object_store(settings: Settings) -> ObjectStore:
@@ -34,7 +34,8 @@ def object_store(settings: Settings) -> ObjectStore:
 def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link | None" = None) -> "S3Store":
     """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from. With a
     `link`, the one object that it leads to, and no credentials."""
-    from spool.objects.s3 import S3Options, S3Store  # boto3 takes a tenth of a second
+    from spool.objects.s3 import S3Store  # boto3 takes a tenth of a second
+    from spool.objects.s3_client import S3Options
 
     if link is not None:
         return S3Store(bucket, prefix, S3Options(checksums=settings.s3_checksums, link=link))

@@ -6,7 +6,7 @@ network.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,50 @@ class ObjectInfo:
     etag: str
     sha256: str | None = None
     modified: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part that arrived: its number from 1, its bytes, and its ETag."""
+
+    number: int
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedObject:
+    """An upload in parts that has not become an object: `begun` is aware, by the store's clock."""
+
+    key: str
+    upload: str
+    begun: datetime
+
+
+class Receiver(Protocol):
+    """Takes objects in parts that others send straight to the store, each to an address of its own.
+
+    An upload is named by its key and the id that `begin` gave it. Every operation raises StorageError, and
+    NotFound for an upload that was joined or dropped, or never was.
+    """
+
+    def begin(self, key: str, content_type: str) -> str:
+        """The id of a new upload in parts."""
+
+    def address(self, key: str, upload: str, number: int, size: int, seconds: int) -> str:
+        """Where part `number` (from 1), of exactly `size` bytes, is to be PUT, for so many seconds."""
+
+    def parts(self, key: str, upload: str, after: int = 0, limit: int | None = None) -> Iterator[PartInfo]:
+        """Up to `limit` parts that arrived, by number, those with a number above `after`."""
+
+    def join(self, key: str, upload: str, parts: Sequence[PartInfo]) -> None:
+        """Make the object of its parts."""
+
+    def abort(self, key: str, upload: str) -> None:
+        """Drop the upload with its parts."""
+
+    def unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
+        """Every upload below `prefix` that was begun and neither joined nor dropped."""
 
 
 class ObjectStore(Protocol):
@@ -61,6 +105,9 @@ class ObjectStore(Protocol):
     def public_url(self, key: str, content_type: str, seconds: int) -> str | None:
         """An address at which anybody who has it may read the object for so long, as this type; None where
         the store has none."""
+
+    def receiver(self) -> Receiver | None:
+        """Takes objects in parts; None where nobody else reaches the store."""
 
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""

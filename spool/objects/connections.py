@@ -2,7 +2,7 @@
 
 from pydantic import SecretStr
 
-from spool.objects.s3 import S3Options
+from spool.objects.s3_client import S3Options
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
 from spool.store.archive.connections import ConnectionRow

@@ -7,7 +7,7 @@ part is read and verified by the mebibytes that it touches. Knows stores and byt
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -22,13 +22,15 @@ _READ = 256 << 10
 _PIECE = 64 << 10
 
 
-def hash_file(path: Path) -> tuple[str, bytes]:
-    """The SHA-256 (hex) of the file, and those of its blocks, one after the other."""
+def hash_file(path: Path, check: Callable[[], None] = lambda: None) -> tuple[str, bytes]:
+    """The SHA-256 (hex) of the file, and those of its blocks, one after the other; `check` is called with
+    every block and may raise to stop."""
     whole, blocks = hashlib.sha256(), []
     with path.open("rb") as file:
         while block := file.read(HASH_BLOCK):
             whole.update(block)
             blocks.append(hashlib.sha256(block).digest())
+            check()
     return whole.hexdigest(), b"".join(blocks)
 
 

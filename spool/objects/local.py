@@ -82,6 +82,10 @@ class FolderStore:
         """None: nobody else reads the folder."""
         return None
 
+    def receiver(self) -> None:
+        """None: nobody else writes into the folder."""
+        return
+
     def delete(self, key: str) -> None:
         """Remove the object, and the folders that it leaves empty."""
         path = self._path(key)

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from spool.errors import SourceForbidden
 from spool.objects.local import BLOCK, storage_errors, write_whole
-from spool.objects.s3 import S3Options, S3Store
+from spool.objects.s3 import S3Store
+from spool.objects.s3_client import S3Options
 
 _READABLE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH
 

@@ -9,17 +9,13 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore import UNSIGNED
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
-from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
 from spool.errors import (
@@ -30,32 +26,18 @@ from spool.errors import (
 )
 from spool.objects.base import ObjectInfo, checked_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
+from spool.objects.s3_client import S3Options, client_of
 from spool.objects.s3_errors import s3_errors
-from spool.objects.s3_link import Link, read_by_link
+from spool.objects.s3_link import read_by_link
 from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
+from spool.objects.s3_receiver import S3Receiver
 
 MULTIPART_BYTES = 64 * 2**20
-READ_SECONDS = 10
 READ_BYTES = 64 << 10  # asked of a connection at once, so that a slow one still shows that it moves
 # How often a body may break off before we give up: a few times, and once more for each gigabyte that came
 # through.
 BODY_BREAKS = 5
 BYTES_PER_BREAK = 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class S3Options:
-    """How to reach the store. Without credentials boto3 looks in its usual places."""
-
-    endpoint_url: str | None = None
-    region: str = "us-east-1"
-    access_key_id: SecretStr | None = None
-    secret_access_key: SecretStr | None = None
-    checksums: bool = True
-    public_endpoint_url: str | None = None
-    """Where others reach the store."""
-    link: Link | None = None
-    """Signed addresses of the one object that is read; there are no credentials then."""
 
 
 class S3Store:
@@ -139,6 +121,10 @@ class S3Store:
             )
         return url
 
+    def receiver(self) -> S3Receiver:
+        """Takes objects in parts."""
+        return self._receiver
+
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""
         self.call("delete_object", key)
@@ -194,41 +180,22 @@ class S3Store:
     def _client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
         link = self._options.link
         if link is None:
-            return _client_of(self._options, self._options.endpoint_url)
-        client = _client_of(self._options, None, signature_version=UNSIGNED)
+            return client_of(self._options, self._options.endpoint_url)
+        client = client_of(self._options, None, signature_version=UNSIGNED)
         read_by_link(client, link)
         return client
 
     @cached_property
     def _signing_client(self) -> Any:  # noqa: ANN401
-        return _client_of(self._options, self._options.endpoint_url, signature_version="s3v4")
+        return client_of(self._options, self._options.endpoint_url, signature_version="s3v4")
+
+    @cached_property
+    def _receiver(self) -> S3Receiver:
+        return S3Receiver(self.bucket, self.prefix, self._options)
 
     @cached_property
     def _public_client(self) -> Any:  # noqa: ANN401
-        return _client_of(self._options, self._options.public_endpoint_url, signature_version="s3v4")
-
-
-def _client_of(options: S3Options, endpoint_url: str | None, **config: object) -> Any:  # noqa: ANN401
-    checksums = "when_supported" if options.checksums else "when_required"
-    return boto3.session.Session().client(
-        "s3",
-        endpoint_url=endpoint_url,
-        region_name=options.region,
-        aws_access_key_id=_plain(options.access_key_id),
-        aws_secret_access_key=_plain(options.secret_access_key),
-        config=Config(
-            # Whoever waits does not do so for long: jobs try again on their own, clients of the API too.
-            retries={"mode": "standard", "max_attempts": 3},
-            connect_timeout=5,
-            read_timeout=READ_SECONDS,
-            max_pool_connections=32,
-            request_checksum_calculation=checksums,
-            response_checksum_validation=checksums,
-            # Buckets in the host name need DNS that S3-alikes seldom have.
-            s3={"addressing_style": "path"} if endpoint_url else {},
-            **config,
-        ),
-    )
+        return client_of(self._options, self._options.public_endpoint_url, signature_version="s3v4")
 
 
 class _Reader(io.BufferedReader):
@@ -316,7 +283,3 @@ class _Body(io.RawIOBase):
         if not self.closed:
             self._stream.close()
         super().close()
-
-
-def _plain(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()

@@ -19,7 +19,7 @@ from spool.errors import (
     StorageError,
 )
 
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "NotFound"}
 _FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
 _CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _CHANGED = {"412", "PreconditionFailed"}

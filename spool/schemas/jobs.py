@@ -133,8 +133,9 @@ class JobRequest(UploadRequest):
     model_config = with_example(jobs.JOB_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
-        description="`https://…`, `s3://bucket/key`, or `file://…` under a folder that the server allows.",
-        json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee])://."},
+        description="`https://…`, `s3://bucket/key`, `file://…` under a folder that the server allows, or "
+        "`upload://…`: a complete upload of the project.",
+        json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee]|upload)://."},
     )
     connection: Connection = None
 

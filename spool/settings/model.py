@@ -88,6 +88,11 @@ class Settings(BaseModel):
     s3_public_endpoint_url: str | None = Field(None, pattern=r"^https?://[A-Za-z0-9.:\[\]-]+/?$")
     """Where browsers reach the S3 server. With it, players get uploaded recordings from there, by presigned
     addresses, and Spool does not verify the bytes."""
+    direct_uploads: bool = True
+    """Whether clients may send recordings to the S3 server in parts, past the API; only where
+    `s3_public_endpoint_url` says where it is."""
+    upload_days: float = Field(7.0, gt=0, le=365)
+    """How long such an upload may take until a job names it; then it is dropped."""
     s3_region: str = "us-east-1"
     s3_access_key_id: SecretStr | None = None
     s3_secret_access_key: SecretStr | None = None

@@ -66,6 +66,8 @@ class NewJob:
     """The first job on the recording, where this one runs it again."""
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
+    content_sha256: str | None = None
+    """What its recording is said to have; a worker that reads another fails the job."""
 
     @property
     def route(self) -> Route:
@@ -243,6 +245,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "pool": new.pool,
         "worker": new.worker,
         "reuse": new.reuse,
+        "content_sha256": new.content_sha256,
         "rerun_of": new.rerun_of,
         "batch_id": new.batch_id,
         "batch_line": new.batch_line,
@@ -280,6 +283,14 @@ def hashes_of_source(tx: Connection, job_id: str) -> bytes | None:
     """The hashes of an upload's blocks; None for a source that is not ours."""
     hashes: bytes | None = tx.scalar(select(source_hashes.c.hashes).where(source_hashes.c.job_id == job_id))
     return hashes
+
+
+def keep_source_hashes(tx: Connection, job: Job, hashes: bytes) -> None:
+    """Record the hashes of an upload's blocks, if nobody has and the job still runs this attempt: of one that
+    came past the API, whose blocks its first reader hashed."""
+    runs = (jobs.c.id == job.id, jobs.c.attempt == job.attempt, jobs.c.state == JobState.RUNNING.value)
+    if tx.execute(select(jobs.c.id).where(*runs).with_for_update()).one_or_none() is not None:
+        upsert(tx, source_hashes, {"job_id": job.id, "hashes": hashes})
 
 
 def tag_of(text: str) -> tuple[str, str | None]:

@@ -13,7 +13,7 @@ from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports, source_links
 from spool.tables.glossaries import glossaries, language_models
-from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
+from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts, uploads
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
@@ -63,6 +63,7 @@ __all__ = [
     "turn_charges",
     "turns",
     "typescripts",
+    "uploads",
     "voice_prints",
     "voices",
     "webhook_deliveries",

@@ -300,6 +300,34 @@ source_hashes = Table(
     Column("hashes", LargeBinary, nullable=False),
 )
 
+# Recordings that clients send to the bucket in parts (`spool.store.archive.uploads`), each under the key of
+# the job that will have it.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    # Chosen beforehand; there is no such job until one is submitted that names the upload.
+    Column("job_id", ID, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("part_bytes", BigInteger, nullable=False),
+    # What the client says of the whole.
+    Column("sha256", String(64)),
+    Column("content_type", String(100), nullable=False),
+    # Of the store, which knows the parts.
+    Column("multipart_id", Text, nullable=False),
+    Column("etag", Text),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+    CheckConstraint("state IN ('open', 'complete', 'used', 'removed')", name="state"),
+    Index("ix_uploads_job_id", "job_id", unique=True),
+    # The same file, sent again after an interruption.
+    Index("ix_uploads_project_sha256", "project", "sha256"),
+    Index("ix_uploads_expires_at", "expires_at"),
+)
+
 # The words of an existing transcript that a job aligns (`spool.domain.archive.alignment.Typescript`).
 typescripts = Table(
     "typescripts",

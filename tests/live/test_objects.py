@@ -30,7 +30,8 @@ from spool.errors import (
 from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
 from spool.objects.base import checked_key
 from spool.objects.integrity import hash_file, read_range, read_verified
-from spool.objects.s3 import S3Options, S3Store
+from spool.objects.s3 import S3Store
+from spool.objects.s3_client import S3Options
 
 KEY = "jobs/job_01/transcript.json"
 BUCKET = "spool-test"

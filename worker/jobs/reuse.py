@@ -20,8 +20,10 @@ from spool.domain.options import JobOptions
 from spool.domain.transcript import SCHEMA, Transcript
 from spool.errors import NotFound, SourceChanged
 from spool.objects import ObjectStore, s3_store
+from spool.objects.integrity import hash_file
 from spool.settings import Settings
 from spool.store.database import Database
+from spool.store.jobs import keep_source_hashes
 from spool.store.transcripts.reuse import KnownTranscript, known_by_content, known_by_etag
 from worker.sources.fetch import Sources
 from worker.sources.links import SignedLink
@@ -78,16 +80,24 @@ class Reuse:
             known = known_by_etag(tx, self._job.project, source, self._fingerprint)
         return self._taken(known)
 
-    def after_fetch(self, path: Path, check: Callable[[], None]) -> Transcript | None:
+    def after_fetch(self, path: Path, check: Callable[[], None], *, hashed: bool = True) -> Transcript | None:
         """Hash what was fetched; the transcript of the same bytes, if known. `check` may raise to stop.
+        hashed: the hashes of an upload's blocks are recorded; else they are now.
 
-        Raises SourceChanged where an earlier attempt read other bytes.
+        Raises SourceChanged where an earlier attempt read other bytes, or the client announced others.
         """
+        blocks: bytes | None = None
         with contextlib.suppress(OSError):  # whoever opens the recording names what is wrong with it
             self._marks = _marks(path)
-            self._content = _digest(path, check)
+            if hashed or self._job.source.kind != "upload":
+                self._content = _digest(path, check)
+            else:
+                self._content, blocks = hash_file(path, check)
         if self._job.content_sha256 not in (None, self._content):
-            raise self._changed("since an earlier attempt read it")
+            raise self._changed("since it was announced, or since an earlier attempt read it")
+        if blocks is not None:
+            with self._db.begin() as tx:
+                keep_source_hashes(tx, self._job, blocks)
         if not self._job.reuse or self._content is None:
             return None
         with self._db.read() as tx:

@@ -184,8 +184,9 @@ class JobRunner:
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with reuse.fetched(self._services.sources, attempt.check, self._hashes()) as path:
-                transcript = reuse.after_fetch(path, attempt.check)
+            hashes = self._hashes()
+            with reuse.fetched(self._services.sources, attempt.check, hashes) as path:
+                transcript = reuse.after_fetch(path, attempt.check, hashed=hashes is not None)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
                     refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)

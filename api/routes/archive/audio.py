@@ -150,7 +150,9 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             refuse_deleted(job, Content.SOURCE)
             with services.database.read() as tx:
                 hashes = hashes_of_source(tx, job.id)
-            return replace(_stored(services.objects, source.uri, None), hashes=hashes)
+            # One that came past the API is pinned by its ETag until a worker has hashed its blocks.
+            stored = _stored(services.objects, source.uri, source.etag if hashes is None else None)
+            return replace(stored, hashes=hashes)
         case "live":
             refuse_deleted(job, Content.SOURCE)
             raise Problem(409, "not_here", "The session is not done; its recording can be heard once it is.")

@@ -19,7 +19,8 @@ from typing import BinaryIO
 
 from pydantic import SecretStr
 
-from spool.objects.s3 import S3Options, S3Store
+from spool.objects.s3 import S3Store
+from spool.objects.s3_client import S3Options
 
 _BLOCK = 64 << 10
 

@@ -23,6 +23,7 @@ from spool.domain.api_keys import Scope, key_id_of, mint
 from spool.ids import new_id
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
+from spool.store.archive.uploads import NewUpload, create_upload
 from spool.store.batches import batch_jobs
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
@@ -117,6 +118,9 @@ class Estate:
         self.parameters["language_model"] = name = "first-model"
         form = {"request": (None, json.dumps({"name": name})), "file": ("a.arpa", ARPA)}
         assert post(f"{self.live.url}/v1/language-models", files=form, headers=key).status_code == 201
+        with self.live.services.database.begin() as tx:
+            new = NewUpload("alpha", new_id("job"), SECRET, 1, 1, None, "audio/wav", "1")
+            self.parameters["upload_id"] = create_upload(tx, new, 1).id
         self.parameters["webhook_id"] = self.ask("POST /v1/webhooks", "submitter").json()["id"]
         sent = self.ask("POST /v1/webhooks/{webhook_id}/test", "submitter").json()
         self.parameters["delivery_id"] = sent["id"]
@@ -165,6 +169,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
             "files": {"request": (None, '{"name": "parish"}'), "file": ("a.arpa", ARPA)}
         },
         "POST /v1/glossaries": {"json": {"name": "lighthouses", "phrases": ["Heligoland"]}},
+        "POST /v1/uploads": {"json": {"name": "reel.flac", "bytes": 5}},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
         "POST /v1/audio/translations": {"files": {"file": b"RIFF"}},

@@ -17,9 +17,10 @@ from spool.schemas import jobs as schemas
 from spool.schemas import outputs as output_schemas
 from spool.schemas import search as search_schemas
 from spool.schemas import sources as source_schemas
+from spool.schemas import uploads as upload_schemas
 from spool.schemas import versions as version_schemas
 from spool.schemas import webhooks as webhook_schemas
-from spool.schemas.examples import batches, costs, jobs, outputs, search, sources, versions, webhooks
+from spool.schemas.examples import batches, costs, jobs, outputs, search, sources, uploads, versions, webhooks
 from spool.settings import load_settings
 
 METHODS = ("get", "post", "delete", "put", "patch")
@@ -50,6 +51,7 @@ def test_every_route_is_on_the_page() -> None:
         "DELETE /v1/jobs/{job_id}/content",
         "DELETE /v1/language-models/{language_model}",
         "DELETE /v1/sources/{source_id}",
+        "DELETE /v1/uploads/{upload_id}",
         "DELETE /v1/voices/{voice_id}",
         "DELETE /v1/webhooks/{webhook_id}",
         "GET /healthz",
@@ -89,6 +91,8 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/sources",
         "GET /v1/sources/{source_id}",
         "GET /v1/sources/{source_id}/items",
+        "GET /v1/uploads/{upload_id}",
+        "GET /v1/uploads/{upload_id}/parts",
         "GET /v1/voices",
         "GET /v1/webhooks",
         "GET /v1/webhooks/{webhook_id}",
@@ -118,6 +122,8 @@ def test_every_route_is_on_the_page() -> None:
         "POST /v1/sources/{source_id}/check",
         "POST /v1/sources/{source_id}/pause",
         "POST /v1/sources/{source_id}/resume",
+        "POST /v1/uploads",
+        "POST /v1/uploads/{upload_id}/complete",
         "POST /v1/webhooks",
         "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
         "POST /v1/webhooks/{webhook_id}/enable",
@@ -205,6 +211,10 @@ def test_every_reference_leads_somewhere() -> None:
         (version_schemas.DiffOut, versions.DIFF),
         (version_schemas.BatchDiff, versions.BATCH_DIFF),
         (search_schemas.SearchPage, search.SEARCH_PAGE),
+        (upload_schemas.NewUploadRequest, uploads.REQUEST),
+        (upload_schemas.UploadOut, uploads.UPLOAD),
+        (upload_schemas.UploadOut, uploads.COMPLETE),
+        (upload_schemas.PartPage, uploads.PARTS),
         (webhook_schemas.WebhookRequest, webhooks.REQUEST),
         (webhook_schemas.WebhookOut, webhooks.WEBHOOK),
         (webhook_schemas.WebhookSecret, webhooks.MADE),

@@ -24,7 +24,8 @@ from spool.domain.retention import Content, Retention
 from spool.errors import Deleted, StorageError
 from spool.ids import new_id
 from spool.objects import FolderStore, ObjectStore
-from spool.objects.s3 import S3Options, S3Store
+from spool.objects.s3 import S3Store
+from spool.objects.s3_client import S3Options
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.deletions import OVERDUE_SECONDS, deletions_of

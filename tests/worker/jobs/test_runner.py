@@ -20,8 +20,10 @@ from spool.domain.jobs import JobState, Source
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, DiskFull, StorageError
 from spool.formats import STORED
+from spool.ids import new_id
 from spool.objects import FolderStore, ObjectInfo
-from spool.store.jobs import cancel_job, create_job, retry_job
+from spool.objects.integrity import hash_file
+from spool.store.jobs import cancel_job, create_job, hashes_of_source, retry_job
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
 from worker.jobs.retry import RetryPolicy
@@ -140,6 +142,27 @@ def _plain():  # noqa: ANN202
 
 
 # --- bad input fails alone, at once, with its reason --------------------------------------------------------
+
+
+def test_who_first_reads_an_upload_that_came_past_the_api_hashes_it(harness: WorkerHarness) -> None:
+    path = harness.record("direct.wav", speechlike(20))
+    sha256, blocks = hash_file(path)
+    jobs = {}
+    for announced in (sha256, None, "0" * 64):
+        stored = harness.objects.put_file(f"jobs/{(job_id := new_id('job'))}/source", path)
+        source = Source("upload", stored.key, stored.size, stored.etag)
+        new = replace(new_job(source=source, options=_plain()), id=job_id, content_sha256=announced)
+        with harness.db.begin() as tx:
+            create_job(tx, new)
+        jobs[announced] = job_id
+        harness.run(job_id)
+    with harness.db.read() as tx:
+        kept = {announced: hashes_of_source(tx, job_id) for announced, job_id in jobs.items()}
+    assert kept == {sha256: blocks, None: blocks, "0" * 64: None}
+    assert {harness.job(jobs[each]).content_sha256 for each in (sha256, None)} == {sha256}
+    refused = harness.job(jobs["0" * 64])
+    assert (refused.state, refused.error_code) == (JobState.FAILED, "source_changed")
+    assert "announced" in (refused.error_message or "")
 
 
 def test_what_cannot_succeed_fails_at_once(harness: WorkerHarness, tmp_path: Path) -> None:

@@ -7,14 +7,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import delete, update
 
 from ops.testbed.running_api import Live, transcript_of
+from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
+from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.background.content_deleter import delete_once
 from spool.background.exporter import Exporter
+from spool.background.upload_sweeper import STRAY_SECONDS, strays
 from spool.formats import render
 from spool.objects.local import FolderStore
 from spool.settings import Settings
@@ -30,8 +34,9 @@ pytestmark = pytest.mark.integration
 OLD = 1_700_000_000
 
 
-def kill_at(point: str, settings: Settings, code: str) -> None:
-    """Run `code` with `settings` and the services of an API in a process that dies at `point`."""
+def kill_at(point: str, settings: Settings, code: str, **stored: str) -> None:
+    """Run `code` with `settings` and the services of an API in a process that dies at `point`. `stored`: what
+    else it has to know of the object store."""
     setup = f"""
 from pathlib import Path
 from api.services import open_services
@@ -39,7 +44,7 @@ from api.watching.watcher import SourceWatcher
 from spool.settings import load_settings
 settings = load_settings({{}}, home=Path({str(settings.home)!r}), database_url={settings.database_url!r},
     redis_url={settings.redis_url!r}, source_roots=(Path({str(settings.source_roots[0])!r}),),
-    output_prefixes={settings.output_prefixes!r}, models={dict(settings.models)!r})
+    output_prefixes={settings.output_prefixes!r}, models={dict(settings.models)!r}, **{stored!r})
 {code}
 """
     armed = os.environ | {"SPOOL_FAILPOINTS": f"{point}=kill"}
@@ -128,3 +133,45 @@ with TestClient(create_app(settings), base_url="http://localhost") as client:
         os.utime(objects.root / left, (0, 0))
         delete_once(services.database, objects, services.settings, "dlr_test")
         assert list(objects.list(FOLDER)) == [], "a later round of the deleter takes what nobody has"
+
+
+def test_an_api_that_is_killed_while_an_upload_goes_past_it(
+    settings: Settings, start_api: Callable[[Settings], Live], s3_server: S3Server
+) -> None:
+    s3_server.client().create_bucket(Bucket="killed-uploads")
+    stored = {
+        "objects": "s3://killed-uploads",
+        "s3_endpoint_url": s3_server.endpoint,
+        "s3_public_endpoint_url": s3_server.endpoint,
+        "s3_access_key_id": s3_server.access_key,
+        "s3_secret_access_key": s3_server.secret_key,
+    }
+    asked = """
+import httpx
+from fastapi.testclient import TestClient
+from api.app import create_app
+with TestClient(create_app(settings), base_url="http://localhost") as client:
+    body = {"name": "reel.wav", "bytes": 4, "sha256": "0" * 64}
+    upload = client.post("/v1/uploads", json=body).json()
+    (part,) = client.get(f"/v1/uploads/{upload['id']}/parts").json()["items"]
+    httpx.put(part["url"], content=b"RIFF").raise_for_status()
+    client.post(f"/v1/uploads/{upload['id']}/complete")
+"""
+    for point in ("upload.begun", "upload.joined"):
+        kill_at(point, settings, asked, **stored)
+    live = start_api(Settings.model_validate(settings.model_dump() | stored))
+    services = live.services
+    # The first left a stray; the second an object whose row says that it is open, which is completed again
+    assert len(list(strays(services.database, services.objects, STRAY_SECONDS))) <= 1
+    body = {"name": "reel.wav", "bytes": 4, "sha256": "0" * 64}
+    with httpx.Client(base_url=live.url, timeout=60) as client:
+        again = client.post("/v1/uploads", json=body)
+        assert (again.status_code, again.json()["state"]) == (200, "open")
+        done = client.post(f"/v1/uploads/{again.json()['id']}/complete")
+        assert (done.status_code, done.json()["state"]) == (200, "complete")
+        job = client.post("/v1/jobs", json={"source": again.json()["source"]})
+        assert job.status_code == 202, job.text
+    delete_once(services.database, services.objects, services.settings, "dlr_test")
+    assert list(strays(services.database, services.objects, STRAY_SECONDS)) == []
+    assert [item.key for item in services.objects.list()] == [f"jobs/{job.json()['id']}/source"]
+    assert audit(services.database, services.objects, Grace(upload_seconds=-60)).clean

@@ -1,0 +1,181 @@
+"""Uploads that go past the API: begun, addressed, put together and given up here, their bytes never seen.
+
+The store says which parts it has, nobody else is believed. How the upload becomes a job is in `jobs`, how one
+that is left lying is removed in `spool.background.upload_sweeper`.
+"""
+
+import time
+from datetime import UTC, datetime
+
+import structlog
+
+from api.auth.principal import Principal, get_visible_upload
+from api.problems import Problem
+from api.services import Services
+from api.submission.uploads import SCHEME, too_large
+from spool.background.upload_sweeper import remove_upload
+from spool.errors import Conflict, NotFound, SpoolError
+from spool.failpoints import failpoint
+from spool.ids import new_id
+from spool.objects import Receiver
+from spool.schemas.uploads import NewUploadRequest, PartOut, PartPage, UploadOut
+from spool.store.archive import uploads as store
+from spool.store.archive.uploads import NewUpload, StoredUpload, UploadState
+
+PART_BYTES = 16 * 2**20
+"""S3 takes parts of 5 MiB to 5 GiB."""
+MOST_PARTS = 10_000
+URL_SECONDS = 3600
+_SHOWN = 100
+
+log = structlog.get_logger(__name__)
+
+
+def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -> tuple[UploadOut, bool]:
+    """The upload, and whether it is new: the same file is continued where it was left. Raises `Problem` where
+    none are taken or it is too large, Conflict for too many at once."""
+    receiver, project = _receiver(services), caller.project_for(body.project)
+    if body.bytes > services.settings.upload_max_bytes:
+        raise too_large(services.settings.upload_max_bytes)
+    with services.database.read() as tx:
+        if body.sha256 is not None:
+            same = store.same_upload(tx, project, body.name, body.bytes, body.sha256)
+            if same is not None:
+                return shown(same), False
+        store.refuse_too_many(tx, project)
+    job_id = new_id("job")
+    # The store first: a row without it could not be completed. What dies in between is a stray.
+    multipart_id = receiver.begin(store.key_of(job_id), body.content_type)
+    failpoint("upload.begun")
+    new = NewUpload(
+        project=project,
+        job_id=job_id,
+        name=body.name,
+        bytes=body.bytes,
+        part_bytes=part_bytes_of(body.bytes),
+        sha256=body.sha256,
+        content_type=body.content_type,
+        multipart_id=multipart_id,
+    )
+    with services.database.begin() as tx:
+        return shown(store.create_upload(tx, new, services.settings.upload_days)), True
+
+
+def part_bytes_of(size: int) -> int:
+    """Bytes of a part of a file of so many."""
+    part = PART_BYTES
+    while part * MOST_PARTS < size:
+        part *= 2
+    return part
+
+
+def one_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
+    """The upload. Raises NotFound."""
+    return shown(_visible(services, caller, upload_id))
+
+
+def list_parts(services: Services, caller: Principal, upload_id: str, first: int, limit: int) -> PartPage:
+    """Parts from number `first` on, those that the store lacks with an address. Raises NotFound, Conflict for
+    an upload that is complete, and `Problem` where none are taken."""
+    upload, receiver = _visible(services, caller, upload_id), _receiver(services)
+    if upload.state is not UploadState.OPEN:
+        raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
+    until = int(time.time()) + URL_SECONDS
+    try:
+        found = {part.number: part.size for part in receiver.parts(*_of(upload), first - 1, limit)}
+    except NotFound:
+        raise _left(upload) from None
+    numbers = range(first, min(first + limit, upload.parts + 1))
+    items = []
+    for number in numbers:
+        size = upload.size_of(number)
+        received = found.get(number) == size
+        url = None if received else receiver.address(*_of(upload), number, size, URL_SECONDS)
+        offset = (number - 1) * upload.part_bytes
+        items.append(PartOut(number=number, offset=offset, bytes=size, received=received, url=url))
+    following = first + limit
+    return PartPage(
+        items=items,
+        next=following if following <= upload.parts else None,
+        expires_at=datetime.fromtimestamp(until, UTC),
+    )
+
+
+def complete_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
+    """Make the object of the parts that the store has; harmless to repeat. Raises NotFound, and `Problem` for
+    parts that are missing."""
+    upload = _visible(services, caller, upload_id)
+    if upload.state is not UploadState.OPEN:
+        return shown(upload)
+    receiver = _receiver(services)
+    try:
+        parts = list(receiver.parts(*_of(upload)))
+        _refuse_missing(upload, {part.number: part.size for part in parts})
+        receiver.join(*_of(upload), parts)
+    except NotFound:
+        pass  # joined already, if there is an object: by a request whose answer, or process, was lost
+    failpoint("upload.joined")
+    stored = services.objects.head(upload.key)
+    if stored is None or stored.size != upload.bytes:
+        raise _left(upload)
+    with services.database.begin() as tx:
+        return shown(store.note_complete(tx, upload_id, stored.etag))
+
+
+def drop_upload(services: Services, caller: Principal, upload_id: str) -> None:
+    """Give the upload up. Raises NotFound, and Conflict where a job has it."""
+    _visible(services, caller, upload_id)
+    with services.database.begin() as tx:
+        upload = store.give_up(tx, upload_id)
+    try:
+        remove_upload(services.database, services.objects, upload)
+    except SpoolError as error:  # a later round of the deleter does it
+        log.warning("upload not removed yet", upload=upload_id, error=error.message)
+
+
+def shown(upload: StoredUpload) -> UploadOut:
+    """The upload as the API shows it."""
+    used = upload.state is UploadState.USED
+    return UploadOut(
+        id=upload.id,
+        state=upload.state.value,
+        source=f"{SCHEME}{upload.id}",
+        name=upload.name,
+        project=upload.project,
+        bytes=upload.bytes,
+        sha256=upload.sha256,
+        part_bytes=upload.part_bytes,
+        parts=upload.parts,
+        job=upload.job_id if used else None,
+        created_at=upload.created_at,
+        expires_at=upload.expires_at,
+    )
+
+
+def _visible(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
+    with services.database.read() as tx:
+        return get_visible_upload(tx, caller, upload_id)
+
+
+def _receiver(services: Services) -> Receiver:
+    settings = services.settings
+    offered = settings.direct_uploads and settings.s3_public_endpoint_url is not None
+    receiver = services.objects.receiver() if offered else None
+    if receiver is None:
+        raise Problem(409, "not_offered", "This server takes recordings by POST /v1/jobs only.")
+    return receiver
+
+
+def _of(upload: StoredUpload) -> tuple[str, str]:
+    return upload.key, upload.multipart_id
+
+
+def _refuse_missing(upload: StoredUpload, found: dict[int, int]) -> None:
+    wrong = [each for each in range(1, upload.parts + 1) if found.get(each) != upload.size_of(each)]
+    if wrong:
+        detail = f"{len(wrong)} of {upload.parts} parts are missing; the first is part {wrong[0]}."
+        raise Problem(409, "parts_missing", detail, missing=wrong[:_SHOWN], missing_count=len(wrong))
+
+
+def _left(upload: StoredUpload) -> Conflict:
+    return Conflict(f"The object store no longer has upload {upload.id}; delete it, and begin anew.")

@@ -1,0 +1,208 @@
+"""Recordings that clients send straight to the object store, in parts.
+
+From the beginning an upload has the id of the job that will have it, and its object that job's key, so
+nothing is copied. States: `open → complete → used`; one that was given up or expired is `removed` until its
+bytes are gone (`spool.background.upload_sweeper`), then its row goes too. A used one stays until it expires,
+to say which job has it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from spool.domain.jobs import Job, Source
+from spool.errors import Conflict, NotFound
+from spool.ids import new_id
+from spool.store.jobs import NewJob, create_job, get_job, job_of_key
+from spool.store.sql import now_utc, seconds_from_now
+from spool.tables import uploads
+
+MOST_OPEN = 1000
+"""Uploads of a project that no job has named yet."""
+
+
+class UploadState(StrEnum):
+    """Where an upload is on its way to a job."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    USED = "used"
+    REMOVED = "removed"
+
+
+_WAITING = (UploadState.OPEN.value, UploadState.COMPLETE.value)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUpload:
+    """An upload: `bytes` in parts of `part_bytes`, the last one smaller, and the SHA-256 (hex) that its
+    client says they have, if it does. `multipart_id` is the store's."""
+
+    id: str
+    project: str
+    job_id: str
+    state: UploadState
+    name: str
+    bytes: int
+    part_bytes: int
+    sha256: str | None
+    content_type: str
+    multipart_id: str
+    etag: str | None
+    created_at: datetime
+    expires_at: datetime
+
+    @property
+    def key(self) -> str:
+        """Of its object."""
+        return key_of(self.job_id)
+
+    @property
+    def parts(self) -> int:
+        """How many it has."""
+        return -(-self.bytes // self.part_bytes)
+
+    def size_of(self, number: int) -> int:
+        """Bytes of the part with this number, from 1."""
+        return min(self.part_bytes, self.bytes - (number - 1) * self.part_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NewUpload:
+    """An upload to be created; see `StoredUpload`."""
+
+    project: str
+    job_id: str
+    name: str
+    bytes: int
+    part_bytes: int
+    sha256: str | None
+    content_type: str
+    multipart_id: str
+
+
+def key_of(job_id: str) -> str:
+    """Where the recording of a job lies that was uploaded."""
+    return f"jobs/{job_id}/source"
+
+
+def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
+    """The new upload, which expires after so many days."""
+    upload_id = new_id("upl")
+    fields = {name: getattr(new, name) for name in NewUpload.__slots__}
+    times = {"created_at": now_utc(), "expires_at": seconds_from_now(timedelta(days=days).total_seconds())}
+    tx.execute(insert(uploads).values(id=upload_id, state=UploadState.OPEN.value, **fields, **times))
+    return get_upload(tx, upload_id)
+
+
+def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
+    """The upload. Raises NotFound, for one that was removed too."""
+    row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id)).one_or_none()
+    if row is None or row.state == UploadState.REMOVED.value:
+        raise NotFound(f"There is no upload {upload_id}.")
+    return _upload_of(row)
+
+
+def same_upload(tx: Connection, project: str, name: str, size: int, sha256: str) -> StoredUpload | None:
+    """The newest upload of the same file that no job has named yet."""
+    c = uploads.c
+    same = (c.project == project, c.sha256 == sha256, c.bytes == size, c.name == name)
+    waiting = (c.state.in_(_WAITING), c.expires_at > now_utc())
+    row = tx.execute(select(*c).where(*same, *waiting).order_by(c.id.desc()).limit(1)).one_or_none()
+    return None if row is None else _upload_of(row)
+
+
+def refuse_too_many(tx: Connection, project: str) -> None:
+    """Raise Conflict where the project has so many uploads that no more may be begun."""
+    waiting = select(func.count()).where(uploads.c.project == project, uploads.c.state.in_(_WAITING))
+    if tx.execute(waiting).scalar_one() >= MOST_OPEN:
+        raise Conflict(
+            f"Project {project} has {MOST_OPEN} uploads that no job has named; submit or delete some."
+        )
+
+
+def note_complete(tx: Connection, upload_id: str, etag: str) -> StoredUpload:
+    """Record that the object is whole. Raises NotFound."""
+    is_open = (uploads.c.id == upload_id, uploads.c.state == UploadState.OPEN.value)
+    tx.execute(update(uploads).where(*is_open).values(state=UploadState.COMPLETE.value, etag=etag))
+    return get_upload(tx, upload_id)
+
+
+def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[Job, bool]:
+    """Create `new` with the upload as its recording. The bool is True when the job is new.
+
+    Raises NotFound, Conflict for an upload that is not complete or that another job has, and as `create_job`
+    does.
+    """
+    row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id).with_for_update()).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no upload {upload_id}.")
+    upload = _upload_of(row)
+    if upload.state is UploadState.USED:
+        key = new.idempotency_key
+        first = None if key is None else job_of_key(tx, new.project, key, new.request_hash or "")
+        if first is None:
+            raise Conflict(f"Upload {upload_id} is the recording of job {upload.job_id} already; rerun that.")
+        return get_job(tx, first), False
+    if upload.state is not UploadState.COMPLETE:
+        raise Conflict(f"Upload {upload_id} is {upload.state}; complete it first.")
+    source = Source("upload", upload.key, upload.bytes, upload.etag)
+    own = replace(new, id=upload.job_id, source=source, content_sha256=upload.sha256)
+    job, created = create_job(tx, own)
+    if created:
+        used = update(uploads).where(uploads.c.id == upload_id)
+        tx.execute(used.values(state=UploadState.USED.value))
+    return job, created
+
+
+def give_up(tx: Connection, upload_id: str) -> StoredUpload:
+    """Mark it removed; its bytes are to be removed next. Raises NotFound, and Conflict where a job has it."""
+    waiting = (uploads.c.id == upload_id, uploads.c.state.in_(_WAITING))
+    gone = update(uploads).where(*waiting).values(state=UploadState.REMOVED.value, expires_at=now_utc())
+    row = tx.execute(gone.returning(*uploads.c)).one_or_none()
+    if row is not None:
+        return _upload_of(row)
+    upload = get_upload(tx, upload_id)
+    raise Conflict(f"Upload {upload_id} is the recording of job {upload.job_id}; delete that job's content.")
+
+
+def expire(tx: Connection, limit: int) -> list[StoredUpload]:
+    """Mark up to `limit` expired uploads removed, and forget used ones; returns those whose bytes are to be
+    removed."""
+    c = uploads.c
+    tx.execute(delete(uploads).where(c.state == UploadState.USED.value, c.expires_at <= now_utc()))
+    due = (c.state != UploadState.USED.value, c.expires_at <= now_utc())
+    old = list(tx.scalars(select(c.id).where(*due).order_by(c.expires_at).limit(limit)))
+    # Asked again of each row: a job may have named it since.
+    gone = update(uploads).where(c.id.in_(old), *due).values(state=UploadState.REMOVED.value).returning(*c)
+    return [_upload_of(row) for row in tx.execute(gone)]
+
+
+def forget(tx: Connection, upload_id: str) -> None:
+    """Its bytes are gone: remove its row."""
+    removed = uploads.c.state == UploadState.REMOVED.value
+    tx.execute(delete(uploads).where(uploads.c.id == upload_id, removed))
+
+
+def postpone(tx: Connection, upload_id: str, seconds: float) -> None:
+    """Look at it again later, since the object store refused."""
+    tx.execute(update(uploads).where(uploads.c.id == upload_id).values(expires_at=seconds_from_now(seconds)))
+
+
+def uploads_of(tx: Connection, job_ids: Iterable[str]) -> set[str]:
+    """Those of these ids that an upload has for its job."""
+    return set(tx.scalars(select(uploads.c.job_id).where(uploads.c.job_id.in_(list(job_ids)))))
+
+
+def overdue(tx: Connection, seconds: float) -> list[StoredUpload]:
+    """Uploads that expired longer ago and are still there."""
+    late = uploads.c.expires_at < seconds_from_now(-seconds)
+    return [_upload_of(row) for row in tx.execute(select(*uploads.c).where(late).order_by(uploads.c.id))]
+
+
+def _upload_of(row: Row[Any]) -> StoredUpload:
+    return StoredUpload(**dict(row._mapping) | {"state": UploadState(row.state)})
