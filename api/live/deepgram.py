@@ -67,6 +67,11 @@ class DeepgramProtocol(Protocol):
         message = {"type": "Stored", "request_id": self._job.id, "bytes": size, "duration": round(seconds, 3)}
         return (message,)
 
+    def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
+        """`Resumed`, which is Spool's own."""
+        message = {"type": "Resumed", "request_id": self._job.id, "bytes": size}
+        return (message | {"duration": round(seconds, 3)},)
+
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:
         """`SpeechStarted`, and what a model for dialogue says of turns."""
         if kind == "speech_started":

@@ -32,9 +32,10 @@ _REASON_BYTES = 123
 class Ended(Exception):
     """A session ends with this WebSocket close code, and this sentence for its client."""
 
-    def __init__(self, code: int, sentence: str) -> None:
+    def __init__(self, code: int, sentence: str, *, is_lost: bool = False) -> None:
+        """is_lost: it is the connection that ends here. A session that waits for its client goes on."""
         super().__init__(sentence)
-        self.code, self.sentence = code, sentence
+        self.code, self.sentence, self.is_lost = code, sentence, is_lost
 
     @property
     def reason(self) -> str:
@@ -59,12 +60,13 @@ class Seats:
     @contextlib.contextmanager
     def seat(self, caller: str, model: str) -> Iterator[None]:
         """A place while the block runs. Raises `Problem` 503."""
-        if self.taken >= self._total:
-            raise no_room(f"This server has {self._total} live sessions, as many as it takes.")
-        if self._callers[caller] >= self._per_caller:
-            raise no_room(f"This caller has {self._per_caller} live sessions, as many as it may have.")
-        if self._full_until.get(model, 0.0) > time.monotonic():
-            raise no_room(f"No worker has room for another live session of {model} now.")
+        self._check(caller, model)
+        with self.kept_seat(caller):
+            yield
+
+    @contextlib.contextmanager
+    def kept_seat(self, caller: str) -> Iterator[None]:
+        """The place of a session that goes on in another connection: it was let in before."""
         self._callers[caller] += 1
         try:
             yield
@@ -72,6 +74,14 @@ class Seats:
             self._callers[caller] -= 1
             if not self._callers[caller]:
                 del self._callers[caller]
+
+    def _check(self, caller: str, model: str) -> None:
+        if self.taken >= self._total:
+            raise no_room(f"This server has {self._total} live sessions, as many as it takes.")
+        if self._callers[caller] >= self._per_caller:
+            raise no_room(f"This caller has {self._per_caller} live sessions, as many as it may have.")
+        if self._full_until.get(model, 0.0) > time.monotonic():
+            raise no_room(f"No worker has room for another live session of {model} now.")
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:

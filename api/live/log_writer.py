@@ -1,4 +1,4 @@
-"""Writes what a live client sends to its session's log, piece by piece, and says that it did.
+"""Writes what a live client sends to its part of the session's log, piece by piece, and says that it did.
 
 A record is written when the one before it is stored, with all audio that came meanwhile: a slow object store
 makes larger pieces, not more of them.
@@ -6,6 +6,7 @@ makes larger pieces, not more of them.
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
 
@@ -25,19 +26,38 @@ STORE_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a connection goes on: the part of the log that it writes, the bytes of the session's audio before
+    it, and the first chunk that its client is to be told."""
+
+    part: int = 0
+    start: int = 0
+    chunk: int = 0
+
+
+FIRST = Place()
+
+
 class LogWriter:
-    """The log of one session. Used in the event loop; `run` is a task of its own."""
+    """The log of one connection of a session. Used in the event loop; `run` is a task of its own."""
 
     def __init__(
-        self, objects: ObjectStore, signals: LiveSignals, job_id: str, limiter: CapacityLimiter
+        self,
+        objects: ObjectStore,
+        signals: LiveSignals,
+        job_id: str,
+        limiter: CapacityLimiter,
+        place: Place = FIRST,
     ) -> None:
-        """`limiter` bounds the threads of all sessions."""
+        """`limiter` bounds the threads of all sessions; `place`: which part of the log this is."""
         self._objects, self._signals, self._job_id, self._limiter = objects, signals, job_id, limiter
         self._records: list[Record] = []
         self._size = 0
         self._number = 0
-        self.stored_bytes = 0
-        """Of audio that is in the object store: no process can lose it any more."""
+        self._part, self._leaves = place.part, False
+        self.stored_bytes = place.start
+        """Of the session's audio that is in the object store: no process can lose it any more."""
         self._came = asyncio.Event()
         self._stored = asyncio.Event()
 
@@ -56,14 +76,21 @@ class LogWriter:
         """Append the end; `run` returns once it is stored."""
         self._append(Record("end", reason.encode()))
 
+    def leave(self) -> None:
+        """Write no end: the session may go on in another connection. `run` returns once all is stored."""
+        self._leaves = True
+        self._came.set()
+
     async def run(self) -> None:
         """Store everything, up to the end. Raises Ended where the object store refuses for too long."""
         while True:
             record = await self._next()
+            if record is None:
+                return
             await self._store(record)
             if record.kind == "end":
                 return
-            if record.kind == "audio":
+            if record.kind == "audio" and not self._leaves:
                 await asyncio.sleep(PIECE_SECONDS)
 
     def _append(self, record: Record) -> None:
@@ -71,9 +98,11 @@ class LogWriter:
         self._size += len(record.data)
         self._came.set()
 
-    async def _next(self) -> Record:
-        """What is to be stored next; audio in as few pieces as may be."""
+    async def _next(self) -> Record | None:
+        """What is to be stored next; audio in as few pieces as may be. None where nothing comes any more."""
         while not self._records:
+            if self._leaves:
+                return None
             self._came.clear()
             try:
                 await asyncio.wait_for(self._came.wait(), KEEP_ALIVE_SECONDS)
@@ -107,5 +136,5 @@ class LogWriter:
         self._stored.set()
 
     def _put(self, record: Record) -> None:
-        self._objects.put_bytes(record_key(self._job_id, self._number), record.encode())
+        self._objects.put_bytes(record_key(self._job_id, self._number, self._part), record.encode())
         self._signals.tell(heard(self._job_id))

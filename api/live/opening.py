@@ -47,10 +47,10 @@ _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 
 def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[Asked, dict[str, bool]]:
     """What a query asks for, and its switches (`_SWITCHES`). Raises `Problem` 422."""
-    values, tags = _values(pairs)
+    values, tags = values_of(pairs)
     if values.pop("encoding", "linear16") != "linear16":
-        raise _refused("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
-    switches = {name: _switch(values, name) for name in _SWITCHES}
+        raise refused_parameter("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
+    switches = take_switches(values)
     default = services.fleet.default()
     live = _live(values)
     if (then := values.pop("then", None)) is not None:
@@ -62,7 +62,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
         search["speech_detector"] = _switch(values, "speech_detector")
     named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
     if values:
-        raise _refused(next(iter(values)), "is no parameter of a live session")
+        raise refused_parameter(next(iter(values)), "is no parameter of a live session")
     try:
         listening = Listening.model_validate(live)
         body = UploadRequest.model_validate(
@@ -74,7 +74,12 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
     return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
 
 
-def _values(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+def take_switches(values: dict[str, str]) -> dict[str, bool]:
+    """What a connection is told, taken out of `values`. Raises `Problem` 422."""
+    return {name: _switch(values, name) for name in _SWITCHES}
+
+
+def values_of(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
     """The parameters that have an effect, each once, and the tags."""
     values: dict[str, str] = {}
     tags: dict[str, str] = {}
@@ -82,10 +87,10 @@ def _values(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str,
         if name == "tag":
             key, equals, rest = value.partition("=")
             if not equals or not key or len(tags) >= _MOST_TAGS or len(value) > _MOST_TAG_LENGTH:
-                raise _refused("tag", "is written key=value")
+                raise refused_parameter("tag", "is written key=value")
             tags[key] = rest
         elif name in values:
-            raise _refused(name, "is there twice")
+            raise refused_parameter(name, "is there twice")
         elif name not in _WITHOUT_EFFECT:
             values[name] = value
     return values, tags
@@ -96,10 +101,12 @@ def _live(values: dict[str, str]) -> dict[str, Any]:
     live: dict[str, Any] = {name: values.pop(name) for name in ("sample_rate", "channels") if name in values}
     if (endpointing := values.pop("endpointing", None)) is not None:
         live["silence_ms"] = None if endpointing.lower() in _FALSE else endpointing
+    if (resume := values.pop("resume", None)) is not None:
+        live["resume_seconds"] = resume
     if (context := values.pop("att_context", None)) is not None:
         match = _CONTEXT.fullmatch(context)
         if match is None:
-            raise _refused("att_context", "is written LEFT,RIGHT, such as 70,1")
+            raise refused_parameter("att_context", "is written LEFT,RIGHT, such as 70,1")
         live["att_context"] = (int(match[1]), int(match[2]))
     return live
 
@@ -111,10 +118,10 @@ def _then(services: Services, default: str, text: str) -> dict[str, Any]:
         try:
             asked = json.loads(text)
         except ValueError:
-            raise _refused("then", "is neither a model's name nor a JSON object") from None
+            raise refused_parameter("then", "is neither a model's name nor a JSON object") from None
     options = _options(services, default, asked, "then")
     if options.boost is not None:
-        raise _refused("then", "takes no phrases; submit such a job when the session is done")
+        raise refused_parameter("then", "takes no phrases; submit such a job when the session is done")
     document: dict[str, Any] = options.kept().document()
     return document
 
@@ -129,11 +136,12 @@ def _options(services: Services, default: str, asked: dict[str, Any], where: str
 def _switch(values: dict[str, str], name: str) -> bool:
     value = values.pop(name, "false").lower()
     if value not in _TRUE | _FALSE:
-        raise _refused(name, "is true or false")
+        raise refused_parameter(name, "is true or false")
     return value in _TRUE
 
 
-def _refused(name: str, message: str) -> Problem:
+def refused_parameter(name: str, message: str) -> Problem:
+    """The refusal of one parameter of the query."""
     return refused_fields([{"loc": (name,), "msg": message}], "query")
 
 

@@ -61,6 +61,11 @@ class Protocol(ABC):
         """What is said when so much of the audio has been stored for good."""
         return ()
 
+    def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+        """What is said first of a session that goes on here: how much of its audio is stored. The client goes
+        on behind it."""
+        return ()
+
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """What is said of a mark between words: `eou`, `eob`, `speech_started`."""
         return ()

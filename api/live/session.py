@@ -1,8 +1,10 @@
-"""One live session: its client's frames go to the log, what the worker says goes to the client.
+"""One connection of a live session: its client's frames go to the log, what the worker says to the client.
 
 SQL says what is final (chunks that were saved) and when the job has ended; messages of Redis bring partials
 and make finals come at once. Nothing of the session is in this process alone but audio that was not stored
-yet. However the session ends, the log gets an end, and the job finishes with what there is.
+yet. However the session ends, the log gets an end, and the job finishes with what there is. One that was
+asked to wait for a client that is lost gets none from a connection that breaks: another one writes the next
+part of the log (`api.live.resuming`), or the worker closes it.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.live.ears import Ear
 from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, Ended
-from api.live.log_writer import LogWriter
+from api.live.log_writer import FIRST, LogWriter, Place
 from api.live.protocol import Protocol
 from api.services import Services
 from spool.broker.live_signals import LOOK_SECONDS, said
@@ -30,24 +32,37 @@ from spool.store.live import Said, what_was_said
 log = structlog.get_logger(__name__)
 
 _RIFF = b"RIFF"
+_GOODBYE = 1000
+"""The close code of a client that means to leave."""
 _CANCEL_SECONDS = 1.0
 
 
 class Session:
     """An accepted WebSocket and the job behind it."""
 
-    def __init__(self, services: Services, websocket: WebSocket, job: Job, protocol: Protocol) -> None:
-        """`job` was claimed, or is about to be."""
+    def __init__(
+        self,
+        services: Services,
+        websocket: WebSocket,
+        job: Job,
+        protocol: Protocol,
+        place: Place = FIRST,
+    ) -> None:
+        """`job` was claimed, or is about to be; `place`: where in it this connection goes on."""
         assert job.options.live is not None
         self._services, self._socket = services, websocket
         self._job, self._protocol = job, protocol
         self._listening: Listening = job.options.live
-        self._writer = LogWriter(services.objects, services.live.signals, job.id, services.live.threads)
-        self._bytes = 0
+        live = services.live
+        self._writer = LogWriter(services.objects, live.signals, job.id, live.threads, place)
+        self._place = place
+        # What was spoken while its client was away comes at once.
+        away = (self._listening.resume_seconds or 0) if place.part else 0
+        self._pace = Pace(ahead=Pace().ahead + away)
+        self._bytes = self._acknowledged = place.start
         self._begun = time.monotonic()
         self._reasons: dict[int, str] = {}
-        self._number = 0
-        self._acknowledged = 0
+        self._number = place.chunk
 
     async def run(self) -> None:
         """Serve the client to the end of the session, and close the socket."""
@@ -58,9 +73,12 @@ class Session:
         try:
             done, _ = await asyncio.wait({writing, reading, speaking}, return_when=asyncio.FIRST_COMPLETED)
             if reading in done and reading.exception() is None:
-                self._writer.end(reading.result())
+                if reading.result() == "disconnected" and self._waits:
+                    self._writer.leave()
+                else:
+                    self._writer.end(reading.result())
                 await writing
-                if reading.result() != "disconnected":
+                if reading.result() == "closed":
                     await self._rest(speaking)
             else:
                 for task in done:
@@ -73,6 +91,11 @@ class Session:
             await _stop(reading, speaking)
             await self._leave(writing, ended)
 
+    @property
+    def _waits(self) -> bool:
+        """Whether the session outlives a connection that is lost."""
+        return self._listening.resume_seconds is not None
+
     async def _rest(self, speaking: "asyncio.Task[None]") -> None:
         """The client has said that it is done: tell it the rest."""
         try:
@@ -82,7 +105,10 @@ class Session:
 
     async def _leave(self, writing: "asyncio.Task[None]", ended: Ended | None) -> None:
         if not writing.done():
-            self._writer.end("ended" if ended is None else ended.sentence)
+            if ended is not None and ended.is_lost and self._waits:
+                self._writer.leave()
+            else:
+                self._writer.end("ended" if ended is None else ended.sentence)
             with contextlib.suppress(Exception):
                 await writing
         code, reason = (1000, "") if ended is None else (ended.code, ended.reason)
@@ -104,9 +130,10 @@ class Session:
                 raise Ended(
                     1011,
                     f"No audio and no message for {IDLE_SECONDS:g} s; send KeepAlive while nobody speaks.",
+                    is_lost=True,
                 ) from None
             if message["type"] == "websocket.disconnect":
-                return "disconnected"
+                return "left" if message.get("code") == _GOODBYE and self._waits else "disconnected"
             text, data = message.get("text"), message.get("bytes")
             if text is not None:
                 if (audio := self._protocol.audio(text)) is not None:
@@ -131,7 +158,8 @@ class Session:
             raise Ended(
                 1009, f"A message holds {MOST_FRAME_BYTES:,} bytes at most; this one has {len(data):,}."
             )
-        if not self._bytes and data.startswith(_RIFF):
+        fresh = self._bytes - self._place.start
+        if not fresh and data.startswith(_RIFF):
             raise Ended(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
         if len(data) % listening.frame_bytes:
             raise Ended(
@@ -141,7 +169,8 @@ class Session:
             )
         self._bytes += len(data)
         seconds = listening.seconds_of(self._bytes)
-        if not Pace().allows(seconds, time.monotonic() - self._begun):
+        came = listening.seconds_of(fresh + len(data))
+        if not self._pace.allows(came, time.monotonic() - self._begun):
             raise Ended(1008, "The audio comes faster than ten times real time; upload a recording instead.")
         most = self._services.settings.max_audio_seconds
         if seconds > most or self._bytes > MOST_AUDIO_BYTES:
@@ -153,6 +182,9 @@ class Session:
     async def _speak(self) -> None:
         """Say what becomes known, until the job has ended. Raises Ended where it ended badly."""
         async with self._services.live.ears.hearing(said(self._job.id)) as ear:
+            if self._place.part:
+                start = self._place.start
+                await self._send(self._protocol.resumed(start, self._listening.seconds_of(start)))
             looked = -LOOK_SECONDS
             while True:
                 messages = await self._heard(ear)
@@ -201,6 +233,8 @@ class Session:
             if self._protocol.is_over:
                 return True
         job = known.job
+        if known.parts.last > self._place.part:
+            raise Ended(1008, "The session goes on in another connection.", is_lost=True)
         if job.state is JobState.DONE:
             await self._send(self._protocol.end(job))
             return True
@@ -223,7 +257,8 @@ class Session:
             try:
                 await asyncio.wait_for(self._socket.send_text(text), SEND_SECONDS)
             except TimeoutError:
-                raise Ended(1008, f"The client has read nothing for {SEND_SECONDS:g} s.") from None
+                sentence = f"The client has read nothing for {SEND_SECONDS:g} s."
+                raise Ended(1008, sentence, is_lost=True) from None
 
 
 async def _stop(*tasks: "asyncio.Task[Any]") -> None:

@@ -22,6 +22,7 @@ from api.live.limits import IDLE_SECONDS, SEND_SECONDS, Ended
 from api.live.opening import open_session, read_query
 from api.live.protocol import Protocol
 from api.live.realtime import RealtimeProtocol, error_event, query_of
+from api.live.resuming import PARAMETER, read_resumption, resume_session
 from api.live.session import Session
 from api.live.wenet import WenetProtocol
 from api.problems import Problem
@@ -58,12 +59,25 @@ async def listen_wenet(websocket: WebSocket, caller: LiveCaller) -> None:
 
 async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
     services = services_of(websocket)
+    if PARAMETER in websocket.query_params:
+        await _go_on(services, websocket, caller, speaks)
+        return
     asked, switches = read_query(services, websocket.query_params.multi_items())
     with services.live.seats.seat(caller.key_id or caller.name, asked.options.model):
         job = await open_session(services, caller, asked)
         await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
         log.info("live session opened", **job.ids, project=job.project, key=caller.name)
         await Session(services, websocket, job, speaks(job, switches)).run()
+
+
+async def _go_on(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
+    """Another connection of a session that is open."""
+    asked, switches = read_resumption(websocket.query_params.multi_items())
+    with services.live.seats.kept_seat(caller.key_id or caller.name):
+        job, place = await resume_session(services, caller, asked)
+        await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
+        log.info("live session resumed", **job.ids, project=job.project, key=caller.name, part=place.part)
+        await Session(services, websocket, job, speaks(job, switches), place).run()
 
 
 async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:

@@ -10,6 +10,7 @@ def create() -> None:
     """Create them."""
     _batches()
     _jobs()
+    _jobs_indexes()
     _locks()
     _phrase_lists()
     _quota_use()
@@ -112,6 +113,7 @@ def _jobs() -> None:
         sa.Column("batch_line", sa.Integer()),
         sa.Column("custom_id", sa.String(length=200)),
         sa.Column("tags", sa.JSON(none_as_null=True)),
+        sa.Column("live_parts", sa.JSON(none_as_null=True)),
         sa.Column("reuse", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("reused_from", sa.String(length=40)),
         sa.Column("rerun_of", sa.String(length=40)),
@@ -144,7 +146,6 @@ def _jobs() -> None:
         sa.CheckConstraint("attempt >= 0 AND crashes >= 0", name=op.f("ck_jobs_counts")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )
-    _jobs_indexes()
 
 
 def _jobs_indexes() -> None:

@@ -1,29 +1,84 @@
-"""What SQL has to know of live sessions beside other jobs: their recording, once it is stored, and what a
-client that listens is still to be sent."""
+"""What SQL has to know of live sessions beside other jobs: the parts of their log, their recording, once it
+is stored, and what a client that listens is still to be sent."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
-from spool.domain.jobs import Job
+from spool.domain.jobs import Job, JobState
+from spool.domain.live.log import MOST_PARTS, Parts
+from spool.errors import Conflict
 from spool.store.chunks import SavedChunk, saved_chunks
 from spool.store.jobs import get_job
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import now_utc
 from spool.tables import jobs, source_hashes
 
+_OPEN = (JobState.QUEUED.value, JobState.RUNNING.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The session's job, and its chunks from the one that was asked for on."""
+    """The session's job, its chunks from the one that was asked for on, and the parts of its log."""
 
     job: Job
     chunks: list[SavedChunk]
+    parts: Parts
 
 
 def what_was_said(tx: Connection, job_id: str, first: int) -> Said:
     """The session's job and what was saved of it, from chunk `first` on. Raises NotFound."""
-    return Said(get_job(tx, job_id), saved_chunks(tx, job_id, first))
+    return Said(get_job(tx, job_id), saved_chunks(tx, job_id, first), log_parts(tx, job_id))
+
+
+def log_parts(tx: Connection, job_id: str) -> Parts:
+    """The parts of the session's log."""
+    stored = tx.scalar(select(jobs.c.live_parts).where(jobs.c.id == job_id))
+    return Parts() if stored is None else Parts(tuple(stored["starts"]), stored["closed"])
+
+
+def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
+    """Begin another part of the log of an open session behind `start` bytes of its audio; the part before it
+    ends there. False where the parts are no longer those `known`. Raises Conflict for a session that has
+    ended."""
+    parts, is_open = _locked(tx, job_id)
+    if parts.is_closed or not is_open:
+        raise Conflict(f"The session has ended; its words are in job {job_id}.")
+    if parts != known:
+        return False
+    if parts.last + 1 >= MOST_PARTS:
+        raise Conflict(
+            f"The session was resumed {parts.last} times, as often as it may be; open another one."
+        )
+    _write(tx, job_id, Parts((*parts.starts, start)))
+    return True
+
+
+def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
+    """The session is at its end: no part can follow. False where one did already, behind those `known`.
+    Raises LeaseLost."""
+    lock_claim(tx, claim)
+    parts, _ = _locked(tx, claim.job.id)
+    if parts.starts != known.starts:
+        return False
+    if not parts.is_closed:
+        _write(tx, claim.job.id, Parts(parts.starts, is_closed=True))
+    return True
+
+
+def _locked(tx: Connection, job_id: str) -> tuple[Parts, bool]:
+    """The parts, which nobody else changes in this transaction, and whether the job is an open session."""
+    columns = jobs.c.live_parts, jobs.c.state, jobs.c.source_kind, jobs.c.cancel_requested
+    row = tx.execute(select(*columns).where(jobs.c.id == job_id).with_for_update()).one_or_none()
+    if row is None:
+        return Parts(), False
+    parts = Parts() if row[0] is None else Parts(tuple(row[0]["starts"]), row[0]["closed"])
+    return parts, row.state in _OPEN and row.source_kind == "live" and not row.cancel_requested
+
+
+def _write(tx: Connection, job_id: str, parts: Parts) -> None:
+    document = {"starts": list(parts.starts), "closed": parts.is_closed}
+    tx.execute(update(jobs).where(jobs.c.id == job_id).values(live_parts=document))
 
 
 def keep_recording(tx: Connection, claim: Claim, size: int, hashes: bytes) -> None:

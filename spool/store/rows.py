@@ -15,7 +15,7 @@ from spool.domain.options import JobOptions
 from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs, outbox
 
-_INSIDE = {"hinted_at", "queue_position", "not_before", "phrases_sha256"}
+_INSIDE = {"hinted_at", "queue_position", "not_before", "phrases_sha256", "live_parts"}
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)
 
 

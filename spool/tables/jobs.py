@@ -87,6 +87,8 @@ jobs = Table(
     Column("batch_line", Integer),
     Column("custom_id", String(200)),
     Column("tags", JSON(none_as_null=True)),
+    # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log.Parts`).
+    Column("live_parts", JSON(none_as_null=True)),
     # Whether a transcript of the same content, options and model may be taken over, and from where it was.
     Column("reuse", Boolean, nullable=False, server_default=false()),
     Column("reused_from", ID),

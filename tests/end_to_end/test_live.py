@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import signal
+import threading
 import wave
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -35,6 +36,7 @@ from ops.testbed.live.fleet import (
 from ops.testbed.processes import REAL, ROOT
 from ops.testbed.waiting import DEADLINE, until
 from spool.broker.embedded_redis import EmbeddedRedis
+from spool.client.live import LiveStream
 from spool.domain.jobs import JobState
 from spool.domain.live.log import log_prefix
 from spool.objects import object_store
@@ -121,6 +123,31 @@ def test_a_worker_killed_in_mid_session_loses_no_word(fleet: LiveFleet) -> None:
         assert socket.close_code == 1000
     assert finals(heard) == words_of(fleet, job_id) == expected
     assert fleet.job(job_id).attempt == 2
+
+
+def test_a_session_goes_on_when_its_api_is_killed(fleet: LiveFleet) -> None:
+    audio = pcm(1) + pcm(2)
+    port = str(httpx.URL(fleet.url).port)
+    told: list[dict[str, Any]] = []
+    with LiveStream(fleet.url, TOKEN, resume=600, **QUERY) as stream:
+        reader = threading.Thread(target=lambda: told.extend(stream))
+        reader.start()
+        for piece in pieces(pcm(1)):
+            stream.send(piece)
+        until(lambda: fleet.chunks(stream.job), "a final")
+        fleet.api.kill()
+        fleet.api.wait(DEADLINE)
+        for piece in pieces(pcm(2)):
+            stream.send(piece)
+        fleet.serve("--port", port)
+        stream.finish()
+        reader.join(DEADLINE)
+    assert (told[-1]["type"], stream.resumed) == ("Metadata", 1)
+    job = fleet.job(stream.job)
+    assert (job.state, job.attempt) == (JobState.DONE, 1)
+    with wave.open(BytesIO(fleet.get(f"/v1/jobs/{job.id}/audio").content)) as recording:
+        assert recording.readframes(recording.getnframes()) == audio, "no sample lost, none doubled"
+    assert finals(told) == words_of(fleet, job.id) != []
 
 
 def test_a_client_that_vanishes_leaves_its_record(fleet: LiveFleet) -> None:

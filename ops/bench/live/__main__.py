@@ -11,11 +11,12 @@ a worker's process, are measured once each has been answered, and those that are
 number of sessions:
 
     {"sessions", "refused", "words", "partial_ms": {"p50", "p95", "p99"}, "final_ms": {…}, "behind_ms": {…},
-     "engine_share", "archive_rtfx", "rebuilds"}
+     "wait_ms": {…}, "engine_share", "archive_rtfx", "rebuilds"}
 
 `partial_ms` is from the end of a word in the audio to the first partial or final that has it, `final_ms` to
 its final. Through the engine there are also `behind_ms`, how late a block was answered after it could be
-sent, and `rebuilds`. `engine_share` is the live sessions' part of the wall time, `archive_rtfx` the jobs'
+sent, `wait_ms`, how long it lay there without being worked on (with several sessions: or others were), and
+`rebuilds`. `engine_share` is the live sessions' part of the wall time, `archive_rtfx` the jobs'
 seconds of audio a second; the line with 0 sessions is the archive alone. The end of a word is the model's
 own: its last token's frame and duration.
 """

@@ -25,6 +25,7 @@ class Latencies:
     partial: list[float] = field(default_factory=list)
     final: list[float] = field(default_factory=list)
     behind: list[float] = field(default_factory=list)
+    wait: list[float] = field(default_factory=list)
 
 
 class Listener:
@@ -46,8 +47,10 @@ class Listener:
             until = min(total, max(at + BLOCK, spoken // BLOCK * BLOCK))
             time.sleep(max(0.0, begun + until / SAMPLE_RATE - time.monotonic()))
             block = np.take(self._samples, range(at, until), mode="wrap")
+            sent, worked = time.monotonic(), self._session.engine_ns
             events = self._session.push(block, last=until == total)
             now = time.monotonic() - begun
+            self.latencies.wait.append(now + begun - sent - (self._session.engine_ns - worked) / 1e9)
             self.latencies.behind.append(now - (at + BLOCK) / SAMPLE_RATE)
             self._note(events, now)
             at = until
@@ -129,6 +132,7 @@ def measure(
         "partial_ms": percentiles([value for each in results for value in each.partial]),
         "final_ms": percentiles([value for each in results for value in each.final]),
         "behind_ms": percentiles([value for each in results for value in each.behind]),
+        "wait_ms": percentiles([value for each in results for value in each.wait]),
         "engine_share": round(engine_ns / 1e9 / seconds, 3),
         "rebuilds": sum(session.rebuilds for session in opened),
     }

@@ -11,6 +11,9 @@ SAMPLE_RATE = 16_000
 MOST_AUDIO_BYTES = 2**32 - 2**16
 """What a WAV file can hold."""
 
+RESUME_SECONDS = (20, 600)
+"""How long a session may wait for its client."""
+
 AttContext = tuple[Annotated[int, Field(ge=-1, le=10_000)], Annotated[int, Field(ge=0, le=1000)]]
 
 
@@ -27,6 +30,14 @@ class Listening(BaseModel):
     ] = 1000
     att_context: Annotated[
         AttContext | None, Field(description="LEFT,RIGHT of the encoder; null: the model's first.")
+    ] = None
+    resume_seconds: Annotated[
+        int | None,
+        Field(
+            ge=RESUME_SECONDS[0],
+            le=RESUME_SECONDS[1],
+            description="How long the session waits for a client that was lost; null: it ends.",
+        ),
     ] = None
     then: Annotated[
         dict[str, JsonValue] | None,

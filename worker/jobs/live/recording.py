@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from spool.broker.live_signals import heard
 from spool.domain.fleet.routing import ANY_MACHINE
 from spool.domain.jobs import Job, Source
+from spool.domain.live.log import Parts
 from spool.domain.live.options import MOST_AUDIO_BYTES, Listening
 from spool.domain.options import JobOptions
 from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
@@ -22,7 +23,7 @@ from spool.objects import ObjectStore
 from spool.objects.integrity import hash_file
 from spool.settings import Settings
 from spool.store.jobs import NewJob, create_job
-from spool.store.live import keep_recording
+from spool.store.live import close_log, keep_recording, log_parts
 from spool.store.queue.leases import Claim
 from worker.audio import SAMPLE_RATE
 from worker.jobs.attempt import Attempt
@@ -63,6 +64,23 @@ class KeptRecording:
             drop_log(objects, self.job_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Keeper:
+    """What SQL says of the log of a claimed session; as `LogKeeper`."""
+
+    attempt: Attempt
+
+    def parts(self) -> Parts:
+        """As `LogKeeper.parts`."""
+        with self.attempt.context.db.read() as tx:
+            return log_parts(tx, self.attempt.claim.job.id)
+
+    def close(self, known: Parts) -> bool:
+        """As `LogKeeper.close`."""
+        with self.attempt.context.db.begin() as tx:
+            return close_log(tx, self.attempt.claim, known)
+
+
 class LiveJob:
     """One attempt at a live session."""
 
@@ -84,7 +102,7 @@ class LiveJob:
         job = attempt.claim.job
         with (
             desk.signals.listening(heard(job.id)) as ear,
-            LogReader(self._objects, job.id, listening, self._folder, ear) as log,
+            LogReader(self._objects, job.id, listening, self._folder, ear, _Keeper(attempt)) as log,
         ):
             decoding = LiveDecoding(attempt, desk, listening, log, live_request(attempt, listening))
             decoding.decode()

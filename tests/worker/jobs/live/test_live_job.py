@@ -16,12 +16,14 @@ from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState, Source
-from spool.domain.live.log import Record, log_prefix, record_key
+from spool.domain.live.log import Parts, Record, log_prefix, record_key
 from spool.domain.live.options import Listening
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Transcript
+from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.jobs import JobFilter, NewJob, cancel_job, create_job, list_jobs
+from spool.store.live import log_parts, open_part
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
 from worker.engine.live_session import EngineSession
@@ -71,9 +73,9 @@ def listen(harness: WorkerHarness, **options: object) -> str:
     return job_id
 
 
-def write(harness: WorkerHarness, job_id: str, *records: Record, first: int = 0) -> int:
+def write(harness: WorkerHarness, job_id: str, *records: Record, first: int = 0, part: int = 0) -> int:
     for number, record in enumerate(records, first):
-        harness.objects.put_bytes(record_key(job_id, number), record.encode())
+        harness.objects.put_bytes(record_key(job_id, number, part), record.encode())
     return first + len(records)
 
 
@@ -173,6 +175,106 @@ def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
     assert at_once == piece_by_piece
     assert sum(tail == () for *_, tail in at_once) > 2
     assert few * 4 < many
+
+
+def begin_part(harness: WorkerHarness, job_id: str, size: int) -> None:
+    """Another connection goes on behind so many bytes."""
+    with harness.db.begin() as tx:
+        assert open_part(tx, job_id, log_parts(tx, job_id), size)
+
+
+def recording_of(harness: WorkerHarness, job_id: str) -> bytes:
+    with wave.open(BytesIO(harness.read(harness.job(job_id).source.uri))) as recording:
+        return recording.readframes(recording.getnframes())
+
+
+def test_a_log_of_several_connections_is_one_session(live: WorkerHarness) -> None:
+    audio = pcm(1) + pcm(2)
+    unbroken = listen(live)
+    write(live, unbroken, *pieces(audio), Record("end", b"closed"))
+    assert run_next(live.services, None, live=True) == "done"
+
+    broken, third = listen(live), len(audio) // 6 * 2
+    half = third // 2 // 2 * 2
+    # What the first one wrote behind the place where another went on comes again; its end is none.
+    write(
+        live, broken, *pieces(audio[:half]), Record("alive"), *pieces(audio[half : 2 * third]), Record("end")
+    )
+    begin_part(live, broken, half)
+    begin_part(live, broken, half)  # a process that died before it wrote anything
+    write(live, broken, *pieces(audio[half:third], 3000), Record("alive"), part=2)
+    begin_part(live, broken, third)
+    write(live, broken, *pieces(audio[third:], 5000), Record("end", b"closed"), part=3)
+    assert live.run(broken) == "done"
+    assert recording_of(live, broken) == audio
+    assert words_of(live, broken) == words_of(live, unbroken)
+    assert not list(live.objects.list(log_prefix(broken)))
+    live.assert_bills_equal_busy_time()
+
+
+def test_what_was_heard_of_a_lost_connection_is_not_heard_again(live: WorkerHarness) -> None:
+    audio = pcm(1)
+    job_id, half = listen(live), len(audio) // 4 * 2
+    write(live, job_id, *pieces(audio))
+    running = live.start(job_id)
+    until(lambda: live.job(job_id).state is JobState.RUNNING and live.chunks(job_id), "it hears")
+    begin_part(live, job_id, half)  # behind less than what is heard by now
+    write(live, job_id, *pieces(audio[half:]), *pieces(pcm(2)), Record("end", b"closed"), part=1)
+    assert running.end() == "done"
+    assert recording_of(live, job_id) == audio + pcm(2)
+
+
+def test_another_attempt_goes_on_in_the_part_where_the_one_before_stopped(
+    live: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "SEGMENT_SECONDS", 1.0)
+    audio = pcm(1) + pcm(2) + pcm(1)
+    job_id, cut = listen(live), len(pcm(1))
+    count = write(live, job_id, *pieces(audio[:cut]), *pieces(audio[cut : cut + 30_000]))
+    begin_part(live, job_id, cut)
+    second = write(live, job_id, *pieces(audio[cut:-40_000], 7000), Record("finalize"), part=1)
+    assert count
+    running = live.start(job_id)
+
+    def is_in_second_part() -> bool:
+        chunks = live.chunks(job_id)
+        return bool(chunks) and chunks[-1].core_end * 2 > cut + 40_000
+
+    until(is_in_second_part, "finals of the second part")
+    live.draining.set()
+    assert running.end() == "handed back"
+    live.draining.clear()
+    saved = live.chunks(job_id)
+    write(live, job_id, *pieces(audio[-40_000:], 7000), Record("end", b"closed"), first=second, part=1)
+    assert run_next(live.services, None, live=True) == "done"
+    assert live.chunks(job_id)[: len(saved)] == saved
+    assert recording_of(live, job_id) == audio
+    live.services.context.wasted.write()
+
+
+def test_nobody_can_go_on_behind_the_end(live: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "ABANDONED_SECONDS", 0.0)
+    job_id = listen(live)
+    write(live, job_id, *pieces(pcm(1)))
+    assert live.run(job_id) == "done"
+    with live.db.begin() as tx:
+        assert log_parts(tx, job_id) == Parts(is_closed=True)
+        with pytest.raises(Conflict, match=job_id):
+            open_part(tx, job_id, Parts(is_closed=True), 0)
+
+
+def test_a_session_waits_for_its_client_as_long_as_it_was_asked_to(
+    live: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "ABANDONED_SECONDS", 0.0)
+    job_id = listen(live, resume_seconds=600)
+    write(live, job_id, *pieces(pcm(1)))
+    running = live.start(job_id)
+    until(lambda: bool(live.chunks(job_id)), "it hears")
+    begin_part(live, job_id, len(pcm(1)))
+    write(live, job_id, *pieces(pcm(2)), Record("end", b"closed"), part=1)
+    assert running.end() == "done"
+    assert recording_of(live, job_id) == pcm(1) + pcm(2)
 
 
 def test_another_rate_and_two_channels_are_heard_and_kept(live: WorkerHarness) -> None:

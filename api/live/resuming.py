@@ -1,0 +1,97 @@
+"""A session that goes on in another connection: who may, and behind which of its bytes.
+
+Where its audio goes on is what is stored. Nothing of a connection that is lost is needed for it, so it may be
+another process's: SQL says where the new part of the log begins (`spool.domain.live.log.Parts`), and from
+then on what the old connection still writes is no part of the session.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from anyio import to_thread
+
+from api.auth.principal import Principal, get_visible_job
+from api.live.log_writer import Place
+from api.live.opening import refused_parameter, take_switches, values_of
+from api.services import Services
+from spool.domain.jobs import Job, JobState
+from spool.domain.live.log import Parts, audio_size, decode_record, is_in_part, part_prefix
+from spool.domain.live.options import SAMPLE_RATE
+from spool.errors import Conflict, NotFound
+from spool.store.chunks import saved_chunks
+from spool.store.live import log_parts, open_part
+
+PARAMETER: Final = "session"
+_FROM = "from"
+_TOLERANCE = 0.002
+"""Seconds: ends of finals are told in whole milliseconds."""
+_TRIES = 5
+_OPEN = frozenset({JobState.QUEUED, JobState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a client asks for that goes on: its session, and up to where it has the finals, in seconds."""
+
+    job_id: str
+    heard: float
+
+
+def read_resumption(pairs: list[tuple[str, str]]) -> tuple[Resumption, dict[str, bool]]:
+    """What a query with `session` asks for, and its switches. Raises `Problem` 422."""
+    values, tags = values_of(pairs)
+    switches = take_switches(values)
+    job_id, text = values.pop(PARAMETER), values.pop(_FROM, "0")
+    if values or tags:
+        raise refused_parameter(next(iter(values), "tag"), "was chosen when the session was opened")
+    try:
+        heard = float(text)
+    except ValueError:
+        heard = -1.0
+    if not 0 <= heard < 1e9:
+        raise refused_parameter(_FROM, "has to be a number of seconds")
+    return Resumption(job_id, heard), switches
+
+
+async def resume_session(services: Services, caller: Principal, asked: Resumption) -> tuple[Job, Place]:
+    """The session's job, and where it goes on. Raises NotFound for what is not this key's session, and
+    Conflict for one that has ended."""
+    return await to_thread.run_sync(_resume, services, caller, asked, limiter=services.live.threads)
+
+
+def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[Job, Place]:
+    for _ in range(_TRIES):
+        with services.database.read() as tx:
+            job = get_visible_job(tx, caller, asked.job_id)
+            if job.options.live is None or job.key_id != caller.key_id:
+                raise NotFound(f"There is no job {asked.job_id}.")
+            parts = log_parts(tx, job.id)
+            chunks = saved_chunks(tx, job.id, 0)
+        start = _stored(services, job, parts) if job.state in _OPEN else None
+        if start is None:
+            raise Conflict(f"The session has ended; its words are in job {job.id}.")
+        with services.database.begin() as tx:
+            if not open_part(tx, job.id, parts, start):
+                continue
+        known = [chunk for chunk in chunks if chunk.core_end / SAMPLE_RATE <= asked.heard + _TOLERANCE]
+        return job, Place(parts.last + 1, start, len(known))
+    raise Conflict("The session is being resumed by several clients at once.")
+
+
+def _stored(services: Services, job: Job, parts: Parts) -> int | None:
+    """How much of the session's audio is in the store, in bytes; None where its end is."""
+    size, last = parts.start(parts.last), None
+    for item in services.objects.list(part_prefix(job.id, parts.last)):
+        if is_in_part(item.key, job.id, parts.last):
+            size, last = size + audio_size(item.size), item.key
+    try:
+        if last is not None and _is_end(services, last):
+            return None
+    except NotFound:  # the session has ended meanwhile, and its log is in its recording
+        return None
+    return size
+
+
+def _is_end(services: Services, key: str) -> bool:
+    with services.objects.open(key) as stream:
+        return decode_record(stream.read()).kind == "end"
