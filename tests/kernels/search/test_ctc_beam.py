@@ -30,7 +30,7 @@ def assert_equal(found: CtcBacktrace, expected: CtcBacktrace, rows: slice = slic
             assert np.array_equal(np.array(one[rows]), np.array(other[rows])), name
 
 
-@pytest.mark.parametrize("beam", [1, 4, 16, 32])
+@pytest.mark.parametrize("beam", [1, 4, 16, pytest.param(32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("width", [2, 6, 140])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_kernel_is_its_reference_bit_for_bit(beam: int, width: int, seed: int) -> None:

@@ -133,6 +133,7 @@ def test_a_running_job_is_cancelled_and_its_neighbour_is_not(
     assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
 
 
+@pytest.mark.long
 def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     make_fleet: Callable[..., Fleet], tmp_path: Path, gate: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     assert fleet.workers()[0].state == "stopped"
 
 
+@pytest.mark.long
 def test_a_worker_told_to_stop_as_soon_as_it_is_known_signs_off(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet()
     for _ in range(3):

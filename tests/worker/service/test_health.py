@@ -58,6 +58,7 @@ def test_an_engine_that_dies_on_everything_takes_its_worker_out_of_service(
     assert row.busy_ns == row.engine_busy_ns == fleet.billed_ns() > 0, "self-tests are on no bill"
 
 
+@pytest.mark.long
 def test_an_engine_that_dies_again_and_again_with_nobody_to_blame(
     make_fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_worker_that_lacks_a_model_serves_its_others(
     assert fleet.worker_row(lacking).busy_ns > 0
 
 
+@pytest.mark.long
 def test_a_worker_that_lacks_a_language_model_leaves_its_jobs_to_others(
     make_fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_worker_that_lacks_a_language_model_leaves_its_jobs_to_others(
     assert fleet.worker_row(lacking).busy_ns > 0
 
 
-@pytest.mark.parametrize("value", [RAISE, FAIL])
+@pytest.mark.parametrize("value", [RAISE, pytest.param(FAIL, marks=pytest.mark.long)])
 def test_two_workers_or_a_self_test_convict_a_recording(
     make_fleet: Callable[..., Fleet], tmp_path: Path, value: float
 ) -> None:
@@ -122,6 +123,7 @@ def test_two_workers_or_a_self_test_convict_a_recording(
     assert {fleet.worker_row(worker).state for worker in workers} == {"ready"}
 
 
+@pytest.mark.long
 def test_a_pool_whose_model_never_loads_ends_honestly(
     make_fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:

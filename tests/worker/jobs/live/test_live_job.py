@@ -148,7 +148,7 @@ def test_a_stop_in_the_middle_of_a_segment_loses_and_doubles_nothing(
     live.services.context.wasted.write()
 
 
-@pytest.mark.parametrize("rate", [16_000, 11_025])
+@pytest.mark.parametrize("rate", [pytest.param(16_000, marks=pytest.mark.long), 11_025])
 def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
     live: WorkerHarness, monkeypatch: pytest.MonkeyPatch, rate: int
 ) -> None:
