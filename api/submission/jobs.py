@@ -25,6 +25,7 @@ from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
 from api.submission.connections import reach_of
+from api.submission.direct import drop_upload
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
@@ -90,12 +91,18 @@ def _create_from_direct(
         upload = get_visible_upload(tx, caller, body.source.removeprefix(SCHEME))
     if body.project not in (None, upload.project):
         raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
-    body = body.model_copy(update={"project": upload.project})
-    options = _options(services, caller, body)
+    # The request of an upload through the API: with the same bytes it is the same one.
+    fields = {name: getattr(body, name) for name in UploadRequest.model_fields}
+    request = UploadRequest.model_construct(**fields | {"project": upload.project})
+    options = _options(services, caller, request)
     source = Source("upload", upload.key, upload.bytes, upload.etag)
-    name = body.name or upload.name
-    new = _new_job(services, caller, body, options, source, name, idempotency_key)
-    return _commit(services, new, upload=upload.id)
+    name, content = body.name or upload.name, upload.sha256 or upload.id
+    new = _new_job(services, caller, request, options, source, name, idempotency_key, content)
+    job, created = _commit(services, new, upload=upload.id)
+    if not created and job.id != upload.job_id:  # the key's first request has sent the same bytes
+        with contextlib.suppress(NotFound):
+            drop_upload(services, caller, upload.id)
+    return job, created
 
 
 def create_rerun(

@@ -21,6 +21,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
+from spool.client.sending.parts import Parts
 
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -90,11 +91,13 @@ class Ask:
     slow: bool = False
     stream: bool = False
     any_status: bool = False
+    repeatable: bool = False
+    """It changes nothing more when it comes again."""
 
     @property
     def again(self) -> bool:
         """A GET changes nothing, and a POST with a key happens once however often it comes."""
-        return self.method == "GET" or self.key is not None
+        return self.method == "GET" or self.key is not None or self.repeatable
 
     @contextmanager
     def parts(self) -> Iterator[dict[str, Any]]:
@@ -118,9 +121,9 @@ class Pause:
     seconds: float
 
 
-Flow: TypeAlias = Generator[Ask | Pause, httpx.Response | None, Result]
+Flow: TypeAlias = Generator[Ask | Pause | Parts, httpx.Response | None, Result]
 """A call: yields what is to be asked, gets the responses, returns what came of it. A connection that failed
-is raised into it as `Unreachable`."""
+is raised into it as `Unreachable`. `Parts` of a file go to the object store."""
 
 
 class Page(Protocol[Item]):
@@ -203,7 +206,7 @@ def insistent(flow: Flow[Result], contact: Contact) -> Flow[Result]:
             result: Result = end.value
             return result
         response = failed = None
-        if isinstance(step, Pause):
+        if isinstance(step, Pause | Parts):
             yield step
             continue
         try:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from spool.client.base import answer
-from spool.client.errors import TimedOut
+from spool.client.errors import Conflict, TimedOut
 from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
+from spool.client.sending.direct import DIRECT_BYTES, sent_past, shown
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
@@ -48,7 +49,8 @@ def submit(
 
     `source`: an address (`https://…`, `s3://bucket/key`, `file:///…` as the server sees it), which workers
     fetch, an object of S3 with a `connection` of the project where one is named; or a file here, which is
-    uploaded, with `sent(bytes, of)` called as it goes. What is not given has the server's default.
+    uploaded, with `sent(bytes, of)` called as it goes; a large one past the API where the server offers it,
+    and the same call goes on after an interruption. What is not given has the server's default.
     `idempotency_key` is made up unless given, so that an answer lost on the way makes no second job; give
     your own to make a repeat of the whole call harmless too.
 
@@ -67,9 +69,32 @@ def submit(
         raise InvalidRequest(f"connection: it reads s3:// sources only, and {source} is uploaded.")
     else:
         path = Path(source)
+        if path.stat().st_size > DIRECT_BYTES:
+            job = yield from _submit_past(path, request, key, sent)
+            if job is not None:
+                return job
         upload = Upload(request, path, path.name, kind_of(path), sent)
         ask = Ask("POST", "/v1/jobs", upload=upload, key=key)
     return (yield from read(ask, JobDetail))
+
+
+def _submit_past(
+    path: Path, request: Mapping[str, Any], key: str, sent: Sent | None
+) -> Flow[JobDetail | None]:
+    """The job of a file that is sent past the API; None where the server takes none so."""
+    name = "".join(char for char in path.name if char.isprintable())[:200] or "upload"
+    for last in (False, True):
+        upload = yield from sent_past(path, name, request.get("project"), sent)
+        if upload is None:
+            return None
+        try:
+            ask = Ask("POST", "/v1/jobs", json={"source": upload.source, **request}, key=key)
+            return (yield from read(ask, JobDetail))
+        except Conflict:
+            # The same file was submitted twice at once, and this upload is the other job's.
+            if last or (yield from shown(upload.id)).state != "used":
+                raise
+    return None
 
 
 def job(job_id: str) -> Flow[JobDetail]:

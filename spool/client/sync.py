@@ -25,6 +25,7 @@ from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
 from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, insistent
+from spool.client.sending.parts import Parts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -175,6 +176,10 @@ class Spool(Session):
             while True:
                 if isinstance(step, Pause):
                     time.sleep(step.seconds)
+                    step = driven.send(None)
+                    continue
+                if isinstance(step, Parts):
+                    step.send()
                     step = driven.send(None)
                     continue
                 try:

@@ -5,4 +5,5 @@ from tests.api.fixtures import (  # noqa: F401 - pytest finds fixtures by name i
     live,
     recordings,
     settings,
+    start_api,
 )

@@ -1,0 +1,96 @@
+"""The call that sends a file past the API: begin or go on, send what is missing, have it put together.
+
+The server says which parts the store has, so nothing is remembered here: after an interruption the same call
+goes on. Generators of steps (`spool.client.exchange`).
+"""
+
+import hashlib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from spool.client.errors import Conflict, NotFound, ServerFailed
+from spool.client.exchange import Ask, Flow, Pause, Retries, Sent, kind_of, read
+from spool.client.sending.parts import Parts
+from spool.schemas.uploads import PartPage, UploadOut
+
+DIRECT_BYTES = 16 * 2**20
+"""Files of more bytes go past the API where the server takes them; for smaller ones it would be four requests
+in place of one."""
+_PAGE = 32
+_BLOCK = 4 * 2**20
+_RETRIES = Retries()
+
+
+def sent_past(path: Path, name: str, project: str | None, sent: Sent | None) -> Flow[UploadOut | None]:
+    """The file's upload, complete; None where the server takes none past it. Raises OSError, Refused and
+    Unreachable."""
+    size = path.stat().st_size
+    request = {"name": name, "bytes": size, "sha256": (yield from _sha256(path))}
+    request |= {"content_type": kind_of(path)} | ({} if project is None else {"project": project})
+    try:
+        begin = Ask("POST", "/v1/uploads", json=request, repeatable=True)
+        upload = yield from read(begin, UploadOut)
+    except (NotFound, Conflict) as error:
+        if error.code in ("not_found", "not_offered"):  # an older server does not know the route
+            return None
+        raise
+    failures = 0
+    while upload.state == "open":
+        try:
+            yield from _send_missing(path, upload, sent)
+            done = Ask("POST", f"/v1/uploads/{upload.id}/complete", repeatable=True)
+            upload = yield from read(done, UploadOut)
+        except Conflict:  # somebody else was faster, or a part went astray
+            failures += 1
+            upload = yield from shown(upload.id)
+            if upload.state == "open" and failures == _RETRIES.tries:
+                raise
+    return upload
+
+
+def shown(upload_id: str) -> Flow[UploadOut]:
+    """The upload as the server sees it now."""
+    return (yield from read(Ask("GET", f"/v1/uploads/{upload_id}"), UploadOut))
+
+
+def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None]:
+    """Send every part that the store lacks, a page of parts at a time, until it has them or gives up."""
+    there = 0
+
+    def arrived(more: int) -> None:
+        nonlocal there
+        there += more
+        if sent is not None:
+            sent(there, upload.bytes)
+
+    first: int | None = 1
+    failures = 0
+    while first is not None:
+        asked = Ask("GET", f"/v1/uploads/{upload.id}/parts", {"from": first, "limit": _PAGE})
+        page = yield from read(asked, PartPage)
+        if not failures:
+            arrived(sum(part.bytes for part in page.items if part.received))
+        step = Parts(path, [part for part in page.items if part.url], arrived)
+        if step.parts:
+            yield step
+        if not step.faults:
+            first, failures = page.next, 0
+            continue
+        failures += 1
+        if failures == _RETRIES.tries:
+            host = urlsplit(str(step.parts[0].url)).netloc
+            detail = (
+                f"{path.name}: {len(step.faults)} parts did not reach the object store at {host} "
+                f"({step.faults[0]}). What arrived is kept: submit the same file again to go on."
+            )
+            raise ServerFailed(503, "interrupted", detail, {})
+        yield Pause(_RETRIES.pause(failures, None))
+
+
+def _sha256(path: Path) -> Flow[str]:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            yield Pause(0.0)  # others have their turn while a large file is read
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Parts of a file, each PUT to an address of its own: several at once, each once, and without the key.
+
+A step of a call, as the client's other steps are (`spool.client.exchange`): what did not arrive is for the
+call to ask for again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from spool.schemas.uploads import PartOut
+
+AT_ONCE = 4
+"""Parts under way at once; so many are in memory."""
+# An answer to a part waits until the store has written it.
+_TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
+
+
+@dataclass
+class Parts:
+    """Send these parts of the file. `arrived` is told the bytes of each that did; `faults` has a reason for
+    each that did not, once the step is over. Raises OSError for a file that cannot be read."""
+
+    path: Path
+    parts: Sequence[PartOut]
+    arrived: Callable[[int], object]
+    faults: list[str] = field(default_factory=list)
+
+    def send(self) -> None:
+        """Send them with threads."""
+        pool = ThreadPoolExecutor(AT_ONCE, "spool-part")
+        with httpx.Client(timeout=_TIMEOUT) as client:
+            try:
+                asked: dict[Future[httpx.Response], PartOut] = {
+                    pool.submit(self._put, client, part): part for part in self.parts
+                }
+                for each in as_completed(asked):
+                    self._judge(asked[each], each)
+            finally:  # whoever interrupts does not wait for what is on its way
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    async def send_soon(self) -> None:
+        """Send them with tasks; the file is read between awaits."""
+        turn = asyncio.Semaphore(AT_ONCE)
+        async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
+
+            async def put(part: PartOut) -> None:
+                async with turn:
+                    try:
+                        answer = await client.put(str(part.url), content=self._read(part))
+                    except httpx.TransportError as error:
+                        self._note(part, error)
+                    else:
+                        self._note(part, answer)
+
+            await asyncio.gather(*map(put, self.parts))
+
+    def _put(self, client: httpx.Client, part: PartOut) -> httpx.Response:
+        return client.put(str(part.url), content=self._read(part))
+
+    def _read(self, part: PartOut) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(part.offset)
+            return file.read(part.bytes)
+
+    def _judge(self, part: PartOut, put: "Future[httpx.Response]") -> None:
+        try:
+            self._note(part, put.result())
+        except httpx.TransportError as error:
+            self._note(part, error)
+
+    def _note(self, part: PartOut, came: httpx.Response | httpx.TransportError) -> None:
+        if isinstance(came, httpx.Response):
+            if came.is_success:
+                self.arrived(part.bytes)
+            else:
+                self.faults.append(f"it answered {came.status_code}")
+        else:
+            self.faults.append(str(came) or type(came).__name__)
