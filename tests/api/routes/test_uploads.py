@@ -16,7 +16,7 @@ from ops.testbed.s3 import S3Server
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.background.content_deleter import delete_once
-from spool.background.upload_sweeper import STRAY_SECONDS, strays, sweep_uploads
+from spool.background.upload_sweeper import strays, sweep_uploads
 from spool.domain.api_keys import Scope
 from spool.ids import new_id
 from spool.settings import Settings
@@ -168,7 +168,9 @@ def test_what_is_given_up_or_expires_leaves_nothing(sender: httpx.Client, live: 
     assert (left(), rows()) == ([], 0)
 
 
-def test_parts_that_no_row_knows_are_dropped_after_a_day(sender: httpx.Client, live: Live) -> None:
+def test_parts_that_no_row_knows_are_dropped_after_a_day(
+    sender: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services = live.services
     receiver = services.objects.receiver()
     assert receiver is not None
@@ -177,7 +179,9 @@ def test_parts_that_no_row_knows_are_dropped_after_a_day(sender: httpx.Client, l
     stray = receiver.begin("jobs/job_01JD5T9Q4X8K2M6N0P3R7S1V5W/source", "audio/wav")
     # moto says that every upload was begun in 2010
     assert list(strays(services.database, services.objects, 1e9)) == []
-    assert [item.upload for item in strays(services.database, services.objects, STRAY_SECONDS)] == [stray]
+    assert [item.upload for item in strays(services.database, services.objects, -60)] == [stray]
+    for user in ("audit.runner", "background.upload_sweeper"):
+        monkeypatch.setattr(f"spool.{user}.STRAY_SECONDS", -86_400)
     assert audit(services.database, services.objects).counts == {"orphan": 1}
     sweep_uploads(services.database, services.objects)
     assert len(list(receiver.unfinished("jobs/"))) == 1
