@@ -67,6 +67,12 @@ def tape(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _no_sweeps(live: Live) -> None:
+    """moto dates every upload to 2010, so that a young one would be a stray."""
+    live.services.deleter.stop()
+
+
 def states(live: Live) -> list[str]:
     with live.services.database.read() as tx:
         return sorted(tx.scalars(select(uploads.c.state)))
