@@ -100,7 +100,8 @@ def _settle(call: Callable[..., Beam]) -> Callable[..., mx.array]:
         settled = call(grown, Beam(scores, _swapped(slots), *others), SETTLED._replace(lengths=lengths))
         # The encoder's rows are those of the batch: the rows within an utterance are its own.
         rows = (mx.arange(len(scores)) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
-        return _table(settled._replace(slots=settled.slots - rows))
+        base = settled.base.astype(mx.float32) / ONE
+        return _table(settled._replace(slots=settled.slots - rows, base=base))
 
     return run
 
@@ -218,7 +219,7 @@ def search_cases() -> Iterator[Case]:
         _make_settle,
         _settle(_grid(search_recombine.recombine)),
         _settle(_grid(settle_reference)),
-        step,
+        2 * step,  # of a score, and of the best that it is behind
     )
     for adds in (False, True):
         name = f"look-{'adds' if adds else 'first'}"

@@ -1,7 +1,7 @@
 // A threadgroup of one simdgroup takes an utterance.
 // inputs gains[3, B, K], choice[3, B, K] (parent, label, duration), finite[B], slots_before[FIELDS, B, K],
-// tokens[B, K, L], common[B, K, K], sound[B], lengths[B], limits[2] (encoder frames a row, labels a frame)
-// outputs o_scores[B, K], o_slots[FIELDS, B, K], o_tokens[B, K, L], o_common[B, K, K], o_sound[B]
+// tokens[B, K, L], common[B, K, K], sound[B], base[B], lengths[B], limits[2] (encoder frames a row, labels a frame)
+// outputs o_scores[B, K], o_slots[FIELDS, B, K], o_tokens[B, K, L], o_common[B, K, K], o_sound[B], o_base[B]
 constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, FRAME = 4, HELD = 5, COUNT = 6, ORIGIN = 7, ROW = 8,
               STATUS = 9;  // of the slots
 constexpr int RUNS = 0, FINISHED = 1, FORCED = 2;  // of a status
@@ -83,6 +83,14 @@ for (int k = lane; k < K; k += SIMD_W) {
   keeps[k] = runs && label[k] < 0 ? 1 : 0;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
+// In fixed point scores are differences to the best of them, which goes to the base.
+float top = -INFINITY;
+for (int k = 0; k < K; k++) top = merged[k] > top ? merged[k] : top;
+if (!FIXED || !(top > -INFINITY && top < INFINITY)) top = 0.0f;
+if (lane == 0) {
+  const int most = 0x7fffffff, was = base[b], more = int(top * 65536.0f);
+  o_base[b] = more > 0 && was > most - more ? most : more < 0 && was < -most - more ? -most : was + more;
+}
 for (int k = lane; k < K; k += SIMD_W) {
   int origin = from[k];
   if (reads[k] != 0) {
@@ -92,6 +100,7 @@ for (int k = lane; k < K; k += SIMD_W) {
     for (int o = K - 1; o >= 0; o--)
       if (alike[k * K + o] != 0 && keeps[o] != 0) origin = from[o];
   }
-  o_scores[b * K + k] = merged[k];
+  const float behind = merged[k] - top;
+  o_scores[b * K + k] = FIXED && behind < -255.0f && merged[k] > -INFINITY ? -255.0f : behind;
   o_slots[ORIGIN * fields + b * K + k] = origin;
 }

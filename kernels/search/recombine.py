@@ -18,7 +18,7 @@ import mlx.core as mx
 from kernels.runtime.device import launch
 from kernels.runtime.source import read_kernel
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
-from kernels.search.fixed_point import on_grid
+from kernels.search.fixed_point import on_grid, rebase
 from kernels.search.prefix import Prefixes, extend, same_tokens
 
 
@@ -71,7 +71,8 @@ class Beam(NamedTuple):
 
     scores: float32 [B, K], -inf = dead. slots: int32 [len(Field), B, K]. tokens: int32 [B, K, L], what stands
     behind a count means nothing. common: int32 [B, K, K], the length of the longest common prefix of two
-    slots. sound: bool [B], no utterance with a non-finite joint so far.
+    slots. sound: bool [B], no utterance with a non-finite joint so far. base: int32 [B], what fixed scores
+    are differences to, on the grid of `kernels.search.fixed_point`; 0 where they are not fixed.
     """
 
     scores: mx.array
@@ -79,6 +80,7 @@ class Beam(NamedTuple):
     tokens: mx.array
     common: mx.array
     sound: mx.array
+    base: mx.array
 
 
 class Limits(NamedTuple):
@@ -108,6 +110,7 @@ def empty_beam(batch: int, beam: int, capacity: int, limits: Limits) -> Beam:
         tokens=mx.full((batch, beam, capacity), -1, dtype=mx.int32),
         common=mx.zeros((batch, beam, beam), mx.int32),
         sound=mx.ones((batch,), mx.bool_),
+        base=mx.zeros((batch,), mx.int32),
     )
 
 
@@ -139,8 +142,9 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     sound = beam.sound & grown.finite
     gained = mx.where(sound[:, None], grown.gains[0], -mx.inf)
     scores = merge(gained, same)
+    base = beam.base
     if limits.fixed:
-        scores = on_grid(scores)
+        scores, base = rebase(on_grid(scores), base)
     over = limits.lengths[:, None]
     runs = (scores > -mx.inf) & (frames < over)
     last = mx.maximum(over - 1, 0)
@@ -157,7 +161,7 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
         Field.STATUS: mx.where(frames >= over, FINISHED, mx.where(held >= limits.bounds[1], FORCED, RUNS)),
     }
     table = mx.stack([fields[field] for field in Field]).astype(mx.int32)
-    return Beam(scores, table, prefixes.tokens, prefixes.common, sound)
+    return Beam(scores, table, prefixes.tokens, prefixes.common, sound, base)
 
 
 def _origins(parents: mx.array, alike: mx.array, runs: mx.array, emits: mx.array) -> mx.array:
@@ -173,8 +177,8 @@ def _origins(parents: mx.array, alike: mx.array, runs: mx.array, emits: mx.array
 
 RECOMBINE = read_kernel(
     "search/recombine",
-    "gains choice finite slots_before tokens common sound lengths limits",
-    "o_scores o_slots o_tokens o_common o_sound",
+    "gains choice finite slots_before tokens common sound base lengths limits",
+    "o_scores o_slots o_tokens o_common o_sound o_base",
 )
 
 
@@ -191,6 +195,7 @@ def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
             beam.tokens,
             beam.common,
             beam.sound,
+            beam.base,
             limits.lengths,
             limits.bounds,
         ],
@@ -200,6 +205,7 @@ def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
             (beam.tokens.shape, mx.int32),
             (beam.common.shape, mx.int32),
             ((batch,), mx.bool_),
+            ((batch,), mx.int32),
         ],
         groups=batch,
         template=(("K", slots), ("BLANK", limits.blank), ("TIMED", limits.timed), ("FIXED", limits.fixed)),

@@ -4,9 +4,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.runtime.device import use_backend
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
-from kernels.search.recombine import Beam, Field, Limits, empty_beam
+from kernels.search.fixed_point import ONE
+from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
 from kernels.search.recombine import recombine_reference as settle
+from ops.testbed.kernel_cases import TESTED
 
 BLANK = 9
 Move = tuple[float, int, int, int]  # score, parent, label, duration
@@ -136,3 +139,15 @@ def test_an_utterance_without_frames_is_over_from_the_start() -> None:
 
     assert np.array(beam.slots[Field.STATUS])[:, 0].tolist() == [FINISHED, RUNS]
     assert np.array(beam.slots[Field.ROW])[:, 0].tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("backend", ["reference", TESTED])
+def test_in_fixed_point_the_best_score_goes_to_the_base_which_saturates(backend: str) -> None:
+    limits = limits_of(6)._replace(fixed=True)
+    grown = expansion([(-2.0, 0, 4, 0), (-200.5, 0, BLANK, 2), DEAD])
+    for before, after_it in ((5, 5 - 2 * ONE), (-(2**31) + 11, -(2**31) + 1)):
+        beam = empty_beam(1, 3, 8, limits)._replace(base=mx.array([before], mx.int32))
+        with use_backend(backend):
+            made = recombine(grown, beam, limits)
+        assert np.array(made.base).tolist() == [after_it]
+        assert np.array(made.scores).tolist() == [[0.0, -198.5, -np.inf]]

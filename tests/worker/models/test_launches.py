@@ -110,11 +110,12 @@ def test_a_round_of_greedy_takes_so_many_launches(durations: tuple[int, ...], ta
     assert sum(counted.values()) == takes, counted
 
 
+@pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("durations", [(0, 1, 2, 3, 4), ()], ids=["tdt", "rnnt"])
-def test_a_step_of_a_beam_takes_24_launches(durations: tuple[int, ...]) -> None:
+def test_a_step_of_a_beam_takes_24_launches(durations: tuple[int, ...], fixed: bool) -> None:
     head = transducer(durations)
     projected = head.project_encoder(filled((3, FRAMES, WIDTH)))
-    search = BeamSearch(head, projected, LENGTHS, 4, 10, None, None, False)
+    search = BeamSearch(head, projected, LENGTHS, 4, 10, None, None, fixed)
     if search._durations is not None:
         mx.eval(search._durations)
     state = search.start()

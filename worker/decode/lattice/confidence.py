@@ -9,14 +9,14 @@ know the search.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Alternative, Word
-from worker.decode.lattice.word_graph import WordGraph, posteriors
+from worker.decode.lattice.word_graph import WordGraph, posteriors, with_shares
 from worker.decode.words import CONFIDENCE_DIGITS
 
 HEARD_AT_ONCE = 256
@@ -42,11 +42,8 @@ def arc_posteriors(graph: WordGraph) -> WordGraph:
         kept.setdefault(state, []).append(exp(final.acoustic))
     # A link's price compares two frames, so parts can add up to a little more than the whole.
     part = {state: min(fsum(parts), 1.0) for state, parts in kept.items()}
-    arcs = [
-        replace(arc, share=share * part[arc.source])
-        for arc, share in zip(graph.arcs, posteriors(graph), strict=True)
-    ]
-    return WordGraph(tuple(arcs), graph.finals)
+    shares = [share * part[arc.source] for arc, share in zip(graph.arcs, posteriors(graph), strict=True)]
+    return with_shares(graph, shares)
 
 
 def with_confidence(

@@ -241,6 +241,7 @@ class _ChunkBeam(BeamSearch):
             tokens=mx.where(waits[:, None, None], before.tokens, beam.tokens),
             common=mx.where(waits[:, None, None], before.common, beam.common),
             sound=mx.where(waits, before.sound, beam.sound),
+            base=mx.where(waits, before.base, beam.base),
         )
 
     def _waits(self, beam: Beam) -> mx.array:
@@ -275,19 +276,22 @@ def _joined(states: Sequence[BeamState]) -> BeamState:
         tokens=mx.concatenate([each.tokens for each in beams]),
         common=mx.concatenate([each.common for each in beams]),
         sound=mx.concatenate([each.sound for each in beams]),
+        base=mx.concatenate([each.base for each in beams]),
     )
     network = LstmState(
         mx.concatenate([state.network.hidden for state in states]),
         mx.concatenate([state.network.cell for state in states]),
     )
     output = mx.concatenate([state.output for state in states])
-    return BeamState(beam, output, network, (), mx.concatenate([state.base for state in states]))
+    return BeamState(beam, output, network, ())
 
 
 def _row(state: BeamState, row: int, slots: int) -> BeamState:
     """One stream's part of a batch."""
     at, rows = slice(row, row + 1), slice(row * slots, (row + 1) * slots)
     each = state.beam
-    beam = Beam(each.scores[at], each.slots[:, at], each.tokens[at], each.common[at], each.sound[at])
+    beam = Beam(
+        *(each.scores[at], each.slots[:, at], each.tokens[at], each.common[at], each.sound[at], each.base[at])
+    )
     network = LstmState(state.network.hidden[rows], state.network.cell[rows])
-    return BeamState(beam, state.output[rows], network, (), state.base[at])
+    return BeamState(beam, state.output[rows], network, ())

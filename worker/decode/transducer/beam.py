@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kernels.runtime.device import compiled_for_cpu
 from kernels.search.expand import FINISHED, Expansion, expand
-from kernels.search.fixed_point import ONE, on_grid, rebase, totals
+from kernels.search.fixed_point import ONE, on_grid, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
 from kernels.search.recombine import recombine as settle
 from worker.decode.backtrace import Backtrace, Emission, Path
@@ -33,17 +33,16 @@ TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
 
 class BeamState(NamedTuple):
     """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
-    fusion's states. base: int32 [B], what the beam's scores are differences to, where they are fixed."""
+    fusion's states."""
 
     beam: Beam
     output: mx.array
     network: LstmState
     fused: FusionState
-    base: mx.array
 
     def scores(self, *, fixed: bool) -> NDArray[np.floating]:
         """Of all slots, [B, K], -inf in dead ones."""
-        return totals(self.beam.scores, self.base) if fixed else np.array(self.beam.scores)
+        return totals(self.beam.scores, self.beam.base) if fixed else np.array(self.beam.scores)
 
 
 class BeamSearch:
@@ -109,7 +108,7 @@ class BeamSearch:
         output, network = self._transducer.start(self._batch * self._beam)
         beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
         fused = self._fusion.start(self._beam) if self._fusion else ()
-        return BeamState(beam, output, network, fused, mx.zeros((self._batch,), mx.int32))
+        return BeamState(beam, output, network, fused)
 
     def _step(self, state: BeamState) -> BeamState:
         before = state.beam
@@ -138,13 +137,11 @@ class BeamSearch:
         self._backtrace.append(emission)
         if self.recorder is not None:
             given = grown.gains[2, :] if self._fusion else None
-            gained, scores = _absolute(state.base, grown.gains[0, :], beam.scores)
+            gained, scores = grown.gains[0, :], beam.scores
+            if self._limits.fixed:
+                gained, scores = _absolute(gained, before.base), _absolute(scores, beam.base)
             self.recorder.step(emission, gained, scores, given)
-        base = state.base
-        if self._limits.fixed:
-            scores, base = rebase(beam.scores, base)
-            beam = beam._replace(scores=scores)
-        return BeamState(beam, output, network, fused, base)
+        return BeamState(beam, output, network, fused)
 
     def _settled(self, grown: Expansion, before: Beam) -> Beam:
         return settle(grown, before, self._limits)
@@ -155,9 +152,9 @@ class BeamSearch:
             closing = self._fusion.ends(state.fused, sentence_end=False)
             ended = ended + (on_grid(closing) if self._limits.fixed else closing)
         if self.recorder is not None:
-            (end_scores,) = _absolute(state.base, ended)
+            end_scores = _absolute(ended, beam.base)
             self.recorder.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
-        scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
+        scores = totals(ended, beam.base) if self._limits.fixed else np.array(ended)
         sound = np.array(beam.sound)
         ends = np.array(beam.slots[Field.FRAME, :])
         utterances: list[list[Hypothesis]] = []
@@ -170,10 +167,9 @@ class BeamSearch:
         return utterances
 
 
-def _absolute(base: mx.array, *scores: mx.array) -> tuple[mx.array, ...]:
+def _absolute(scores: mx.array, base: mx.array) -> mx.array:
     """Scores [B, K] that are differences to `base`, as what they stand for; base is 0 where they are not."""
-    shift = base.astype(mx.float32)[:, None] / ONE
-    return tuple(each + shift for each in scores)
+    return scores + base.astype(mx.float32)[:, None] / ONE
 
 
 def _longest(beam: Beam) -> int:
