@@ -1,7 +1,8 @@
 """The web page at `/` and the API's documentation at `/docs`, as files from this server alone.
 
 Neither needs a key: the files hold nothing secret, and what they show they request from the API like anybody
-else. Their policy lets a browser load nothing from elsewhere. Swagger UI's files come with a package.
+else. Their policy lets a browser load nothing from elsewhere, except that the page plays recordings that lie
+at web addresses or in a bucket. Swagger UI's files come with a package.
 """
 
 from pathlib import Path
@@ -42,10 +43,11 @@ def add_page(app: FastAPI) -> None:
 
 
 async def front(request: Request) -> Response:
-    """The page, which may play recordings from the S3 server if players are sent there."""
+    """The page, which may play recordings from where they lie: any web server, and the S3 server if players
+    are sent there."""
     settings: Settings = request.app.state.settings
     bucket = "" if settings.s3_public_endpoint_url is None else f" {settings.s3_public_endpoint_url}"
-    policy = _POLICY.replace("media-src 'self'", f"media-src 'self'{bucket}")
+    policy = _POLICY.replace("media-src 'self'", f"media-src 'self' https:{bucket}")
     return _guarded(FileResponse(FOLDER / "index.html"), policy)
 
 

@@ -10,6 +10,7 @@ import httpx
 import soundfile
 from playwright.sync_api import Page, expect
 from pydantic import SecretStr
+from sqlalchemy import update
 
 from api.routes.page import FOLDER
 from ops.testbed.running_api import Live, transcript_of
@@ -25,6 +26,7 @@ from spool.store.api_keys import create_key
 from spool.store.batches import NewBatch, add_jobs, batch_jobs, close_batch, create_batch
 from spool.store.jobs import NewJob, create_job
 from spool.store.queue import leases
+from spool.tables import jobs
 
 expect.set_options(timeout=60_000)
 WORDS = ("keep", "the", "light", "<b>burning</b>", "keep", "watch")
@@ -83,6 +85,19 @@ def test_a_word_that_is_clicked_plays_and_is_lit(page: Page, live: Live) -> None
         "document.querySelector('audio').pause(); document.querySelector('audio').currentTime = 0.6"
     )
     expect(page.locator(".word.lit")).to_have_text(["the"])
+
+
+def test_a_recording_at_a_web_address_plays_from_there(page: Page, live: Live) -> None:
+    job_id, address = done_job(live), "https://archive.example.org/reel.wav"
+    with live.services.database.begin() as tx:
+        elsewhere = {"source_kind": "https", "source_uri": address}
+        tx.execute(update(jobs).where(jobs.c.id == job_id).values(**elsewhere))
+    page.route(address, lambda route: route.fulfill(body=sound(), content_type="audio/wav"))
+    with page.expect_response(address) as answered:
+        page.goto(f"/#/jobs/{job_id}")
+    assert answered.value.ok, "the page's policy lets it"
+    expect(page.locator("audio")).to_have_js_property("duration", 3)
+    assert page.locator("audio").evaluate("audio => audio.currentSrc") == address
 
 
 def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live) -> None:

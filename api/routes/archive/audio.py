@@ -77,11 +77,14 @@ class _Recording:
 
 
 def link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
-    """A link to the recording that a player can open without a key."""
+    """A link to the recording that a player can open without a key; of one at a web address, that address."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    _recording(services, caller, job)
     url, until = signed_link(services, caller, f"/v1/jobs/{job.id}/audio")
+    if job.source.kind == "https":
+        url = _web_address(job)
+    else:
+        _recording(services, caller, job)
     return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
 
 
@@ -131,6 +134,21 @@ def audio(
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
 
 
+def _web_address(job: Job) -> str:
+    """Where a player may read a recording that lies elsewhere. Raises `Problem` for an address with a query,
+    which may be its key and is in no answer."""
+    _refuse_unheard(job)
+    if "?" in job.source.uri:
+        raise Problem(409, "not_here", "The recording lies at a signed web address; listen to it there.")
+    return job.source.uri
+
+
+def _refuse_unheard(job: Job) -> None:
+    # Else whoever hands in an address could read whatever lies there, sound or not.
+    if not (job.done_seconds or job.state is JobState.DONE):
+        raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
+
+
 def _public_url(services: Services, job: Job, recording: _Recording) -> str | None:
     """Where a player may read an upload from the bucket itself, if it is there as it was stored. A key's
     owner gets the bytes from here, verified: an HTTP client follows no redirect unless told."""
@@ -142,9 +160,8 @@ def _public_url(services: Services, job: Job, recording: _Recording) -> str | No
 
 def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
     source = job.source
-    if source.kind in ("s3", "file") and not (job.done_seconds or job.state is JobState.DONE):
-        # Else whoever hands in an address could read whatever lies there, sound or not.
-        raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
+    if source.kind in ("s3", "file"):
+        _refuse_unheard(job)
     match source.kind:
         case "upload":
             refuse_deleted(job, Content.SOURCE)

@@ -62,6 +62,12 @@ def test_a_file_under_a_root_is_passed_on_and_one_elsewhere_is_not(
     web = http.post("/v1/jobs", json={"source": "https://example.org/talk.mp3"}).json()["id"]
     problem(http.get(f"/v1/jobs/{web}/audio"), 409, "not_here")
     problem(http.post(f"/v1/jobs/{web}/audio-link"), 409, "not_here")
+    worker.progress(worker.claim(web), done=1.0, total=2.0)
+    assert http.post(f"/v1/jobs/{web}/audio-link").json()["url"] == "https://example.org/talk.mp3"
+    signed = http.post("/v1/jobs", json={"source": "https://example.org/talk.mp3?key=secret"}).json()["id"]
+    worker.progress(worker.claim(signed), done=1.0, total=2.0)
+    told = problem(http.post(f"/v1/jobs/{signed}/audio-link"), 409, "not_here")
+    assert "secret" not in str(told)
 
 
 def test_what_is_no_sound_is_never_shown_as_a_page(http: httpx.Client) -> None:

@@ -65,7 +65,9 @@ def test_a_link_leads_to_the_bucket_and_a_key_gets_the_bytes(
     assert part.headers["content-type"] == "application/octet-stream", "nothing that a browser would run"
     whole = listener.get(f"/v1/jobs/{job_id}/audio")
     assert (whole.status_code, whole.content) == (200, sound)
-    assert f"media-src 'self' {s3_server.endpoint};" in http.get("/").headers["content-security-policy"]
+    assert (
+        f"media-src 'self' https: {s3_server.endpoint};" in http.get("/").headers["content-security-policy"]
+    )
     problem(http.get(link.replace("signature=", "signature=0")), 401, "unauthorized")
     with live.services.database.begin() as tx:
         tx.execute(update(jobs).where(jobs.c.id == job_id).values(source_size=len(sound) + 1))
