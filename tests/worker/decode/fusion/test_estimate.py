@@ -1,11 +1,14 @@
 """Language models estimated from texts: against the equations by hand and in exact numbers, and read back."""
 
+import math
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from spool.errors import InvalidRequest
+from worker.decode.fusion import estimate as module
 from worker.decode.fusion.arpa import BEGIN, END, LN10, read_arpa, write_arpa
 from worker.decode.fusion.estimate import FALLBACK, estimate
 from worker.decode.fusion.ngram import language_model
@@ -13,6 +16,7 @@ from worker.local.language_model import build_language_model
 from worker.models.tokenizer import Tokenizer
 
 DEMO = Path(__file__).parents[4] / "models" / "demo" / "tokenizer.model"
+KENLM = Path(__file__).parents[3] / "golden" / "kenlm.arpa"
 A, B, C = 0, 1, 2
 
 
@@ -61,6 +65,32 @@ def test_what_follows_any_context_adds_up_to_one(lines: list[list[int]], order: 
 def test_discounts_are_estimated_where_the_text_is_large_enough() -> None:
     assert estimate(MANY, 8, 3) != estimate(MANY, 8, 3, FALLBACK)
     assert estimate(LINES, 8, 3) == estimate(LINES, 8, 3, FALLBACK)
+
+
+def test_it_is_what_kenlm_makes_of_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    # lmplz -o 4 --discount_fallback 0.5 1 1.5, of MANY with token i written "t{i}": its vocabulary is the
+    # tokens and <unk>, which is our token 7. It finds discounts for orders 2 and 4. Of the last n-gram of
+    # each order its statistics have the occurrences, not the adjusted count: 20 bigrams count 1, not 21.
+    y = 20 / (20 + 2 * 7)
+    own = module._discounts
+
+    def discounts(level: Counter[tuple[int, ...]]) -> tuple[float, float, float]:
+        return (y, 2 - 3 * y * 3 / 7, 3 - 4 * y * 3 / 3) if len(level) == 36 else own(level)
+
+    assert module._discounts(module._adjusted([(BEGIN, *line, END) for line in MANY], 4)[1])[0] == 21 / 35
+    monkeypatch.setattr(module, "_discounts", discounts)
+    model = estimate(MANY, 8, 4)
+    ids = {f"t{token}": token for token in range(7)} | {"<unk>": 7, "<s>": BEGIN, "</s>": END}
+    theirs: dict[tuple[int, ...], tuple[float, float]] = {}
+    for line in KENLM.read_text().splitlines():
+        probability, gram, *backoff = line.split("\t") if "\t" in line else ("", "")
+        if gram and gram != "<s>":
+            theirs[tuple(ids[word] for word in gram.split())] = (float(probability), float(*backoff or ["0"]))
+    assert theirs.keys() == model.probabilities.keys()
+    assert len(theirs) == 9 + 36 + 64 + 69
+    for gram, (probability, backoff) in theirs.items():
+        assert math.log10(model.probabilities[gram]) == pytest.approx(probability, abs=1e-6), gram
+        assert math.log10(model.backoffs.get(gram, 1.0)) == pytest.approx(backoff, abs=1e-6), gram
 
 
 def test_a_model_is_read_back_over_the_same_tokens_only(tmp_path: Path) -> None:
