@@ -216,7 +216,10 @@ def _indexed(dialect: str, own: Sequence[str], heard: Sequence[str]) -> tuple[st
     readings = json.dumps([[3 * n, 3 * n, word, 0.2] for n, word in enumerate(heard)]) if heard else None
     if dialect != "postgresql":
         return " ".join(own), None, readings, " ".join(either) or None
-    pairs = ",".join(map(str, pairs_of(own)))
+    with_heard = set(pairs_of(own))
+    for n, word in enumerate(heard):
+        with_heard.update(pairs_of([*own[max(3 * n - 1, 0) : 3 * n], word, own[3 * n + 1]]))
+    pairs = ",".join(map(str, sorted(with_heard)))
     terms, others = (
         " ".join(f"'{word}':{place}" for place, word in enumerate(each, 1)) for each in (own, either)
     )

@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import NamedTuple, Self
 
 from spool.domain.archive.readings import Reading, readings_between, readings_of
-from spool.domain.archive.tokens import sound_of, tokens_of
+from spool.domain.archive.tokens import pairs_of, sound_of, tokens_of
 from spool.domain.transcript import Transcript, Word
 
 MOST_WORDS = 40
@@ -64,6 +64,19 @@ class Passage:
         if not self.readings:
             return ()
         return tuple(sorted({*self.terms, *(f"~{token}" for token in _read_tokens(self))}))
+
+    @property
+    def pairs(self) -> list[int]:
+        """The numbers of the tokens beside each other (`pairs_of`), also where a reading is taken for right,
+        sorted: a phrase that is found in the passage has its own among them."""
+        pairs = set(pairs_of(self.terms))
+        if self.readings:
+            said = [tokens_of(word.text) for word in self.words]
+            for reading in self.readings:
+                before = next((each[-1:] for each in reversed(said[: reading.first]) if each), ())
+                after = next((each[:1] for each in said[reading.last + 1 :] if each), ())
+                pairs.update(pairs_of([*before, *tokens_of(reading.text), *after]))
+        return sorted(pairs)
 
 
 def passages_of(transcript: Transcript) -> list[Passage]:

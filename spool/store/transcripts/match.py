@@ -18,9 +18,9 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
-    false,
     literal_column,
     table,
+    true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
@@ -46,12 +46,12 @@ def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnEl
     if dialect == "postgresql":
         terms = passages.c.alternative_terms if alternatives else passages.c.terms
         condition = terms.bool_op("@@")(cast(written, TSQUERY))
-        pairs = [] if alternatives else phrase_pairs(query)
+        pairs = phrase_pairs(query)
         if not pairs:
             return condition
         if all(isinstance(each, Term) and len(each.tokens) > 1 for each in query.wanted):
             # As a filter: the index of the words takes longer to say no than the few passages.
-            condition = condition.is_not(false())
+            condition = condition.is_(true())
         return and_(passages.c.pairs.bool_op("@>")(_smallints(pairs)), condition)
     index = _ALTERNATIVES if alternatives else _INDEX
     return literal_column(index.name).bool_op("MATCH")(written)

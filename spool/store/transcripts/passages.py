@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Label, Row, Select, case, delete, func, inser
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
 from spool.domain.archive.review import REASONS, ReviewPassage
-from spool.domain.archive.tokens import pairs_of
 from spool.tables import passage_words, passages, review_passages, review_recordings
 from spool.wer import normal_words
 
@@ -111,7 +110,7 @@ def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
         "text": " ".join(word.text for word in passage.words),
         "times": _times(passage.words, start),
         "terms": passage.terms,
-        "pairs": pairs_of(passage.terms),
+        "pairs": passage.pairs,
         "alternatives": json.dumps(passage.readings, ensure_ascii=False) if passage.readings else None,
         "alternative_terms": passage.reading_terms or None,
     }

@@ -122,7 +122,8 @@ def _rows(
 
 def _is_overestimated(query: Query, alternatives: bool) -> bool:
     """Whether PostgreSQL takes what is sought for more frequent than it is: rare spellings, and words beside
-    or near each other without a pair that tells how often they are. Alternatives may stand in any order."""
+    or near each other without a pair that tells how often they are. Alternatives stand in any order but for
+    their pairs."""
     near = any(isinstance(each, Near) for each in query.wanted)
     phrases = any(len(each.tokens) > 1 for each in query.wanted if isinstance(each, Term))
     ordered = not alternatives and (near or (phrases and not phrase_pairs(query)))

@@ -1,8 +1,12 @@
 """What else was heard, as readings of a transcript's words."""
 
+import random
+
 from ops.testbed.running_api import transcript_of
-from spool.domain.archive.passages import passages_of
+from spool.domain.archive.passages import Passage, Spoken, passages_of
+from spool.domain.archive.query import matches, parse_query
 from spool.domain.archive.readings import MOST_OF_PASSAGE, Reading, readings_of
+from spool.domain.archive.tokens import pairs_of
 from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
 
 
@@ -50,3 +54,23 @@ def test_there_are_few_readings_in_a_passage_and_the_likeliest_stay() -> None:
     assert [each.text for each in first.readings[:2]] == ["a0x0", "a0x1"]
     assert last.readings[0].text == "a40x0"
     assert len(last.readings) == 5 * 20
+
+
+def test_a_phrase_that_a_reading_makes_has_its_pairs_in_the_index() -> None:
+    chance = random.Random(19)
+    found = 0
+    for _ in range(300):
+        said = [chance.choice(("a", "b", "c", "Ha-ha", "—")) for _ in range(8)]
+        readings = []
+        for _ in range(3):
+            first = chance.randrange(8)
+            last = min(7, first + chance.randrange(3))
+            heard = " ".join(chance.choice("abd") for _ in range(chance.randrange(1, 4)))
+            readings.append(Reading(first, last, heard, 0.2))
+        words = [Spoken(word, 0.0, 0.0, 0.9) for word in said]
+        passage = Passage.indexed(0, None, 8, words, tuple(readings))
+        phrase = [chance.choice(("a", "b", "c", "d", "ha")) for _ in range(chance.randrange(2, 4))]
+        if matches(parse_query(f'"{" ".join(phrase)}"'), passage, alternatives=True):
+            found += 1
+            assert set(pairs_of(phrase)) <= set(passage.pairs)
+    assert found > 30
