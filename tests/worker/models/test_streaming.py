@@ -12,7 +12,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.models.conformer.streaming import EncoderStream
+from worker.models.conformer.streaming import EncoderSteps, EncoderStream
 from worker.models.load import load_model
 from worker.models.mel_stream import MelStream
 from worker.models.nemo.model import NemoModel
@@ -131,6 +131,38 @@ def test_neighbours_change_no_bit_on_a_cpu() -> None:
     beside, _ = model().step(streams)
     by_itself = np.array(model().step([alone])[0])
     np.testing.assert_allclose(np.array(beside), by_itself, rtol=0, atol=tolerance)
+
+
+def test_streams_of_one_shape_are_one_batch_on_a_cpu_and_each_has_its_own_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if mx.default_device().type != mx.DeviceType.cpu:
+        pytest.skip("a GPU takes all as one batch")
+    noise = np.random.default_rng(1).normal(0, 0.1, 60_000).astype(np.float32)
+    heard = [audio(1), noise, audio(2), noise[::-1].copy(), audio(1)[:30_000]]
+    together, alone = ([model().open_stream((70, 1)) for _ in heard] for _ in range(2))
+    for streams in (together, alone):
+        for number, (stream, samples) in enumerate(zip(streams, heard, strict=True)):
+            stream.push(samples[: 40_000 - 1000 * number])
+            if number == 4:
+                stream.finish()  # its last chunk is shorter
+    for stream in (together[0], alone[0]):
+        model().step([stream])  # older than the others by a chunk
+    batches: list[int] = []
+    step_together = EncoderSteps.step_together
+
+    def counted(steps: EncoderSteps, streams: Sequence[EncoderStream]) -> list[mx.array]:
+        batches.append(len(streams))
+        return step_together(steps, streams)
+
+    monkeypatch.setattr(EncoderSteps, "step_together", counted)
+    while ready := [number for number, stream in enumerate(together) if stream.is_ready]:
+        given = model().step([together[number] for number in ready])
+        for number, frames in zip(ready, given, strict=True):
+            by_itself = step_together(model()._steps, [alone[number]])[0]
+            assert np.array(frames).tobytes() == np.array(by_itself).tobytes()
+    assert max(batches) >= 4
+    assert batches[:2] == [1, 4]
 
 
 def test_a_stream_of_nothing_ends() -> None:

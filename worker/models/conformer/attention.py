@@ -14,6 +14,7 @@ from mlx import nn
 
 from kernels.nn.elementwise import relative_softmax
 from kernels.runtime.device import compiled_for_cpu, fused
+from worker.models.conformer.linear import Linear
 from worker.models.nemo.config import EncoderConfig
 
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
@@ -85,11 +86,11 @@ class RelPositionAttention(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width, heads = config.d_model, config.n_heads
-        self.linear_q = nn.Linear(width, width, bias=config.use_bias)
-        self.linear_k = nn.Linear(width, width, bias=config.use_bias)
-        self.linear_v = nn.Linear(width, width, bias=config.use_bias)
-        self.linear_out = nn.Linear(width, width, bias=config.use_bias)
-        self.linear_pos = nn.Linear(width, width, bias=False)
+        self.linear_q = Linear(width, width, bias=config.use_bias)
+        self.linear_k = Linear(width, width, bias=config.use_bias)
+        self.linear_v = Linear(width, width, bias=config.use_bias)
+        self.linear_out = Linear(width, width, bias=config.use_bias)
+        self.linear_pos = Linear(width, width, bias=False)
         self.pos_bias_u = mx.zeros((heads, width // heads))
         self.pos_bias_v = mx.zeros((heads, width // heads))
         self._heads = heads

@@ -19,6 +19,7 @@ from worker.models.conformer.attention import (
     RelPositionAttention,
     RelPositionLocalAttention,
 )
+from worker.models.conformer.linear import Linear
 from worker.models.nemo.config import EncoderConfig
 
 NORM_EPSILON = 1e-5
@@ -53,8 +54,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         inner = config.d_model * config.ff_expansion_factor
-        self.linear1 = nn.Linear(config.d_model, inner, bias=config.use_bias)
-        self.linear2 = nn.Linear(inner, config.d_model, bias=config.use_bias)
+        self.linear1 = Linear(config.d_model, inner, bias=config.use_bias)
+        self.linear2 = Linear(inner, config.d_model, bias=config.use_bias)
 
     def __call__(self, x: mx.array) -> mx.array:
         """[B, T, d] -> [B, T, d]."""
@@ -96,10 +97,10 @@ class Convolution(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.d_model
-        self.pointwise_conv1 = nn.Linear(width, 2 * width, bias=config.use_bias)
+        self.pointwise_conv1 = Linear(width, 2 * width, bias=config.use_bias)
         self.depthwise_conv = DepthwiseConvolution(config)
         self.batch_norm = BatchNorm(width) if config.conv_norm_type == "batch_norm" else RowNorm(width)
-        self.pointwise_conv2 = nn.Linear(width, width, bias=config.use_bias)
+        self.pointwise_conv2 = Linear(width, width, bias=config.use_bias)
         self._padding = config.convolution_padding
         self._kernel = self.depthwise_conv.weight
         self._taps = taps_of(self._kernel)

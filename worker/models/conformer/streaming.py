@@ -96,6 +96,11 @@ class EncoderStream:
         fresh = np.array(self.mel.take())
         self._features = np.concatenate([self._features, fresh]) if self._features.size else fresh
 
+    @property
+    def chunk_shape(self) -> tuple[int, int]:
+        """How many feature frames the next step takes, and how many of these were heard before."""
+        return self._past + min(self._wanted, self._waiting), self._past
+
     def next_chunk(self) -> _Chunk:
         """The features of the next step, which are heard with this."""
         past = self._past
@@ -127,13 +132,20 @@ class EncoderSteps:
         return EncoderStream(mel, context, config.subsampling_factor, EncoderPast(layers, 0))
 
     def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
-        """As `StreamingModel.step`. On a CPU each stream by itself, so that its bits are its own; a GPU takes
-        them as one batch."""
+        """As `StreamingModel.step`. A GPU takes all as one batch; a CPU those whose chunks are of one shape,
+        so that nothing is padded and the bits of each are its own (`Linear`)."""
         if len({stream.context for stream in streams}) > 1:
             raise ValueError("streams of unlike contexts cannot be stepped together")
         if on_gpu() and streams:
             return self.step_together(streams)
-        return [self.step_together([stream])[0] for stream in streams]
+        alike: dict[tuple[int, int], list[int]] = {}
+        for place, stream in enumerate(streams):
+            alike.setdefault(stream.chunk_shape, []).append(place)
+        frames: dict[int, mx.array] = {}
+        for places in alike.values():
+            stepped = self.step_together([streams[place] for place in places])
+            frames.update(zip(places, stepped, strict=True))
+        return [frames[place] for place in range(len(streams))]
 
     def step_together(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         """As `step`, as one batch on any device."""

@@ -9,6 +9,7 @@ import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.convolution import depthwise_stride2, subsample_first, taps_of
+from worker.models.conformer.linear import Linear
 from worker.models.nemo.config import EncoderConfig
 
 KERNEL = 3
@@ -61,14 +62,14 @@ class DwStridingSubsampling(nn.Module):
         for _ in range(stages - 1):
             self.conv += [
                 StridedConvolution(channels, channels, channels, self._padding),
-                nn.Linear(channels, channels),
+                Linear(channels, channels),
                 nn.ReLU(),
             ]
         self._stages = stages
         mels = config.feat_in
         for _ in range(stages):
             mels = self._halve(mels)
-        self.out = nn.Linear(channels * mels, config.d_model)
+        self.out = Linear(channels * mels, config.d_model)
 
     def _halve(self, length: int) -> int:
         return max(0, (length + sum(self._padding) - KERNEL) // STRIDE + 1)
