@@ -7,10 +7,12 @@ the system's `libopenblas.so.0`; the wheel `scipy-openblas32`, whose names carry
 model; imports no MLX.
 """
 
+import contextlib
 import ctypes
 import os
 import platform
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +52,38 @@ def preload_blas() -> BlasReport:
     if system is not None:
         return BlasReport("OpenBLAS", _path_of(system, "cblas_sgemm"), True, "the system's library")
     return _from_wheel()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """OpenBLAS multiplies with one thread while the block runs. For products so small that its other threads
+    spend the time waiting for each other, which costs a core on a busy machine. Nothing where MLX has another
+    BLAS. One thread of the process may be in such a block."""
+    threads = _thread_count()
+    if threads is None:
+        yield
+        return
+    ask, choose = threads
+    before = ask()
+    choose(1)
+    try:
+        yield
+    finally:
+        choose(before)
+
+
+@cache
+def _thread_count() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """How OpenBLAS is asked for its number of threads, and told."""
+    report = preload_blas()
+    if report.library != "OpenBLAS" or report.path is None:
+        return None
+    library = ctypes.CDLL(report.path)
+    for prefix in ("", WHEEL_PREFIX):
+        with contextlib.suppress(AttributeError):
+            ask = getattr(library, f"{prefix}openblas_get_num_threads")
+            return ask, getattr(library, f"{prefix}openblas_set_num_threads")
+    return None
 
 
 def _slow(reason: str) -> BlasReport:

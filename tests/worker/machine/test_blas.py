@@ -26,7 +26,13 @@ a = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
 gap = float(np.abs(np.array(mx.array(a) @ mx.array(a).T) - a @ a.T).max())
 everywhere = ctypes.CDLL(None)
 bound = blas._path_of(everywhere, "cblas_sgemm") if hasattr(everywhere, "cblas_sgemm") else None
-print(json.dumps(dict(fast=report.fast, path=report.path, text=str(report), bound=bound, gap=gap)))
+told = blas._thread_count()
+threads = [told[0]()] if told else []
+with blas.one_thread():
+    threads += [told[0]()] if told else []
+threads += [told[0]()] if told else []
+facts = dict(threads=threads, bound=bound, gap=gap)
+print(json.dumps(facts | dict(fast=report.fast, path=report.path, text=str(report))))
 """
 NO_SYSTEM = 'import worker.machine.blas; worker.machine.blas.SYSTEM_LIBRARY = "libno-such-blas.so.0"'
 x86_64_only = pytest.mark.skipif(
@@ -58,6 +64,8 @@ def test_mlx_is_given_what_the_report_says() -> None:
     assert found["fast"], found["text"]
     assert "OpenBLAS" in found["text"]
     assert found["bound"]
+    before, within, after = found["threads"]
+    assert (within, after) == (1, before)
 
 
 @x86_64_only
@@ -66,6 +74,7 @@ def test_without_a_system_library_the_wheel_serves_through_a_shim() -> None:
     assert found["fast"], found["text"]
     assert "scipy_openblas32" in found["path"]
     assert "/fd/" in found["bound"]
+    assert found["threads"][1] == 1
 
 
 @x86_64_only
