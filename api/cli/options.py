@@ -168,7 +168,8 @@ class Search:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model whose attention decoder orders the beam's hypotheses, or an LSTM language model.",
+            help="Model whose attention decoder orders the beam's hypotheses, an LSTM language model, or a "
+            "language model of the project as NAME@VERSION.",
             rich_help_panel=_SEARCH,
         ),
     ] = None

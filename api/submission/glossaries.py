@@ -126,13 +126,20 @@ class LanguageModelLookup:
 
     def with_version(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options with the version of the language model that they name, if it is one of the project's;
-        what is none stays, to be refused with the other options."""
+        what is none stays, to be refused with the other options. One that is to rescore comes with a version:
+        a bare name there is a model's."""
+        reads = options.get("rescore")
+        if isinstance(reads, Mapping) and isinstance(reader := reads.get("model"), str) and "@" in reader:
+            self._look(reader)
         named = options.get("language_model")
         if not isinstance(named, str) or named in self._configured:
             return options
+        return {**options, "language_model": self._look(named) or named}
+
+    def _look(self, named: str) -> str | None:
         if named not in self._found:
             self._found[named] = self._reference(named)
-        return {**options, "language_model": self._found[named] or named}
+        return self._found[named]
 
     def _reference(self, named: str) -> str | None:
         try:

@@ -291,7 +291,7 @@ def head_of(options: AskedOptions) -> str | None:
 
 def reader_of(options: AskedOptions) -> str | None:
     """The name of the second model that is to rescore."""
-    return None if options.rescore is None else options.rescore.model
+    return None if options.rescore is None else options.rescore.second_model
 
 
 def canonical_request(request: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:

@@ -4,11 +4,13 @@ hypothesis, by its weight.
     python -m ops.accuracy.second --model models/demo --reader whisper-tiny.en [--samples samples/demo-tdt]
 
 Each recording of the folder's manifest is searched once, whole (beam 8); its hypotheses are then ordered with
-each weight. Also told: the fewest words that could be wrong with these lists.
+each weight. Also told: the fewest words that could be wrong with these lists. Where the reader is an ARPA
+file, so is the best path of the whole lattice under it, and the search's best where it hears the file itself.
 """
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from worker.machine.blas import preload_blas
@@ -20,13 +22,24 @@ import numpy as np  # noqa: E402 - behind OpenBLAS
 from spool.wer import total_errors, word_errors  # noqa: E402
 from worker.audio import open_audio  # noqa: E402
 from worker.decode.attention.second import SecondReader  # noqa: E402
-from worker.decode.result import Answer  # noqa: E402
-from worker.decode.search import search  # noqa: E402
+from worker.decode.lattice.word_graph import WordGraph, pruned  # noqa: E402
 from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
+from worker.decode.utterances import decode_utterances  # noqa: E402
 from worker.decode.words import text_of  # noqa: E402
+from worker.models.language.ngram import NgramLanguageModel  # noqa: E402
 from worker.models.load import load_model, load_reader  # noqa: E402
 
 LONGEST = 25.0
+
+
+def best_words(graph: WordGraph) -> str:
+    """The text of a lattice's best path."""
+    best, state, words = pruned(graph, 0.0), 0, []
+    leaving = {arc.source: arc for arc in reversed(best.arcs)}
+    while state in leaving:
+        words.append(leaving[state].word)
+        state = leaving[state].target
+    return " ".join(word for word in words if word)
 
 
 def main() -> None:
@@ -39,6 +52,8 @@ def main() -> None:
     options = parser.parse_args()
     model, reader = load_model(options.model), load_reader(options.reader)
     asked = SearchOptions("beam", options.beam, options.beam)
+    grams = isinstance(reader, NgramLanguageModel)
+    plain = DecodeRequest(lattice=50.0 if grams else None)
     audio, texts, answers = [], [], []
     for line in (options.samples / "manifest.jsonl").read_text().splitlines():
         entry = json.loads(line)
@@ -48,7 +63,7 @@ def main() -> None:
             continue
         audio.append(samples)
         texts.append(entry["text"])
-        answers.append(Answer(tuple(search(model, model.encode([samples]), asked)[0]), None))
+        answers += decode_utterances(model, [samples], asked, [plain], None)
     best = total_errors(
         min(
             (word_errors(text, text_of(each, model.tokenizer)) for each in answer.hypotheses),
@@ -58,14 +73,35 @@ def main() -> None:
     )
     print(f"{len(audio)} recordings, fewest words wrong in the lists: {100 * best.rate:.1f} %")
     for weight in options.weights:
-        ordered = SecondReader(reader).order(
-            audio, answers, model.tokenizer, [DecodeRequest(reader_weight=weight)] * len(audio)
-        )
+        ask = replace(plain, reader_weight=weight)
+        ordered = SecondReader(reader).order(audio, answers, model.tokenizer, [ask] * len(audio))
         errors = total_errors(
             word_errors(text, text_of(each.hypotheses[0], model.tokenizer))
             for text, each in zip(texts, ordered, strict=True)
         )
-        print(f"weight {weight:4.2f}: {100 * errors.rate:.1f} % of words wrong")
+        print(f"weight {weight:4.2f}: {100 * errors.rate:.1f} % of words wrong", end="")
+        if isinstance(reader, NgramLanguageModel):
+            whole = total_errors(
+                word_errors(text, best_words(each.graph))
+                for text, each in zip(texts, ordered, strict=True)
+                if each.graph is not None
+            )
+            heard = DecodeRequest(lm=str(reader.path), alpha=weight)
+            fused = total_errors(
+                word_errors(
+                    text,
+                    text_of(
+                        decode_utterances(model, [each], asked, [heard], None)[0].hypotheses[0],
+                        model.tokenizer,
+                    ),
+                )
+                for text, each in zip(texts, audio, strict=True)
+            )
+            print(
+                f"; of the whole lattice {100 * whole.rate:.1f} %, in the search {100 * fused.rate:.1f} %",
+                end="",
+            )
+        print()
 
 
 if __name__ == "__main__":

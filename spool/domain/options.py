@@ -120,8 +120,9 @@ class _Options(BaseModel):
     rescore: Annotated[
         Rescoring | None,
         Field(
-            description="A second model's attention decoder, or an LSTM language model, reads the beam's "
-            "hypotheses of each chunk and orders them: `{model, weight}`."
+            description="A second model's attention decoder, an LSTM language model, or a language model of "
+            "the project (`NAME@VERSION`) reads the beam's hypotheses of each chunk and orders them: "
+            "`{model, weight}`."
         ),
     ] = None
     beam: Annotated[
@@ -317,6 +318,14 @@ class AskedOptions(_Options, AsksAlignment):
         if graph is not None and known is not None and graph.name not in known:
             raise ValueError(f"there is no such graph; known here: {', '.join(known) or 'none'}")
         return graph
+
+    @field_validator("rescore")
+    @classmethod
+    def _is_read(cls, rescore: Rescoring | None, info: ValidationInfo) -> Rescoring | None:
+        known, name = (info.context or {}).get("language_models"), rescore and rescore.language_model
+        if name is not None and known is not None and name not in known:
+            raise ValueError(f"there is no language model {name}; a bare name is a model's")
+        return rescore
 
     @field_validator("nbest")
     @classmethod

@@ -73,7 +73,7 @@ class NewJob:
     def route(self) -> Route:
         """Which workers may take it."""
         model = self.options.model if self.pool is None else None
-        reader = None if self.options.rescore is None else self.options.rescore.model
+        reader = None if self.options.rescore is None else self.options.rescore.second_model
         return Route(self.pool, self.worker, model, self.requires, reader, live=self.options.live is not None)
 
 

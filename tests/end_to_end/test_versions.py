@@ -14,6 +14,7 @@ from spool.domain.archive.query import parse_query
 from spool.domain.jobs import Job
 from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.search.phrases import phrase_list
+from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.objects import object_store
 from spool.objects.integrity import hash_file
@@ -51,11 +52,13 @@ def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
     return corrected
 
 
-def with_language_model(fleet: Fleet, job: Job) -> Job:
-    """The recording of `job` again, with its project's language model `parish@1`, which decides."""
-    options = job.options.model_copy(
-        update={"language_model": "parish@1", "lm_weight": 3.0, "boost": None, "nbest": 1}
-    )
+def with_language_model(fleet: Fleet, job: Job, rescores: bool = False) -> Job:
+    """The recording of `job` again, with its project's language model `parish@1`, which decides: in the
+    search, or over its list."""
+    named: dict[str, object] = {"language_model": "parish@1", "lm_weight": 3.0}
+    if rescores:
+        named = {"rescore": Rescoring(model="parish@1", weight=3.0)}
+    options = job.options.model_copy(update={**named, "boost": None, "nbest": 1})
     with fleet.db.begin() as tx:
         again, _ = rerun_job(tx, job, NewJob(job.source, options, job.name))
     fleet.send(again.id)
@@ -84,6 +87,10 @@ def check_language_model(fleet: Fleet, job: Job, reading: str) -> None:
     copy.write_bytes(b"spoilt")
     assert fleet.transcript(with_language_model(fleet, job).id).text == heard.text
     assert copy.read_bytes() == file.read_bytes()
+
+    read = fleet.transcript(with_language_model(fleet, job, rescores=True).id)
+    assert (read.text, read.language_model) == (heard.text, None)
+    assert read.options["rescore"] == {"model": "parish@1", "weight": 3.0}
 
     copy.unlink()
     objects.delete(key_of(sha256))

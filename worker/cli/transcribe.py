@@ -36,8 +36,8 @@ def transcribe(
     rescore_model: Annotated[
         str | None,
         typer.Option(
-            help="Model whose attention decoder orders the beam's hypotheses (Whisper, Canary, U2++), or an "
-            "LSTM language model."
+            help="Model whose attention decoder orders the beam's hypotheses (Whisper, Canary, U2++), or a "
+            "language model: an LSTM's folder, or an ARPA file over the model's tokens."
         ),
     ] = None,
     rescore_weight: Annotated[

@@ -32,8 +32,7 @@ from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.engine.text import TextRecognizer
 from worker.live.feed import LiveFeed
 from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel, Spelling
-from worker.models.language.lstm import LstmLanguageModel
-from worker.models.load import load_reader
+from worker.models.load import TextReader, load_reader
 
 
 class ModelRecognizer:
@@ -84,7 +83,7 @@ class ModelRecognizer:
         spelling = self._spelling(ask.spell) if ask.spell else None
         check_decoding(self._model, options, ask)
         if self._reader is not None:
-            self._reader.check(ask)
+            self._reader.check(ask, self._model.tokenizer)
         skipped = unspelled(self._model.tokenizer, ask.phrases)
         warnings = (unspelled_warning(skipped),) if skipped else ()
         digest = _digest_of(options.graph or ask.lm)
@@ -197,6 +196,6 @@ def load_recognizer(model: str) -> Recognizer:
     return recognizer_of(load_reader(model))
 
 
-def recognizer_of(model: SpeechModel | LstmLanguageModel) -> ModelRecognizer | TextRecognizer:
+def recognizer_of(model: SpeechModel | TextReader) -> ModelRecognizer | TextRecognizer:
     """A loaded model as the engine runs it."""
-    return TextRecognizer(model) if isinstance(model, LstmLanguageModel) else ModelRecognizer(model)
+    return TextRecognizer(model) if isinstance(model, TextReader) else ModelRecognizer(model)

@@ -9,13 +9,13 @@ from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
-from worker.models.language.lstm import LstmLanguageModel
+from worker.models.load import TextReader
 
 
 class TextRecognizer:
     """Keeps one language model. Belongs to the thread that made it."""
 
-    def __init__(self, model: LstmLanguageModel) -> None:
+    def __init__(self, model: TextReader) -> None:
         self.model, self.info = model, model.info
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol

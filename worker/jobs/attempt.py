@@ -182,8 +182,12 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         """What its chunks are asked, before the model has been heard. Raises as `job_request_of` and
         `fetched_language_model`."""
         job, context = self.claim.job, self.context
-        language_model = fetched_language_model(context.settings, context.db, objects, job)
-        return job_request_of(job.options, context.settings, context.db, job.name, language_model)
+        rescoring = job.options.rescore
+        names = job.options.language_model, None if rescoring is None else rescoring.language_model
+        hears, reads = (
+            fetched_language_model(context.settings, context.db, objects, job, name) for name in names
+        )
+        return job_request_of(job.options, context.settings, context.db, job.name, hears, reads)
 
     @property
     def saved(self) -> list[SavedChunk]:

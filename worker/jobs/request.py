@@ -29,10 +29,15 @@ class JobRequest:
 
 
 def job_request_of(
-    options: JobOptions, settings: Settings, db: Database, name: str, language_model: Path | None = None
+    options: JobOptions,
+    settings: Settings,
+    db: Database,
+    name: str,
+    language_model: Path | None = None,
+    reads: Path | None = None,
 ) -> JobRequest:
-    """The request of the job called `name`; `language_model`: the file of one of its project.
-    Raises UnknownModel, and NotFound if its phrases are gone."""
+    """The request of the job called `name`; `language_model`: the file of one of its project; `reads`: of one
+    that rescores. Raises UnknownModel, and NotFound if its phrases are gone."""
     lm = None if language_model is None else str(language_model)
     if options.language_model is not None and lm is None:
         known = settings.language_models
@@ -46,8 +51,10 @@ def job_request_of(
     if graph is not None and graph.name not in settings.graphs:
         names = ", ".join(sorted(settings.graphs)) or "none"
         raise UnknownModel(f"{name}: no graph {graph.name!r} here; this worker knows {names}.")
-    second = options.rescore
-    if second is not None and second.model not in settings.models:
+    second, reader = options.rescore, None if reads is None else str(reads)
+    if second is not None and reader is None:
+        reader = settings.models.get(second.model)
+    if second is not None and reader is None:
         names = ", ".join(sorted(settings.models))
         raise UnknownModel(f"{name}: no model {second.model!r} to rescore here; this worker knows {names}.")
     phrases: tuple[str, ...] = ()
@@ -96,7 +103,7 @@ def job_request_of(
             attention_weight=options.attention_weight,
             transducer_weight=options.transducer_weight,
             search_ctc_weight=options.search_ctc_weight,
-            reader=None if second is None else settings.models[second.model],
+            reader=reader,
             att_context=None if options.live is None else options.live.att_context,
             **{"length_penalty": options.length_penalty} | graph_options,
         ),

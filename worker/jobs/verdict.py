@@ -57,7 +57,8 @@ def _lacks_what_is_asked(context: WorkerContext, options: JobOptions) -> bool:
     illness: workers may differ in theirs. Jobs with that language model are left to others for a while."""
     if options.graph is not None and options.graph.name not in context.settings.graphs:
         return True
-    if options.rescore is not None and options.rescore.model not in context.settings.models:
+    second = None if options.rescore is None else options.rescore.second_model
+    if second is not None and second not in context.settings.models:
         return True
     name = options.language_model
     if name is None or name in context.settings.language_models or "@" in name:

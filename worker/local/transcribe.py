@@ -36,8 +36,7 @@ from worker.jobs.speakers import with_speakers
 from worker.jobs.transcript import decoded_chunk
 from worker.local.report import FileResult
 from worker.models.base import Independent, SpeechModel
-from worker.models.language.lstm import LstmLanguageModel
-from worker.models.load import load_model, load_reader
+from worker.models.load import TextReader, load_model, load_reader
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 
@@ -62,8 +61,8 @@ def transcribe_files(
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
     do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders
-    the hypotheses, or a language model, and its weight. Raises ModelError where a model cannot be loaded and
-    InvalidRequest where it cannot be searched so.
+    the hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
+    Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
     second = None
@@ -97,7 +96,7 @@ def transcribe_with(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
-    second: SpeechModel | LstmLanguageModel | None = None,
+    second: SpeechModel | TextReader | None = None,
     lengths: Independent | None = None,
 ) -> list[FileResult]:
     """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores.
@@ -147,7 +146,7 @@ class _LocalEngine:
         options: SearchOptions,
         ask: DecodeRequest,
         at_once: int | None,
-        second: SpeechModel | LstmLanguageModel | None = None,
+        second: SpeechModel | TextReader | None = None,
     ) -> None:
         own = ModelRecognizer(model)
         self._recognizer = own if second is None else own.read_by(recognizer_of(second))

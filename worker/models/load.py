@@ -17,9 +17,13 @@ from spool.errors import UnknownModel
 from spool.settings import load_settings
 from worker.models.base import SpeechModel
 from worker.models.language.lstm import LstmLanguageModel, is_language_model
+from worker.models.language.ngram import NgramLanguageModel, is_arpa
 from worker.models.registry import ModelFiles, load_files
 
 log = structlog.get_logger(__name__)
+
+TextReader = LstmLanguageModel | NgramLanguageModel
+"""What reads hypotheses and hears nothing."""
 
 _LOG_SECONDS = 5.0
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
@@ -33,16 +37,18 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
     when the weights are not those of its configuration.
     """
     loaded = load_reader(path, dtype)
-    if isinstance(loaded, LstmLanguageModel):
+    if isinstance(loaded, TextReader):
         raise UnknownModel(
             f"{path}: a language model transcribes nothing; name it as the model that rescores another's beam"
         )
     return loaded
 
 
-def load_reader(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel | LstmLanguageModel:
+def load_reader(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel | TextReader:
     """As `load_model`, of what may read a model's hypotheses: language models too."""
     files = model_files(path)
+    if files.path.is_file() and is_arpa(files.path):
+        return NgramLanguageModel(files.path, files.name)
     with hold_model(str(path), load_settings()):
         if is_language_model(files.config):
             return LstmLanguageModel(files.path, files.config, files.name)

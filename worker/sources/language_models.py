@@ -27,13 +27,14 @@ _SUFFIX = ".arpa"
 log = structlog.get_logger(__name__)
 
 
-def fetched_language_model(settings: Settings, db: Database, objects: ObjectStore, job: Job) -> Path | None:
-    """The file of the language model that the job names, where it is one of its project; None where it names
-    none, or one of the settings.
+def fetched_language_model(
+    settings: Settings, db: Database, objects: ObjectStore, job: Job, named: str | None
+) -> Path | None:
+    """The file of the language model that the job calls `named`, where it is one of its project; None where
+    that is none, or one of the settings.
 
     Raises NotFound where the project or the object store has it no more, ObjectDamaged, and StorageError.
     """
-    named = job.options.language_model
     if named is None or named in settings.language_models or "@" not in named:
         return None
     name, version = parse_reference(named)

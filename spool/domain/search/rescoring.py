@@ -6,13 +6,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Rescoring(BaseModel):
-    """The model whose attention decoder reads the hypotheses, and the weight of what it says."""
+    """The model that reads the hypotheses, and the weight of what it says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[
         str,
-        Field(min_length=1, max_length=200, description="A model with an attention decoder."),
+        Field(
+            min_length=1,
+            max_length=200,
+            description="A model with an attention decoder, an LSTM language model, or `NAME@VERSION`: a "
+            "language model of the project.",
+        ),
     ]
     weight: Annotated[
         float,
@@ -24,3 +29,14 @@ class Rescoring(BaseModel):
             description="Weight of its log-probability, which is added to a hypothesis's score.",
         ),
     ] = 0.5
+
+    @property
+    def second_model(self) -> str | None:
+        """The model that a worker must have for it; None where it is a language model of the project, which
+        any worker fetches."""
+        return None if self.language_model else self.model
+
+    @property
+    def language_model(self) -> str | None:
+        """The language model of the project that reads, as `NAME@VERSION`."""
+        return self.model if "@" in self.model else None

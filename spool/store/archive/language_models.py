@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 
 from spool.domain.jobs import JobState
 from spool.errors import Conflict, NotFound
@@ -121,10 +121,9 @@ def list_language_models(tx: Connection, project: str | None = None) -> list[Lan
 def remove_language_model(tx: Connection, project: str, name: str) -> set[str]:
     """Delete a language model with all versions; the hashes of files that no version has any more. Raises
     NotFound, and Conflict while a job that names it has not ended."""
-    named = jobs.c.options["language_model"].as_string()
-    waiting = select(func.count()).where(
-        jobs.c.project == project, jobs.c.state.notin_(_ENDED), named.startswith(f"{name}@", autoescape=True)
-    )
+    heard, read = jobs.c.options["language_model"], jobs.c.options["rescore", "model"]
+    named = [each.as_string().startswith(f"{name}@", autoescape=True) for each in (heard, read)]
+    waiting = select(func.count()).where(jobs.c.project == project, jobs.c.state.notin_(_ENDED), or_(*named))
     if count := tx.execute(waiting).scalar_one():
         noun = "job needs" if count == 1 else "jobs need"
         raise Conflict(f"{count} {noun} language model {name}; cancel them, or wait until they have ended.")

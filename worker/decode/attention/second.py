@@ -2,7 +2,8 @@
 log-probability is added by a weight.
 
 The first model may be of any family; the second is one with an attention decoder (Whisper, Canary, U2++),
-which hears the same audio, or a language model, which hears nothing. Knows no chunks and no files.
+which hears the same audio, or a language model, which hears nothing: an LSTM over pieces of its own, or
+n-grams over the first model's tokens. Those reweigh a lattice too. Knows no chunks.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from worker.decode.fusion.fusion import read_model
+from worker.decode.fusion.graph import Graph
+from worker.decode.lattice.confidence import arc_posteriors
+from worker.decode.lattice.reweighted import reweighted
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, Hypothesis
-from worker.decode.words import TextTokenizer, text_of
-from worker.models.base import SpeechOptions
+from worker.decode.words import text_of
+from worker.models.base import SpeechOptions, Tokenizer
 from worker.models.language.lstm import LstmLanguageModel
+from worker.models.language.ngram import NgramLanguageModel
 
 Samples = NDArray[np.float32]
 
@@ -27,7 +33,7 @@ class SecondReader:
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401
         self._model = model
-        if isinstance(model, LstmLanguageModel):
+        if isinstance(model, LstmLanguageModel | NgramLanguageModel):
             self._head, self._space = "", ""
             return
         heads = [name for name in ("attention", "ctc+attention") if name in model.heads]
@@ -38,34 +44,36 @@ class SecondReader:
         spelled = model.tokenizer.encode(" a") if self._head == "attention" else []
         self._space = " " if model.tokenizer.decode(spelled).startswith(" ") else ""
 
-    def check(self, ask: DecodeRequest) -> None:
-        """Raises InvalidRequest where the reader cannot be asked so."""
+    def check(self, ask: DecodeRequest, tokenizer: Tokenizer | None = None) -> None:
+        """tokenizer: of the first model. Raises InvalidRequest where the reader cannot be asked so, and for
+        n-grams that are not of these tokens."""
         if not np.isfinite(ask.reader_weight):
             raise InvalidRequest("rescoring: the weight must be a finite number")
         if self._head == "attention":
             self._model.prepare(ask.speech)
+        if isinstance(self._model, NgramLanguageModel) and tokenizer is not None:
+            read_model(self._model.path, tokenizer.pieces)
 
     def order(
         self,
         samples: Sequence[Samples],
         answers: Sequence[Answer],
-        tokenizer: TextTokenizer,
+        tokenizer: Tokenizer,
         asks: Sequence[DecodeRequest],
     ) -> list[Answer]:
         """The answers, each with its hypotheses by their own score and `reader_weight` times the reader's,
-        equals in their order. Raises InvalidRequest where the reader has no tokens for a text."""
+        equals in their order; of n-grams the lattice too, where one is asked for and its words have tokens.
+        Raises InvalidRequest where the reader has no tokens for a text."""
+        if isinstance(self._model, NgramLanguageModel):
+            grams = read_model(self._model.path, tokenizer.pieces)
+            return [_read_by(grams, *each) for each in zip(answers, asks, strict=True)]
         rows = [row for row, answer in enumerate(answers) if len(answer.hypotheses) > 1]
         texts = [[text_of(each, tokenizer) for each in answers[row].hypotheses] for row in rows]
         speeches = [asks[row].speech for row in rows]
         read = self.log_probabilities([samples[row] for row in rows], texts, speeches) if rows else []
         ordered = list(answers)
         for row, sums in zip(rows, read, strict=True):
-            scored: list[Hypothesis] = [
-                replace(each, score=each.score + asks[row].reader_weight * float(own))
-                for each, own in zip(answers[row].hypotheses, sums, strict=True)
-            ]
-            scored.sort(key=lambda hypothesis: -hypothesis.score)
-            ordered[row] = replace(answers[row], hypotheses=tuple(scored))
+            ordered[row] = _ordered(answers[row], asks[row].reader_weight, sums.tolist())
         return ordered
 
     def log_probabilities(
@@ -92,3 +100,25 @@ class SecondReader:
         end = model.end_rule.ends[0]
         closed = [[[*each, end] for each in row] for row in tokens]
         return list(head.score(encoded, [prompt.tokens for prompt in prompts], closed))
+
+
+def _ordered(answer: Answer, weight: float, sums: Sequence[float]) -> Answer:
+    scored: list[Hypothesis] = [
+        replace(each, score=each.score + weight * own)
+        for each, own in zip(answer.hypotheses, sums, strict=True)
+    ]
+    scored.sort(key=lambda hypothesis: -hypothesis.score)
+    return replace(answer, hypotheses=tuple(scored))
+
+
+def _read_by(grams: Graph, answer: Answer, ask: DecodeRequest) -> Answer:
+    known = len(grams.base)
+    sums = []
+    for each in answer.hypotheses:
+        # A token beyond the pieces stands for no text.
+        added, state = grams.read([token for token in each.tokens if token < known], grams.start)
+        sums.append(added + float(grams.ends[state]))
+    answer = _ordered(answer, ask.reader_weight, sums)
+    if ask.lattice is None or answer.graph is None or answer.reach is not None:
+        return answer
+    return replace(answer, graph=arc_posteriors(reweighted(answer.graph, grams, ask.reader_weight)))

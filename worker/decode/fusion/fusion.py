@@ -181,7 +181,7 @@ def _source(
 
 
 def _model(tokenizer: Speller, path: str | None) -> Graph | None:
-    return None if path is None else _read_model(Path(path), tokenizer.pieces)
+    return None if path is None else read_model(Path(path), tokenizer.pieces)
 
 
 def _phrases(tokenizer: Speller, phrases: Phrases) -> Graph | None:
@@ -193,7 +193,9 @@ def unspelled(tokenizer: Speller, phrases: Phrases) -> list[str]:
     return _tree(tokenizer, phrases)[1] if any(phrase.strip() for phrase in phrases) else []
 
 
-def _read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
+def read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
+    """The language model of a file as a graph over these tokens; read again only when it has changed. Raises
+    InvalidRequest as `read_arpa`."""
     try:
         facts = path.stat()
     except OSError as error:

@@ -44,14 +44,18 @@ class Graph:
     def after(self, tokens: Sequence[int]) -> int:
         """The state that an utterance has reached with these tokens. A state's arcs stand in the order of
         their labels."""
-        state = self.start
+        return self.read(tokens, self.start)[1]
+
+    def read(self, tokens: Sequence[int], state: int) -> tuple[float, int]:
+        """What the tokens add from a state on, without an end, and the state behind them."""
+        added = 0.0
         for token in tokens:
-            while state > 0 and (at := self._arc(state, token)) < 0:
+            while (at := self._arc(state, token)) < 0 and state > 0:
+                added += float(self.penalty[state])
                 state = int(self.fallback[state])
-            if state == 0:
-                at = self._arc(0, token)
+            added += float(self.weights[at] if at >= 0 else self.base[token])
             state = int(self.targets[at] if at >= 0 else self.base_targets[token])
-        return state
+        return added, state
 
     def _arc(self, state: int, token: int) -> int:
         first = int(self.first[state])

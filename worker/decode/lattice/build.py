@@ -4,6 +4,7 @@ A state is a prefix that ends where a word does; an arc is a word, with all piec
 sentencepiece's words and the graph of prefixes; does not know the search, seconds or files.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
@@ -111,7 +112,7 @@ class _Speller:
         order = _ordered(arcs)
         place = {state: index for index, state in enumerate(order)}
         word_arcs = [
-            WordArc(place[a.source], place[a.target], a.word, a.start, a.end, a.acoustic, a.fused)
+            replace(a, source=place[a.source], target=place[a.target])
             for state in order
             for a in sorted(arcs[state], key=lambda arc: (arc.start, arc.word, place[arc.target]))
         ]
@@ -142,7 +143,8 @@ class _Speller:
             starts = self._starts(index)
             if starts or node.final > NOWHERE:
                 text = self._text(node.word)
-                arcs.append(WordArc(state, index, text, begun.frame, end, weight - fused, fused))
+                arc = WordArc(state, index, text, begun.frame, end, weight - fused, fused, tokens=node.word)
+                arcs.append(arc)
             for child in self._kept[index]:
                 if child not in starts:
                     after = nodes[child]

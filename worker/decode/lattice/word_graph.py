@@ -19,7 +19,7 @@ SLACK = 1e-6  # what rounding may take from a path: the best one always stays
 class WordArc:
     """One word between two states. `acoustic` and `fused` are natural logs and add up to the weight; frames
     are encoder frames, `end` the first behind the word. `share` is how probable it is, once that was worked
-    out. An empty `word` is a token without text."""
+    out. An empty `word` is a token without text. tokens: that spell the word, where the lattice knows."""
 
     source: int
     target: int
@@ -29,6 +29,7 @@ class WordArc:
     acoustic: float
     fused: float = 0.0
     share: float = 0.0
+    tokens: tuple[int, ...] = ()
 
     @property
     def weight(self) -> float:

@@ -28,8 +28,9 @@ def _put(http: httpx.Client, content: bytes = ARPA, **body: object) -> httpx.Res
     return http.post("/v1/language-models", files=form)
 
 
-def _job(http: httpx.Client, recordings: Path, name: str) -> httpx.Response:
-    options = {"model": "demo-tdt", "decoder": "beam", "language_model": name}
+def _job(http: httpx.Client, recordings: Path, name: str, rescores: bool = False) -> httpx.Response:
+    named: dict[str, object] = {"rescore": {"model": name}} if rescores else {"language_model": name}
+    options = {"model": "demo-tdt", "decoder": "beam", **named}
     return http.post("/v1/jobs", json=file_job(recordings, options=options, reuse=False))
 
 
@@ -145,8 +146,13 @@ def test_jobs_are_given_a_version_which_stays_until_they_have_ended(
     assert [job.options.language_model for job in kept] == ["parish@2"]
     assert "no such language model" in json.dumps(batch)
 
-    problem(http.delete("/v1/language-models/parish"), 409, "conflict")
-    for job_id in (latest["id"], older["id"], kept[0].id):
+    reads = _job(http, recordings, "parish@2", rescores=True).json()
+    assert reads["options"]["rescore"]["model"] == "parish@2"
+    refused = problem(_job(http, recordings, "parish@3", rescores=True), 422, "invalid_request")
+    assert "there is no language model parish@3" in json.dumps(refused)
+
+    for job_id in (latest["id"], older["id"], kept[0].id, reads["id"]):
+        problem(http.delete("/v1/language-models/parish"), 409, "conflict")
         http.delete(f"/v1/jobs/{job_id}")
     assert len(_files(live)) == 2
     assert http.delete("/v1/language-models/parish").status_code == 204

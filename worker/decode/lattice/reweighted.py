@@ -1,0 +1,48 @@
+"""A lattice of words under a language model that did not search it: an exact expansion, no path left out.
+
+A state is one of the lattice's together with the model's behind it, so that each arc has one context and the
+model's log-probability is a weight like any other (the expansion of Xu et al. 2018, "A pruned RNNLM
+lattice-rescoring algorithm for automatic speech recognition", without its pruning, which an n-gram's few
+states can do without). Knows words, tokens and weights; knows no search and no sound.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from worker.decode.fusion.graph import Graph
+from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, pruned, widest
+
+MOST_ARCS = 20_000
+"""Of a lattice before it is expanded; a larger one is pruned to the widest beam that leaves no more."""
+
+
+def reweighted(words: WordGraph, model: Graph, weight: float) -> WordGraph:
+    """The lattice with `weight` times what `model` says of each word's tokens and of the end as part of
+    `fused`. Every path is there, with what it had and the model's share; shares are left out."""
+    if len(words.arcs) > MOST_ARCS:
+        words = pruned(words, widest(words, MOST_ARCS))
+    leaving: dict[int, list[WordArc]] = defaultdict(list)
+    for arc in words.arcs:
+        leaving[arc.source].append(arc)
+    numbers = {(0, model.start): 0}
+    waiting: dict[int, list[int]] = defaultdict(list)
+    waiting[0].append(model.start)
+    arcs: list[tuple[tuple[int, int], tuple[int, int], WordArc]] = []
+    for state in range(words.states):  # arcs lead from lower states to higher ones
+        for context in waiting.pop(state, []):
+            numbers[state, context] = len(numbers) if state else 0
+            for arc in leaving[state]:
+                added, behind = model.read(arc.tokens, context)
+                if behind not in waiting[arc.target]:
+                    waiting[arc.target].append(behind)
+                said = replace(arc, fused=arc.fused + weight * added, share=0.0)
+                arcs.append(((state, context), (arc.target, behind), said))
+    expanded = tuple(
+        replace(arc, source=numbers[source], target=numbers[target]) for source, target, arc in arcs
+    )
+    finals = {
+        number: Final(end.acoustic, end.fused + weight * float(model.ends[context]))
+        for (state, context), number in numbers.items()
+        if (end := words.finals.get(state)) is not None
+    }
+    return WordGraph(expanded, finals)
