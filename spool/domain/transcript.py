@@ -198,12 +198,14 @@ class DroppedSegment(_Record):
 
 class SpeechSpan(_Record):
     """What the speech detector says of a stretch of one channel. Nothing of `no_speech` needs decoding;
-    `unclear` is neither long enough without speech nor sure to be any."""
+    `unclear` is neither long enough without speech nor sure to be any. `silent`: nobody speaks, and nothing
+    in it is above -60 dBFS; whether what is louder is music or noise is not told."""
 
     start: Seconds
     end: Seconds
     label: Literal["speech", "no_speech", "unclear"]
     channel: int = 0
+    silent: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
 
 
 class ChunkLanguage(_Record):

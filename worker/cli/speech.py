@@ -6,7 +6,8 @@ The contract of `--format json`, one object a file, in the order given:
     {"file", "error": {"code", "message"}}        for a file that failed
 
 Probabilities have seven decimals, times are seconds. Spans cover the recording without a gap; their labels
-are `speech`, `no_speech` (nothing there needs decoding) and `unclear`.
+are `speech`, `no_speech` (nothing there needs decoding) and `unclear`. A span of `no_speech` in which nothing
+is louder than -60 dBFS has `"silent": true`.
 """
 
 from enum import StrEnum
@@ -31,19 +32,24 @@ def speech(
     """Print where there is speech, and the probability of speech every 32 ms."""
     from worker.audio.resample import SAMPLE_RATE
     from worker.speech.detector import FRAME_SECONDS, SpeechDetector
+    from worker.speech.listener import SpeechListener
     from worker.speech.spans import label_spans
 
     detector = SpeechDetector.load()
 
     def detect(path: Path) -> Row:
-        probabilities, samples = detector.follow(mono_blocks(path))
-        spans = label_spans(probabilities, samples)
+        listener = SpeechListener(detector)
+        for block in mono_blocks(path):
+            listener.push(block)
+        listener.finish()
+        spans = label_spans(listener.probabilities, listener.samples, levels=listener.levels)
         return {
-            "duration": samples / SAMPLE_RATE,
+            "duration": listener.samples / SAMPLE_RATE,
             "frame_seconds": FRAME_SECONDS,
-            "probabilities": rounded(probabilities),
+            "probabilities": rounded(listener.probabilities),
             "spans": [
                 {"label": span.label, "start": round(span.start, 3), "end": round(span.end, 3)}
+                | ({"silent": True} if span.silent else {})
                 for span in spans
             ],
         }

@@ -113,10 +113,14 @@ def _dropped(segment: Segment, words: Sequence[Word]) -> DroppedSegment:
 def _spans(listeners: Sequence[SpeechListener]) -> tuple[SpeechSpan, ...]:
     return tuple(
         SpeechSpan(
-            start=round(span.start, 3), end=round(span.end, 3), label=span.label.value, channel=channel
+            start=round(span.start, 3),
+            end=round(span.end, 3),
+            label=span.label.value,
+            channel=channel,
+            silent=span.silent,
         )
         for channel, listener in enumerate(listeners)
-        for span in label_spans(listener.probabilities, listener.samples)
+        for span in label_spans(listener.probabilities, listener.samples, levels=listener.levels)
     )
 
 

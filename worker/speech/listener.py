@@ -24,6 +24,8 @@ class SpeechListener:
     def __init__(self, detector: SpeechDetector) -> None:
         self._stream = detector.stream()
         self._probabilities = np.zeros(1024, np.float32)
+        self._levels: list[Floats] = []
+        self._rest = np.zeros(0, np.float32)
         self._ended = False
         self._unbilled_ns = 0
         self.frames = 0
@@ -32,6 +34,11 @@ class SpeechListener:
     def probabilities(self) -> Floats:
         """One for each frame so far, float32 `[frames]`."""
         return self._probabilities[: self.frames]
+
+    @property
+    def levels(self) -> Floats:
+        """In dBFS (a full-scale square wave is 0) of each whole frame so far, its mean left out: float32."""
+        return np.concatenate([np.zeros(0, np.float32), *self._levels])
 
     @property
     def has_ended(self) -> bool:
@@ -47,6 +54,7 @@ class SpeechListener:
         """Hear float32 `[n]` at 16 kHz. Raises AudioNotFinite."""
         begun = time.thread_time_ns()
         self._keep(self._stream.push(block))
+        self._measure(block)
         self._unbilled_ns += time.thread_time_ns() - begun
 
     def finish(self) -> None:
@@ -80,6 +88,15 @@ class SpeechListener:
             for a, b in silent_stretches(self._probabilities[first:last], known, before=first)
             if b > start
         ]
+
+    def _measure(self, block: Floats) -> None:
+        held = np.concatenate([self._rest, block])
+        frames = held[: len(held) // FRAME * FRAME].reshape(-1, FRAME)
+        self._rest = held[frames.size :]
+        # The variance in two passes, so that in float32 too a large mean takes nothing from it.
+        frames = frames - frames.mean(axis=1, keepdims=True)
+        power = np.einsum("ij,ij->i", frames, frames) / np.float32(FRAME)
+        self._levels.append(10 * np.log10(np.maximum(power, np.float32(1e-20))))
 
     def _keep(self, probabilities: Floats) -> None:
         frames = self.frames + len(probabilities)

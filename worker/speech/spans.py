@@ -8,10 +8,13 @@ rules that are measured apart (docs/speakers.md) and leave room between them:
 - *no speech*: below `NO_SPEECH` for 4 s or more, less a margin on both sides. Nothing of it needs decoding.
   At the recording's ends there is nothing to keep a margin from.
 - *unclear*: all the rest, which the engine hears too.
+
+Of *no speech* it is said besides whether it is silent, by level alone. Whether it is music or noise is not:
+that could not be told (docs/speakers.md).
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -21,6 +24,7 @@ from worker.audio.resample import SAMPLE_RATE
 from worker.speech.detector import FRAME
 
 Probabilities = NDArray[np.float32]
+Levels = NDArray[np.float32]
 Stretch = tuple[int, int]
 """Start and end in samples at 16 kHz, the end not included."""
 
@@ -35,11 +39,13 @@ class SpanLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpeechSpan:
-    """One span in seconds of the recording."""
+    """One span in seconds of the recording. silent: nobody speaks, and nothing in it is louder than
+    `SILENT`."""
 
     start: float
     end: float
     label: SpanLabel
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class NoSpeechOptions:
     margin: float = 0.5
 
 
+SILENT = -60.0
+"""dBFS, as the level gate has it."""
 SPEECH = SpeechOptions()
 NO_SPEECH = NoSpeechOptions()
 
@@ -123,8 +131,10 @@ def label_spans(
     samples: int,
     speech: SpeechOptions = SPEECH,
     silence: NoSpeechOptions = NO_SPEECH,
+    levels: Levels | None = None,
 ) -> list[SpeechSpan]:
-    """The whole recording of `samples` as spans that neither overlap nor leave a gap."""
+    """The whole recording of `samples` as spans that neither overlap nor leave a gap. levels: the level of
+    each frame in dBFS, where it is known."""
     labelled = sorted(
         [(*stretch, SpanLabel.speech) for stretch in speech_stretches(probabilities, samples, speech)]
         + [(*stretch, SpanLabel.none) for stretch in silent_stretches(probabilities, samples, silence)]
@@ -135,9 +145,17 @@ def label_spans(
         if start > reached:
             spans.append(_span(reached, start, SpanLabel.unclear))
         if end > max(start, reached):
-            spans.append(_span(max(start, reached), end, label))
+            begun = max(start, reached)
+            silent = label is SpanLabel.none and levels is not None and _is_silent(levels, begun, end)
+            spans.append(replace(_span(begun, end, label), silent=silent))
         reached = max(reached, end)
     return spans
+
+
+def _is_silent(levels: Levels, start: int, end: int) -> bool:
+    """Whether no frame that lies wholly in `[start, end)` is too loud; one that holds none is not silent."""
+    inside = levels[-(-start // FRAME) : end // FRAME]
+    return bool(len(inside) and inside.max() <= SILENT)
 
 
 def _span(start: int, end: int, label: SpanLabel) -> SpeechSpan:

@@ -123,6 +123,23 @@ def test_spans_cover_the_recording(talk: Floats) -> None:
     assert {span.label for span in spans} == {"speech", "no_speech", "unclear"}
 
 
+@pytest.mark.parametrize(("level", "silent"), [(0.0, True), (0.8e-3, True), (1.5e-3, False)])
+def test_a_span_without_speech_is_silent_by_its_level_alone(level: float, silent: bool) -> None:
+    """-62 and -56 dBFS; blocks of no length in particular, and a constant, which is no sound."""
+    (listener,) = hearing = heard(noise(8.0, level) + np.float32(0.3))
+    (span,) = check_words([], hearing).spans
+    assert (span.label, span.silent) == ("no_speech", silent)
+    assert ("silent" in span.model_dump()) == silent
+    assert len(listener.levels) == 8 * SAMPLE_RATE // 512
+
+
+def test_one_click_is_no_silence() -> None:
+    samples = np.zeros(8 * SAMPLE_RATE, np.float32)
+    samples[60_000:60_016] = 0.05
+    (span,) = check_words([], heard(samples)).spans
+    assert (span.label, span.silent) == ("no_speech", False)
+
+
 def test_without_a_listener_nothing_is_said() -> None:
     checked = check_words(words(1.0), [])
     assert (checked.spans, checked.dropped, checked.coverage) == ((), (), None)
