@@ -51,12 +51,7 @@ def job_request_of(
     if graph is not None and graph.name not in settings.graphs:
         names = ", ".join(sorted(settings.graphs)) or "none"
         raise UnknownModel(f"{name}: no graph {graph.name!r} here; this worker knows {names}.")
-    second, reader = options.rescore, None if reads is None else str(reads)
-    if second is not None and reader is None:
-        reader = settings.models.get(second.model)
-    if second is not None and reader is None:
-        names = ", ".join(sorted(settings.models))
-        raise UnknownModel(f"{name}: no model {second.model!r} to rescore here; this worker knows {names}.")
+    second, reader = options.rescore, _reader(options, settings, name, reads)
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:
@@ -110,3 +105,15 @@ def job_request_of(
         ask,
         carries=options.context == "job",
     )
+
+
+def _reader(options: JobOptions, settings: Settings, name: str, reads: Path | None) -> str | None:
+    """What the engine loads the second model by; None where there is none. Raises UnknownModel."""
+    if options.rescore is None:
+        return None
+    reader = settings.models.get(options.rescore.model) if reads is None else str(reads)
+    if reader is None:
+        names = ", ".join(sorted(settings.models))
+        asked = options.rescore.model
+        raise UnknownModel(f"{name}: no model {asked!r} to rescore here; this worker knows {names}.")
+    return reader
