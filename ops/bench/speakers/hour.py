@@ -29,7 +29,7 @@ from worker.audio import SAMPLE_RATE, open_audio  # noqa: E402 - the BLAS is loa
 from worker.diarization.base import SpeakerBounds, run_here  # noqa: E402
 from worker.diarization.registry import DEFAULT, load_diarization, load_network  # noqa: E402
 
-CLIPS = Path(__file__).resolve().parents[2] / "samples" / "open"
+CLIPS = Path(__file__).resolve().parents[3] / "samples" / "open"
 MEGABYTE = 1 << 20
 
 
@@ -49,6 +49,8 @@ def recording(seconds: float) -> Iterator[NDArray[np.float32]]:
                 for block in audio.blocks():
                     yield block[:left, 0]
                     left -= len(block[:left])
+                    if not left:
+                        return
 
 
 def measure(minutes: float, name: str) -> dict[str, float]:
