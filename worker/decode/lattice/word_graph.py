@@ -110,7 +110,10 @@ def with_shares(graph: WordGraph, shares: Sequence[float]) -> WordGraph:
     """The same, each arc with its own of `shares`."""
     # Written out: `dataclasses.replace` takes several times as long.
     arcs = (
-        WordArc(arc.source, arc.target, arc.word, arc.start, arc.end, arc.acoustic, arc.fused, share)
+        WordArc(
+            *(arc.source, arc.target, arc.word, arc.start, arc.end),
+            *(arc.acoustic, arc.fused, share, arc.tokens),
+        )
         for arc, share in zip(graph.arcs, shares, strict=True)
     )
     return WordGraph(tuple(arcs), graph.finals)
@@ -168,7 +171,7 @@ def _numbered(arcs: Sequence[WordArc], finals: dict[int, Final]) -> WordGraph:
     moved = [
         WordArc(
             *(place[arc.source], place[arc.target], arc.word, arc.start, arc.end),
-            *(arc.acoustic, arc.fused, arc.share),
+            *(arc.acoustic, arc.fused, arc.share, arc.tokens),
         )
         for arc in arcs
     ]

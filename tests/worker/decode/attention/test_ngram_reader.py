@@ -12,7 +12,15 @@ from worker.decode.fusion.arpa import BEGIN, END, Arpa, read_arpa, write_arpa
 from worker.decode.fusion.estimate import estimate
 from worker.decode.fusion.fusion import read_model
 from worker.decode.lattice.reweighted import reweighted
-from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, best_path, total
+from worker.decode.lattice.word_graph import (
+    Final,
+    WordArc,
+    WordGraph,
+    best_path,
+    pruned,
+    total,
+    with_posteriors,
+)
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import decode_utterances
 from worker.engine.recognizer import ModelRecognizer, recognizer_of
@@ -88,6 +96,8 @@ def test_an_expanded_lattice_has_every_path_with_the_models_share(
     whole = float(np.logaddexp.reduce([weight for *_, weight in expected]))
     assert total(expanded) == pytest.approx(whole, abs=1e-4)
     assert all(arc.source < arc.target for arc in expanded.arcs)
+    kept = sorted(paths(pruned(with_posteriors(expanded), 1e6)))
+    assert [each[:2] for each in kept] == [each[:2] for each in got], "each word keeps its tokens"
 
 
 def audio(count: int = 3) -> list[np.ndarray]:
@@ -126,6 +136,7 @@ def test_lists_and_lattices_of_a_search_are_read_to_the_last_path(tmp_path: Path
         for _, tokens, weight in paths(read.graph):
             ours.setdefault(tokens, []).append(weight)
         assert told.keys() == ours.keys()
+        assert {each.tokens for each in read.hypotheses} <= ours.keys()
         for tokens, weights in theirs.items():
             assert sorted(ours[tokens]) == pytest.approx(sorted(weights), abs=1e-3)
         assert best_path(read.graph) >= max(scores) - 1e-3, "the list's best is a path of the lattice"
