@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 from spool.domain.archive.sampling import Estimate, Population, estimate, sample_size
 from spool.errors import Conflict, NotFound
 from spool.ids import is_id, new_id
+from spool.store.archive.versions import transcribed_later
 from spool.store.sql import Page, now_utc, page
 from spool.tables import jobs
 from spool.tables import review_passages as passages
@@ -31,8 +32,8 @@ MAX_SEED = 2**53 - 1
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a sample is drawn from: the passages with words of a project's jobs, or of those of a batch and a
-    model."""
+    """What a sample is drawn from: the passages with words of each recording's newest transcript in a
+    project, of `model` where one is named; or of a batch's jobs, whatever ran after them."""
 
     project: str
     batch: str | None = None
@@ -171,6 +172,10 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
     conditions = [passages.c.project == scope.project, passages.c.first_word <= passages.c.last_word]
     if scope.batch is not None:
         conditions.append(jobs.c.batch_id == scope.batch)
+    else:
+        # Once for each job and not for each of its passages.
+        superseded = select(jobs.c.id).where(jobs.c.project == scope.project, transcribed_later(scope.model))
+        conditions.append(passages.c.job_id.not_in(superseded.correlate(None)))
     if scope.model is not None:
         conditions.append(jobs.c.options["model"].as_string() == scope.model)
     return conditions

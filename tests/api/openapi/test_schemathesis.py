@@ -76,7 +76,7 @@ def existing(http: httpx.Client, path: str) -> list[Parameters]:
     name = path.partition("{")[2].partition("}")[0]
     if not name or path.endswith("/events"):  # a stream, open for as long as there is something to wait for
         return []
-    items = http.get(path.partition("/{")[0]).json()["items"]
+    items = http.get(path.partition("/{")[0]).json().get("items")  # uploads have no list
     # Of a second parameter nothing is known; a webhook that is removed by one operation is gone for the next.
     if not items or path.count("{") != 1:
         return []

@@ -54,7 +54,8 @@ def test_an_upload_is_stored_and_can_be_read_back(live: Live, http: httpx.Client
     assert response.status_code == 202, response.text
     job = response.json()
     assert job["name"] == "Zoë's reel.wav"
-    assert job["source"] == {"kind": "upload", "uri": f"jobs/{job['id']}/source", "size": len(content)}
+    stored = f"jobs/{job['id']}/source"
+    assert job["source"] == {"kind": "upload", "uri": stored, "size": len(content), "connection": None}
     with live.services.objects.open(job["source"]["uri"]) as stored:
         assert stored.read() == content
     assert list(live.services.upload_folder.iterdir()) == []

@@ -74,7 +74,7 @@ def test_a_file_swapped_for_one_of_equal_size_between_attempts_is_refused(
     assert harness.run(job_id) == "failed"
     job = harness.job(job_id)
     assert job.error_code == "source_changed"
-    assert "changed since an earlier attempt" in (job.error_message or "")
+    assert "since an earlier attempt read it" in (job.error_message or "")
 
 
 def test_a_file_swapped_while_it_is_decoded_is_refused(harness: WorkerHarness, gate: Path) -> None:
