@@ -162,6 +162,13 @@ class Others:
 
 
 @pytest.fixture
+def db(postgres_url: str) -> Iterator[Database]:
+    own = Database(postgres_url)
+    yield own
+    own.close()
+
+
+@pytest.fixture
 def freezer(postgres_url: str) -> Iterator[Freezer]:
     freezer = Freezer(postgres_url)
     yield freezer
@@ -175,9 +182,10 @@ OFTEN = ("claim under a quota", "finish", "heartbeat")  # the others take minute
 @pytest.mark.parametrize(
     "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in OPERATIONS]
 )
-def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, postgres_url: str) -> None:
-    operation, db = OPERATIONS[name], Database(postgres_url)
-    worker = registered(db)
+def test_nobody_waits_for_a_process_that_froze(
+    name: str, freezer: Freezer, db: Database, postgres_url: str
+) -> None:
+    operation, worker = OPERATIONS[name], registered(db)
 
     def prepared() -> Claim:
         for number in range(20):
@@ -196,18 +204,16 @@ def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, post
                 assert time.monotonic() - began < BACK_SECONDS, f"the job of {name}, frozen after {after}"
                 time.sleep(0.1)
         assert not others.errors, f"{name}, frozen after statement {after}: {others.errors}"
-        assert not is_frozen or freezer.claims_beside >= LEAST_CLAIMS, (
-            f"{name}, frozen after statement {after}"
-        )
-        p99 = sorted(others.waits)[int(0.99 * len(others.waits))]
-        print(f"{name}, frozen after {after}: {freezer.claims_beside} claims beside it, p99 {p99:.2f} s")
+        if is_frozen:  # else it may have ended before anybody claimed anything
+            assert freezer.claims_beside >= LEAST_CLAIMS, f"{name}, frozen after statement {after}"
+            p99 = sorted(others.waits)[int(0.99 * len(others.waits))]
+            print(f"{name}, frozen after {after}: {freezer.claims_beside} claims beside it, p99 {p99:.2f} s")
     assert after > 1
     with Others(postgres_url), db.read() as tx:
         began = time.monotonic()
         while tx.scalar(select(func.count()).where(jobs.c.state != JobState.DONE.value)):
             assert time.monotonic() - began < BACK_SECONDS
             time.sleep(0.1)
-    db.close()
 
 
 def _is_held(db: Database, claim: Claim) -> bool:
