@@ -6,7 +6,7 @@
 // of sums depends on the length alone, not on the padding and not on how many simdgroups share the work.
 constexpr int PARTS = 8;
 constexpr int C = D / 32;
-constexpr int TOGETHER = SIMD_W == 1 ? 1 : Q;  // a CPU has registers for one row, and reads the others' keys from its cache
+constexpr int TOGETHER = rows_together(Q);  // a CPU takes as many rows as it has registers for; keys for others come from its cache
 constexpr int C_TOGETHER = SIMD_W == 1 && C % 2 == 0 ? 2 : 1;
 threadgroup float query[Q * D];
 threadgroup float weight[NSG * Q * 64];
@@ -60,11 +60,14 @@ while (from < rows) {  // the same in every lane of every simdgroup
     }
     const int end = (part + 1) * blocks_a_part < blocks ? (part + 1) * blocks_a_part : blocks;
     for (int block = part * blocks_a_part; block < end; block += 2) {
-      // Scores of two blocks, so that longer stretches of a key's row are read at once; then one after the other.
+      // Two blocks at once, so that longer stretches of a key's row are read; the last one may be alone.
       const int t = block * 32;
       const int left = block + 1 < end ? length - t : length - t < 32 ? length - t : 32;
+      const int many = left < 64 ? left : 64;
       auto near_key = key + (TILED ? t / 64 * 64 * D + t % 64 : t);
       auto far_key = key + (TILED ? (t + 32) / 64 * 64 * D + (t + 32) % 64 : t + 32);
+      auto near_value = value + t * D;
+      float fade[Q];
       for (int first = 0; first < Q; first += TOGETHER) {
         slots near[TOGETHER];
         slots far[TOGETHER];
@@ -76,6 +79,7 @@ while (from < rows) {  // the same in every lane of every simdgroup
           for (int d = 0; d < D; d++) {
             const slots k = take_slots(near_key + d * across, lane);
             const slots l = take_slots(far_key + d * across, lane);
+            if (first == 0) ask_ahead(near_value + d * 64, 64);
             for (int q = 0; q < TOGETHER; q++) {
               near[q] = fma(k, slots(query[(first + q) * D + d]), near[q]);
               far[q] = fma(l, slots(query[(first + q) * D + d]), far[q]);
@@ -92,42 +96,44 @@ while (from < rows) {  // the same in every lane of every simdgroup
           }
         }
         for (int q = 0; q < TOGETHER; q++) {
-          put_slots<float>(w + (first + q) * 64, lane, near[q]);
-          put_slots<float>(w + (first + q) * 64 + 32, lane, far[q]);
-        }
-      }
-      for (int s = 0; s < 64 && s < left; s += 32) {
-        float fade[Q];
-        for (int q = 0; q < Q; q++) {  // each lane reads what it wrote
-          const slots score = take_slots(w + q * 64 + s, lane, 0, left - s, -INFINITY);
-          const float most = slot_max(score);
-          const float next = most > top[q] ? most : top[q];
-          const float shift = next > -INFINITY ? next : 0.0f;
-          fade[q] = exp(top[q] - shift);
-          const slots e = exp(score - shift);
-          sum[q] = sum[q] * fade[q] + e;
-          top[q] = next;
-          put_slots<float>(w + q * 64 + s, lane, e);
-        }
-        simdgroup_barrier(mem_flags::mem_threadgroup);
-        const int many = left - s < 32 ? left - s : 32;
-        for (int first = 0; first < Q; first += TOGETHER)
-          for (int c = 0; c < C; c += C_TOGETHER) {
-            slots part_of[TOGETHER * C_TOGETHER];
-            for (int q = 0; q < TOGETHER; q++)
-              for (int e = 0; e < C_TOGETHER; e++)
-                part_of[q * C_TOGETHER + e] = out[(first + q) * C + c + e] * fade[first + q];
-            for (int j = 0; j < many; j++)
-              for (int e = 0; e < C_TOGETHER; e++) {
-                const slots v = take_slots(value + (t + s + j) * D + (c + e) * 32, lane);
-                for (int q = 0; q < TOGETHER; q++)
-                  part_of[q * C_TOGETHER + e] = fma(v, slots(w[(first + q) * 64 + s + j]), part_of[q * C_TOGETHER + e]);
-              }
-            for (int q = 0; q < TOGETHER; q++)
-              for (int e = 0; e < C_TOGETHER; e++) out[(first + q) * C + c + e] = part_of[q * C_TOGETHER + e];
+          auto own = w + (first + q) * 64;  // each lane reads what it wrote
+          if (left < 64) {
+            put_slots<float>(own, lane, near[q]);
+            put_slots<float>(own + 32, lane, far[q]);
+            near[q] = take_slots(own, lane, 0, left, -INFINITY);
+            far[q] = take_slots(own + 32, lane, 0, left - 32, -INFINITY);
           }
-        simdgroup_barrier(mem_flags::mem_threadgroup);
+          const float most = slot_max(larger(near[q], far[q]));
+          const float next = most > top[first + q] ? most : top[first + q];
+          const float shift = next > -INFINITY ? next : 0.0f;
+          fade[first + q] = exp(top[first + q] - shift);
+          top[first + q] = next;
+          const slots e = exp(near[q] - shift);
+          const slots f = exp(far[q] - shift);
+          sum[first + q] = sum[first + q] * fade[first + q] + (e + f);
+          put_slots<float>(own, lane, e);
+          put_slots<float>(own + 32, lane, f);
+        }
       }
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      for (int first = 0; first < Q; first += TOGETHER)
+        for (int c = 0; c < C; c += C_TOGETHER) {
+          slots part_of[TOGETHER * C_TOGETHER];
+          for (int q = 0; q < TOGETHER; q++)
+            for (int e = 0; e < C_TOGETHER; e++)
+              part_of[q * C_TOGETHER + e] = out[(first + q) * C + c + e] * fade[first + q];
+          for (int j = 0; j < many; j++) {
+            if (TILED && first == 0 && c == 0) ask_ahead(near_key + D * 64 + j * 64, 64);
+            for (int e = 0; e < C_TOGETHER; e++) {
+              const slots v = take_slots(near_value + j * D + (c + e) * 32, lane);
+              for (int q = 0; q < TOGETHER; q++)
+                part_of[q * C_TOGETHER + e] = fma(v, slots(w[(first + q) * 64 + j]), part_of[q * C_TOGETHER + e]);
+            }
+          }
+          for (int q = 0; q < TOGETHER; q++)
+            for (int e = 0; e < C_TOGETHER; e++) out[(first + q) * C + c + e] = part_of[q * C_TOGETHER + e];
+        }
+      simdgroup_barrier(mem_flags::mem_threadgroup);
     }
     for (int q = 0; q < Q; q++) {
       const float all = slot_sum(sum[q]);

@@ -11,7 +11,7 @@ from kernels.contracts.attention import attention_cases
 from kernels.contracts.case import Case, lengths_of, normal
 from kernels.contracts.search import search_cases
 from kernels.contracts.wfst import wfst_cases
-from kernels.nn import convolution, elementwise, features
+from kernels.nn import convolution, elementwise, features, few_rows
 
 
 def _make_silu(batch: int, dtype: mx.Dtype) -> list[mx.array]:
@@ -143,10 +143,61 @@ def _encoder_cases() -> Iterator[Case]:
         yield Case(f"first-lead{lead}", _make_first, run, _first(convolution.subsample_first_reference, lead))
 
 
+def _make_rows(batch: int, _: mx.Dtype) -> list[mx.array]:
+    """Rows of two tables, a row of a state, and a label, of which every third is none."""
+    labels = mx.array([-1 if row % 3 == 1 else row * 5 % 7 for row in range(batch)], mx.int32)
+    return [*(normal(batch, 45, seed=seed) for seed in (0, 1)), normal(batch, 70, seed=2), labels]
+
+
+def _joint(call: Callable[..., mx.array], activation: str) -> Callable[..., mx.array]:
+    def run(left: mx.array, right: mx.array, _: mx.array, labels: mx.array) -> mx.array:
+        packed = few_rows.pack_rows(normal(70, 45, seed=3, scale=0.2), normal(70, seed=4))
+        own = mx.arange(len(labels), dtype=mx.int32)
+        return call(left, right, mx.stack([mx.where(labels >= 0, own, -1), own]), packed, activation)
+
+    return run
+
+
+def _project(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
+    def run(fresh: mx.array, _: mx.array, before: mx.array, labels: mx.array) -> mx.array:
+        packed = few_rows.pack_rows(normal(70, 45, seed=3, scale=0.2), normal(70, seed=4))
+        own = mx.arange(len(labels), dtype=mx.int32)
+        return call(fresh, before, mx.stack([mx.where(labels >= 0, own, -1), own]), packed)
+
+    return run
+
+
+def _lstm_rows(call: Callable[..., tuple[mx.array, mx.array]], upper: bool) -> Callable[..., mx.array]:
+    def run(hidden: mx.array, cell: mx.array, below: mx.array, labels: mx.array) -> mx.array:
+        recurrent, lower = (normal(180, 45, seed=seed, scale=0.2) for seed in (3, 5))
+        entering = normal(1 if upper else 7, 180, seed=4)
+        packed = few_rows.pack_gates(recurrent, lower if upper else None, entering)
+        rows = few_rows.Continued(np.arange(len(labels), dtype=np.int32), np.array(labels))
+        stack = rows.steps(len(labels))
+        steps = stack.upper if upper else stack.first
+        return mx.concatenate(
+            list(call(packed, steps, hidden, cell, below[:, :45] if upper else None)), axis=1
+        )
+
+    return run
+
+
+def _row_cases() -> Iterator[Case]:
+    for act in few_rows.ACTIVATIONS:
+        run, reference = few_rows.joint_rows, few_rows.joint_rows_reference
+        yield Case(f"joint-rows-{act}", _make_rows, _joint(run, act), _joint(reference, act))
+    projects = _project(few_rows.project_rows), _project(few_rows.project_rows_reference)
+    yield Case("project-rows", _make_rows, *projects)
+    for upper in (False, True):
+        steps = _lstm_rows(few_rows.lstm_rows, upper), _lstm_rows(few_rows.lstm_rows_reference, upper)
+        yield Case(f"lstm-rows-{'upper' if upper else 'first'}", _make_rows, *steps)
+
+
 CASES = [
     *search_cases(),
     *wfst_cases(),
     *_feature_cases(),
     *_encoder_cases(),
+    *_row_cases(),
     *attention_cases(),
 ]

@@ -13,6 +13,7 @@ from kernels.search.ctc_beam import CtcBacktrace, ctc_beam, ctc_beam_reference
 from kernels.search.ctc_prefix import Graphs, PrefixTrace, ctc_prefix_beam, ctc_prefix_reference
 from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expand_reference
 from kernels.search.fixed_point import ONE, on_grid
+from kernels.search.next_rows import NextRows, next_rows, next_rows_reference
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
 from kernels.search.recombine import recombine_reference as settle_reference
 
@@ -196,6 +197,33 @@ def _grid(call: Callable[..., Beam]) -> Callable[..., Beam]:
     return lambda grown, beam, limits: call(grown, beam, limits._replace(fixed=True))
 
 
+def _next_rows(call: Callable[..., NextRows]) -> Callable[..., mx.array]:
+    """Of each slot what its row goes on from and reads, and the row and slot of its product and of its joint,
+    as of its utterance alone."""
+
+    def run(scores: mx.array, slots: mx.array) -> mx.array:
+        made = call(_swapped(slots), scores)
+        first = mx.repeat(mx.arange(len(scores)) * scores.shape[1], scores.shape[1])
+        columns = [made.running - mx.sum(made.joined[0] >= 0) + 0 * first]  # zeros
+        for rows, products in (made.steps.first, made.steps.upper):
+            of = mx.where(rows[1] >= 0, mx.take(products, rows[2], axis=1) - first, 0)
+            columns += [rows[0] - first, rows[1], of[0], of[1]]
+        stepped, source = made.steps.kept[0], made.steps.kept[1]
+        columns += [mx.where(stepped >= 0, stepped - first, -1), source - first]
+        columns += [made.joined[0], made.joined[1] - first]
+        whole = mx.stack(columns, axis=1).astype(mx.float32)
+        return whole.reshape(len(scores), -1)
+
+    return run
+
+
+def _make_next(batch: int, _: mx.Dtype) -> list[mx.array]:
+    """The beam that some steps led to, its frames as of an utterance alone."""
+    scores, slots = settle_inputs(batch, 4)[3:5]
+    rows = (mx.arange(batch) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
+    return [scores, _swapped((slots - rows).astype(mx.int32))]
+
+
 def search_cases() -> Iterator[Case]:
     """Of the beams' steps."""
     for mode in ("tdt", "rnnt", "late", "early"):
@@ -221,6 +249,7 @@ def search_cases() -> Iterator[Case]:
         _settle(_grid(settle_reference)),
         2 * step,  # of a score, and of the best that it is behind
     )
+    yield Case("next-rows", _make_next, _next_rows(next_rows), _next_rows(next_rows_reference))
     for adds in (False, True):
         name = f"look-{'adds' if adds else 'first'}"
         yield Case(name, _make_arcs, _look(ngram.look, adds), _look(ngram.look_reference, adds))

@@ -130,9 +130,14 @@ Launch = Callable[
 
 
 @cache
-def _parallel_for() -> ctypes.c_void_p:
-    """The one pool of threads of this process, as the function pointer `spool_launch` takes."""
+def thread_pool() -> ctypes.c_void_p:
+    """The one pool of threads of this process, as the function pointer that `spool_launch` takes."""
     return ctypes.cast(ctypes.CDLL(str(_pool_library())).spool_parallel_for, ctypes.c_void_p)
+
+
+def launch_address(library: Path) -> int:
+    """Where the function of a kernel's library begins, for `replay.cpp`."""
+    return ctypes.cast(ctypes.CDLL(str(library)).spool_launch, ctypes.c_void_p).value or 0
 
 
 def load_launch(library: Path) -> Launch:
@@ -143,7 +148,7 @@ def load_launch(library: Path) -> Launch:
     function = ctypes.CDLL(str(library)).spool_launch
     function.restype = ctypes.c_char_p
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
-    pool = _parallel_for()
+    pool = thread_pool()
 
     def launch(
         buffers: ctypes.Array[ctypes.c_void_p],

@@ -24,8 +24,10 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import mlx.core as mx
@@ -80,8 +82,29 @@ _LARGEST = 2**31
 Output = tuple[tuple[int, ...], mx.Dtype]
 
 
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch on a CPU as it was made. buffers: in the kernel's order, of which those at `shapes` hold
+    shapes and strides; outputs: those that it wrote."""
+
+    library: Path
+    buffers: list[np.ndarray[Any, Any]]
+    shapes: frozenset[int]
+    outputs: list[np.ndarray[Any, Any]]
+    grid: tuple[int, int, int]
+    group: tuple[int, int, int]
+    threads: int
+
+
+_recorded: ContextVar[list[Launched] | None] = ContextVar("recorded launches", default=None)
 _override: ContextVar[Backend | None] = ContextVar("kernel backend", default=None)
 _given_up: dict[str, str] = {}
+
+
+def threads_for(moved: int) -> int:
+    """How many threads a launch over so many bytes takes."""
+    most = _threads()
+    return most if moved >= _BYTES_WORTH_A_THREAD else 1
 
 
 @cache
@@ -136,6 +159,17 @@ def use_backend(name: Backend | str) -> Iterator[None]:
         yield
     finally:
         _override.reset(token)
+
+
+@contextlib.contextmanager
+def recorded_launches() -> Iterator[list[Launched]]:
+    """Within the block, launches of this thread on a CPU are also written down here."""
+    launches: list[Launched] = []
+    token = _recorded.set(launches)
+    try:
+        yield launches
+    finally:
+        _recorded.reset(token)
 
 
 def kernel_status() -> list[str]:
@@ -242,11 +276,12 @@ def dtype_name(dtype: mx.Dtype) -> str:
 @cache
 def _compiled(
     kernel: Kernel, dtypes: tuple[str, ...], outputs: tuple[str, ...], template: Template, width: int
-) -> Launch:
+) -> tuple[Launch, Path]:
     arguments = [Argument(dtype, (1,)) for dtype in dtypes]
     source = cpu_text(kernel, arguments, list(outputs), template, width)
     flags = FAST_FLAGS if width == 1 else CHECK_FLAGS
-    return load_launch(build_library(kernel.name if width == 1 else f"{kernel.name}-fibers", source, flags))
+    library = build_library(kernel.name if width == 1 else f"{kernel.name}-fibers", source, flags)
+    return load_launch(library), library
 
 
 def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
@@ -260,7 +295,7 @@ def _wanted(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
     return [kernel.wants(name) for name in kernel.inputs]
 
 
-def _fresh(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+def fresh_array(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
     """Memory of MLX's own that nobody else holds yet: written here, it needs no copy after."""
     if dtype in _NUMPY and math.prod(shape) * dtype.size <= _BYTES_SOONER_COPIED:
         return mx.array(np.empty(shape, _NUMPY[dtype]))
@@ -278,19 +313,21 @@ def _launch_on_cpu(
 ) -> list[mx.array]:
     width = 1 if chosen is Backend.CPU else 32
     simdgroups = simdgroups if width == 32 else 1
-    run = _compiled(
+    run, library = _compiled(
         kernel,
         tuple(dtype_name(each.dtype) for each in inputs),
         tuple(dtype_name(dtype) for _, dtype in outputs),
         (*template, ("NSG", simdgroups)),
         width,
     )
-    results = [_fresh(shape, dtype) for shape, dtype in outputs]
+    results = [fresh_array(shape, dtype) for shape, dtype in outputs]
     mx.eval(*inputs, *results)
     buffers: list[np.ndarray[Any, Any]] = []
+    of_shapes: list[int] = []
     for (shape, strides, rank), array in zip(_wanted(kernel), inputs, strict=True):
         view = _buffer(array)
         buffers.append(view)
+        of_shapes += range(len(buffers), len(buffers) + shape + strides + rank)
         if shape:
             buffers.append(np.array(view.shape, np.int32))
         if strides:
@@ -298,13 +335,18 @@ def _launch_on_cpu(
         if rank:
             buffers.append(np.array([view.ndim], np.int32))
     moved = sum(buffer.nbytes for buffer in buffers)
-    buffers += [_buffer(array) for array in results]
-    threads = _threads()
+    outputs_of = [_buffer(array) for array in results]
+    buffers += outputs_of
+    threads = threads_for(moved)
+    grid, group = (groups * simdgroups * width, 1, 1), (simdgroups * width, 1, 1)
     addresses = [buffer.__array_interface__["data"][0] for buffer in buffers]
     run(
         (ctypes.c_void_p * len(addresses))(*addresses),
-        (ctypes.c_uint * 3)(groups * simdgroups * width, 1, 1),
-        (ctypes.c_uint * 3)(simdgroups * width, 1, 1),
-        threads if moved >= _BYTES_WORTH_A_THREAD else 1,
+        (ctypes.c_uint * 3)(*grid),
+        (ctypes.c_uint * 3)(*group),
+        threads,
     )
+    recorded = _recorded.get()
+    if recorded is not None:
+        recorded.append(Launched(library, buffers, frozenset(of_shapes), outputs_of, grid, group, threads))
     return results

@@ -10,6 +10,13 @@ static constant constexpr int NOWHERE = 0x7fffffff;
 typedef float slots;
 typedef int slot_ints;
 
+// How many of `rows` rows with two sums each a lane takes at once: as many as its registers hold.
+constexpr int rows_together(int rows) { return rows; }
+
+// The `count` elements from here are needed soon: a CPU begins to read them. They may lie beyond the end.
+template <typename P>
+inline void ask_ahead(P, int) {}
+
 // Elements 0..31 from `from`, one a slot.
 template <typename P>
 inline slots take_slots(P from, int lane) {

@@ -201,3 +201,23 @@ def beam_search(
             break
         finished[tuple(tokens)] = (float(score), False)
     return [(sequence, score, ended) for sequence, (score, ended) in finished.items()]
+
+
+def openai_warp(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`dtw_cpu` and `backtrace`, cell by cell: rows and columns of the cheapest way."""
+    n, m = cost.shape
+    total, trace = np.full((n + 1, m + 1), np.inf, np.float32), np.zeros((n + 1, m + 1), np.int8)
+    total[0, 0] = 0
+    for j in range(1, m + 1):
+        for i in range(1, n + 1):
+            a, b, c = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
+            best, way = (a, 0) if a < b and a < c else (b, 1) if b < a and b < c else (c, 2)
+            total[i, j], trace[i, j] = cost[i - 1, j - 1] + best, way
+    trace[0, :], trace[:, 0] = 2, 1
+    i, j, path = n, m, []
+    while i > 0 or j > 0:
+        path.append((i - 1, j - 1))
+        way = trace[i, j]
+        i, j = i - (way != 2), j - (way != 1)
+    rows, columns = np.array(path[::-1]).T
+    return rows, columns

@@ -3,12 +3,18 @@
 Knows back-pointers and emissions; does not know how they were chosen or how hypotheses are ranked.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from worker.decode.types import Hypothesis
+
+Written = mx.array | NDArray[Any]
+"""What a step wrote down: on the device, or on the host already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +26,11 @@ class Emission:
     the slot that each slot continues; None when every slot continues itself.
     """
 
-    labels: mx.array
-    frames: mx.array
-    durations: mx.array
-    log_probs: mx.array
-    parents: mx.array | None = None
+    labels: Written
+    frames: Written
+    durations: Written
+    log_probs: Written
+    parents: Written | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,17 @@ class _Steps:
     parents: np.ndarray | None
 
 
+def on_device(arrays: Iterable[Written | None]) -> list[mx.array]:
+    """Those that a device still has to compute."""
+    return [array for array in arrays if isinstance(array, mx.array)]
+
+
+def stacked(arrays: Sequence[Written]) -> NDArray[Any]:
+    """All of one shape as one array on the host, [len(arrays), ...]; a device is asked once."""
+    mx.eval(on_device(arrays))
+    return np.stack([np.asarray(array) for array in arrays])
+
+
 class Backtrace:
     """The emissions of every step so far, on the device until `paths` is asked for."""
 
@@ -66,12 +83,11 @@ class Backtrace:
 
     def latest(self, steps: int) -> list[mx.array]:
         """The arrays of the last `steps` steps, to be evaluated together with what depends on them."""
-        arrays: list[mx.array] = []
-        for step in self._steps[-steps:]:
-            arrays += [step.labels, step.frames, step.durations, step.log_probs]
-            if step.parents is not None:
-                arrays.append(step.parents)
-        return arrays
+        return on_device(
+            array
+            for step in self._steps[-steps:]
+            for array in (step.labels, step.frames, step.durations, step.log_probs, step.parents)
+        )
 
     def continued(self) -> list[tuple[list[Path], list[int]]]:
         """Of each utterance, the path of each slot, and the slot that it was before the first step."""
@@ -104,8 +120,8 @@ class Backtrace:
         return utterances
 
     def _read(self) -> _Steps:
-        def whole(arrays: list[mx.array]) -> np.ndarray:
-            return np.array(mx.stack(arrays)).reshape(-1, *self._shape)
+        def whole(arrays: list[Written]) -> np.ndarray:
+            return stacked(arrays).reshape(-1, *self._shape)
 
         parents = [step.parents for step in self._steps if step.parents is not None]
         return _Steps(

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.backtrace import Emission
+from worker.decode.backtrace import Emission, Written, on_device, stacked
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import PrunedGraph
 
@@ -21,10 +21,10 @@ class _Step:
     """[B, K] arrays, as `Record` has them."""
 
     emission: Emission
-    gained: mx.array
-    scores: mx.array
-    fused: mx.array | None
-    marks: mx.array | None
+    gained: Written
+    scores: Written
+    fused: Written | None
+    marks: Written | None
 
 
 class LatticeRecorder:
@@ -44,10 +44,10 @@ class LatticeRecorder:
     def step(
         self,
         emission: Emission,
-        gained: mx.array,
-        scores: mx.array,
-        fused: mx.array | None = None,
-        marks: mx.array | None = None,
+        gained: Written,
+        scores: Written,
+        fused: Written | None = None,
+        marks: Written | None = None,
     ) -> None:
         """Keep one step: scores before recombination and after it, what fusion gave, and what else tells
         hypotheses apart. Arrays are [B, K]; the emission has parents."""
@@ -59,12 +59,11 @@ class LatticeRecorder:
 
     def latest(self, steps: int) -> list[mx.array]:
         """The arrays of the last `steps` steps, to be evaluated with what depends on them."""
-        arrays = [
+        return on_device(
             array
             for step in self._steps[-steps:]
             for array in (step.gained, step.scores, step.fused, step.marks)
-        ]
-        return [array for array in arrays if array is not None]
+        )
 
     def end(
         self, scores: mx.array, lengths: NDArray[np.int32], closing: mx.array | None, *, sums: bool
@@ -106,10 +105,10 @@ class LatticeRecorder:
             for row in range(len(ends))
         ]
 
-    def _integers(self, shape: tuple[int, ...], of: Callable[[_Step], mx.array | None]) -> NDArray[np.int32]:
+    def _integers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.int32]:
         given = [array for step in self._steps if (array := of(step)) is not None]
-        return np.array(mx.stack(given), np.int32) if given else np.zeros((0, *shape), np.int32)
+        return stacked(given).astype(np.int32) if given else np.zeros((0, *shape), np.int32)
 
-    def _numbers(self, shape: tuple[int, ...], of: Callable[[_Step], mx.array | None]) -> NDArray[np.float32]:
+    def _numbers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.float32]:
         given = [array for step in self._steps if (array := of(step)) is not None]
-        return np.array(mx.stack(given), np.float32) if given else np.zeros((0, *shape), np.float32)
+        return stacked(given).astype(np.float32) if given else np.zeros((0, *shape), np.float32)

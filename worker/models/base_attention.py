@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
-from worker.models.base import Capabilities, ModelInfo, PreparedRequest, SpeechOptions, Tokenizer
+from worker.models.base import PreparedRequest, SpeechModel
 
 State = TypeVar("State")
 RuleState = dict[str, mx.array]
@@ -193,24 +193,8 @@ class TimedText:
     words: tuple[Word, ...] | None
 
 
-class AttentionModel(Protocol):
-    """A `SpeechModel` with an attention decoder, which reads an utterance in windows."""
-
-    @property
-    def info(self) -> ModelInfo:
-        """As `SpeechModel.info`."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """As `SpeechModel.capabilities`."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """As `SpeechModel.tokenizer`."""
-
-    @property
-    def heads(self) -> Any:  # noqa: ANN401 - a mapping; "attention" is an AttentionHead
-        """As `SpeechModel.heads`."""
+class AttentionModel(SpeechModel, Protocol):
+    """A `SpeechModel` with an attention decoder (`heads["attention"]`), which reads in windows."""
 
     @property
     def rules(self) -> LogitsRules:
@@ -227,9 +211,6 @@ class AttentionModel(Protocol):
 
     def frames_in(self, samples: int) -> int:
         """Encoder frames that a window of so many samples costs."""
-
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
-        """As `SpeechModel.prepare`."""
 
     def encode(self, samples: Sequence[NDArray[np.float32]]) -> Sequence[Any]:
         """Each window by itself, as `AttentionHead.start` takes it."""

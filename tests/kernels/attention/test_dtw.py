@@ -7,31 +7,12 @@ import pytest
 from kernels.attention.dtw import WIDEST, dtw, dtw_reference
 from kernels.runtime.device import use_backend
 from ops.testbed.kernel_cases import TESTED
+from tests.golden.whisper_reference import openai_warp
 
 
 def starts_of_openai(matrix: np.ndarray) -> list[int]:
-    """`dtw_cpu` and `backtrace` on the negated matrix, then the first column of each row."""
-    cost = -matrix.astype(np.float64)
-    n, m = cost.shape
-    total, trace = np.full((n + 1, m + 1), np.inf, np.float32), -np.ones((n + 1, m + 1))
-    total[0, 0] = 0
-    for j in range(1, m + 1):
-        for i in range(1, n + 1):
-            both, down, along = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
-            if both < down and both < along:
-                best, way = both, 0
-            elif down < both and down < along:
-                best, way = down, 1
-            else:
-                best, way = along, 2
-            total[i, j], trace[i, j] = cost[i - 1, j - 1] + best, way
-    trace[0, :], trace[:, 0] = 2, 1
-    i, j, path = n, m, []
-    while i > 0 or j > 0:
-        path.append((i - 1, j - 1))
-        way = trace[i, j]
-        i, j = i - (way != 2), j - (way != 1)
-    rows, columns = np.array(path[::-1]).T
+    """The first column of each row on the negated matrix's way."""
+    rows, columns = openai_warp(-matrix.astype(np.float64))
     return columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)].tolist()
 
 

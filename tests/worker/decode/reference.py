@@ -11,12 +11,37 @@ from dataclasses import dataclass, field, replace
 import mlx.core as mx
 import numpy as np
 
+from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import JointConfig, PredictionConfig
+from worker.models.tokenizer import Tokenizer
 
 D_MODEL = 6
 HIDDEN = 10
 ZERO = np.float32(0)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Encoder frames of a batch [B, T, d] with their lengths [B]."""
+
+    frames: mx.array
+    lengths: np.ndarray
+
+
+@dataclass(frozen=True)
+class HeadModel:
+    """A model that is its heads."""
+
+    transducer: Transducer | None = None
+    ctc: CtcHead | None = None
+    tokenizer: Tokenizer | None = None
+
+    @property
+    def heads(self) -> dict[str, object]:
+        name = "tdt" if self.transducer and self.transducer.durations else "rnnt"
+        heads = {name: self.transducer, "ctc": self.ctc}
+        return {name: head for name, head in heads.items() if head is not None}
 
 
 def tiny_transducer(

@@ -3,14 +3,20 @@
 Also what every search must take: a beam wider than the vocabulary, one frame, no frame.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
 from spool.errors import EngineError
-from tests.worker.decode.reference import D_MODEL, random_frames, tiny_transducer
+from tests.worker.decode.reference import (
+    D_MODEL,
+    Encoded,
+    HeadModel,
+    random_frames,
+    tiny_transducer,
+)
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -38,17 +44,28 @@ class Spoiled(Transducer):
         return mx.concatenate([clean, marked], axis=-1)
 
     def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
-        parts = self.logits(enc_proj, pred_proj)
-        return mx.concatenate([part for part in parts if part is not None], axis=-1)
+        return self._whole(self.logits(enc_proj, pred_proj))
+
+    def join_rows(self, enc_proj: mx.array, pred_proj: mx.array, pairs: mx.array) -> mx.array:
+        clean = self._sound.join_rows(enc_proj[..., :-1], pred_proj, pairs)
+        marked = mx.take(enc_proj[..., -1:], mx.maximum(pairs[0], 0), axis=0) > 0
+        return self._whole(self._spoil(self.parted(clean), marked))
 
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
-        labels, spread = self._sound.logits(enc_proj[..., :-1], pred_proj)
-        marked = enc_proj[..., -1:] > 0
+        return self._spoil(self._sound.logits(enc_proj[..., :-1], pred_proj), enc_proj[..., -1:] > 0)
+
+    def _spoil(
+        self, parts: tuple[mx.array, mx.array | None], marked: mx.array
+    ) -> tuple[mx.array, mx.array | None]:
+        labels, spread = parts
         if spread is not None and self._part == "durations":
             return labels, mx.where(marked, self._poison, spread)
         if self._part == "one label":
             marked = marked & (mx.arange(labels.shape[-1]) == 3)
         return mx.where(marked, self._poison, labels), spread
+
+    def _whole(self, parts: tuple[mx.array, mx.array | None]) -> mx.array:
+        return mx.concatenate([part for part in parts if part is not None], axis=-1)
 
 
 class SpoiledHead(CtcHead):
@@ -61,23 +78,7 @@ class SpoiledHead(CtcHead):
         return frames
 
 
-@dataclass(frozen=True)
-class Model:
-    transducer: Transducer | None = None
-    ctc: CtcHead | None = None
-    tokenizer: Tokenizer = Tokenizer(PIECES)  # noqa: RUF009 - it is never changed
-
-    @property
-    def heads(self) -> dict[str, object]:
-        if self.transducer is None:
-            return {"ctc": self.ctc}
-        return {"tdt" if self.transducer.durations else "rnnt": self.transducer}
-
-
-@dataclass(frozen=True)
-class Encoded:
-    frames: mx.array
-    lengths: np.ndarray
+Model = partial(HeadModel, tokenizer=Tokenizer(PIECES))
 
 
 Asked = tuple[SearchOptions, DecodeRequest | None]
@@ -100,7 +101,7 @@ def named(asked: object) -> str:
 every_search = pytest.mark.parametrize("asked", searches(), ids=named)
 
 
-def found_by(asked: Asked, model: Model, encoded: Encoded) -> list[list[Hypothesis]]:
+def found_by(asked: Asked, model: HeadModel, encoded: Encoded) -> list[list[Hypothesis]]:
     options, ask = asked
     return search(model, encoded, options, None if ask is None else [ask] * len(encoded.lengths))
 

@@ -1,7 +1,7 @@
 """Searches with a language model and phrases, against one utterance and one hypothesis at a time."""
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import pytest
 from spool.errors import InvalidRequest
 from tests.worker.decode.reference import (
     Adviser,
+    Encoded,
+    HeadModel,
     Network,
     Trace,
     beam_reference,
@@ -31,7 +33,6 @@ from worker.decode.types import (
     SearchOptions,
 )
 from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.heads.transducer import Transducer
 from worker.models.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -42,25 +43,7 @@ PHRASES = [("a b", "b c d"), (), ("h g f", "g", "g h"), ("a",), ("", "c c c")]
 ALPHA, BOOST = 0.7, 0.9
 ASKS = [DecodeRequest(phrases, BOOST) for phrases in PHRASES]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
-
-
-@dataclass(frozen=True)
-class Model:
-    transducer: Transducer | None = None
-    ctc: CtcHead | None = None
-    tokenizer: Tokenizer = Tokenizer(PIECES)  # noqa: RUF009 - it is never changed
-
-    @property
-    def heads(self) -> dict[str, object]:
-        if self.transducer is None:
-            return {"ctc": self.ctc}
-        return {"tdt" if self.transducer.durations else "rnnt": self.transducer}
-
-
-@dataclass(frozen=True)
-class Encoded:
-    frames: mx.array
-    lengths: np.ndarray
+Model = partial(HeadModel, tokenizer=Tokenizer(PIECES))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +196,7 @@ def test_greedy_with_phrases_of_each_utterance_equals_the_restatement(
         assert_traces(found[row], [greedy_reference(Network(transducer), frames, 10, adviser)])
 
 
-def ctc_model(width: int) -> Model:
+def ctc_model(width: int) -> HeadModel:
     decoder = CtcDecoder(width, width - 1)
     decoder.decoder_layers[0].weight = mx.eye(width)
     decoder.decoder_layers[0].bias = mx.zeros(width)

@@ -2,45 +2,33 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.worker.decode.reference import Network, log_softmax, random_frames, tiny_transducer
+from tests.worker.decode.reference import (
+    Encoded,
+    HeadModel,
+    Network,
+    log_softmax,
+    random_frames,
+    tiny_transducer,
+)
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import WordGraph, best_path, pruned
 from worker.decode.result import Answer, answers
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.heads.transducer import Transducer
 from worker.models.tokenizer import Tokenizer
 
 LETTERS = "abcdefghi"
 WORDS = Tokenizer([f"▁{letter}" for letter in LETTERS])  # every token a word
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 LENGTHS = [13, 1, 20, 0, 7]
-
-
-@dataclass(frozen=True)
-class Model:
-    transducer: Transducer | None = None
-    ctc: CtcHead | None = None
-    tokenizer: Tokenizer = WORDS
-
-    @property
-    def heads(self) -> dict[str, object]:
-        if self.transducer is None:
-            return {"ctc": self.ctc}
-        return {"tdt" if self.transducer.durations else "rnnt": self.transducer}
-
-
-@dataclass(frozen=True)
-class Encoded:
-    frames: mx.array
-    lengths: np.ndarray
+Model = partial(HeadModel, tokenizer=WORDS)
 
 
 def ctc_head(width: int) -> CtcHead:
@@ -50,7 +38,7 @@ def ctc_head(width: int) -> CtcHead:
     return CtcHead(decoder, width - 1)
 
 
-def case(kind: str, seed: int, lengths: list[int], vocabulary: int = 9) -> tuple[Model, Encoded]:
+def case(kind: str, seed: int, lengths: list[int], vocabulary: int = 9) -> tuple[HeadModel, Encoded]:
     if kind == "ctc":
         rng = np.random.default_rng(seed)
         logits = rng.normal(0, 2, (len(lengths), max(lengths), vocabulary + 1))

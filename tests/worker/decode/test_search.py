@@ -1,6 +1,5 @@
 """The batched searches against the one-at-a-time restatement in `reference`, and against themselves."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -9,6 +8,8 @@ import pytest
 
 from spool.errors import EngineError, InvalidRequest
 from tests.worker.decode.reference import (
+    Encoded,
+    HeadModel,
     Network,
     Trace,
     beam_reference,
@@ -19,7 +20,6 @@ from tests.worker.decode.reference import (
 from worker.decode.search import best_of, search
 from worker.decode.types import Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.heads.transducer import Transducer
 
 LENGTHS = [13, 1, 20, 0, 7]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4), "tdt-sparse": (0, 2, 5)}
@@ -28,24 +28,6 @@ KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4), "tdt-sparse": (0, 2, 5)}
 def few(count: int, most: int) -> list[Any]:
     """Seeds, of which `make test-all` takes the first."""
     return [*range(count), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(count, most))]
-
-
-@dataclass(frozen=True)
-class Model:
-    transducer: Transducer | None = None
-    ctc: CtcHead | None = None
-
-    @property
-    def heads(self) -> dict[str, object]:
-        name = "tdt" if self.transducer and self.transducer.durations else "rnnt"
-        heads = {name: self.transducer, "ctc": self.ctc}
-        return {name: head for name, head in heads.items() if head is not None}
-
-
-@dataclass(frozen=True)
-class Encoded:
-    frames: mx.array
-    lengths: np.ndarray
 
 
 def batch(seed: int, lengths: list[int]) -> Encoded:
@@ -79,7 +61,7 @@ def test_greedy_equals_the_restatement(kind: str, seed: int, max_symbols: int) -
     transducer = tiny_transducer(seed, 9, KINDS[kind])
     encoded = batch(seed + 50, LENGTHS)
 
-    found = search(Model(transducer), encoded, SearchOptions(max_symbols=max_symbols))
+    found = search(HeadModel(transducer), encoded, SearchOptions(max_symbols=max_symbols))
 
     network = Network(transducer)
     for row, length in enumerate(LENGTHS):
@@ -94,7 +76,9 @@ def test_beam_equals_the_restatement(kind: str, seed: int, beam: int) -> None:
     transducer = tiny_transducer(seed, 9, KINDS[kind])
     encoded = batch(seed + 50, LENGTHS)
 
-    found = search(Model(transducer), encoded, SearchOptions("beam", beam=beam, nbest=beam, max_symbols=3))
+    found = search(
+        HeadModel(transducer), encoded, SearchOptions("beam", beam=beam, nbest=beam, max_symbols=3)
+    )
 
     network = Network(transducer)
     for row, length in enumerate(LENGTHS):
@@ -107,7 +91,7 @@ def test_beam_may_be_wider_than_the_vocabulary(kind: str) -> None:
     transducer = tiny_transducer(4, 2, KINDS[kind])
     encoded = batch(9, [6, 4])
 
-    found = search(Model(transducer), encoded, SearchOptions("beam", beam=12, nbest=12))
+    found = search(HeadModel(transducer), encoded, SearchOptions("beam", beam=12, nbest=12))
 
     for row, length in enumerate([6, 4]):
         frames = np.array(encoded.frames)[row, :length]
@@ -117,7 +101,7 @@ def test_beam_may_be_wider_than_the_vocabulary(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", few(2, 4))
 def test_beam_of_one_finds_greedys_tokens(kind: str, seed: int) -> None:
-    model, encoded = Model(tiny_transducer(seed, 9, KINDS[kind])), batch(seed, LENGTHS)
+    model, encoded = HeadModel(tiny_transducer(seed, 9, KINDS[kind])), batch(seed, LENGTHS)
 
     greedy = search(model, encoded, SearchOptions())
     beam = search(model, encoded, SearchOptions("beam", beam=1))
@@ -128,7 +112,7 @@ def test_beam_of_one_finds_greedys_tokens(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", beam=5, nbest=5)])
 def test_a_batch_equals_each_alone_in_any_order(kind: str, options: SearchOptions) -> None:
-    model, encoded = Model(tiny_transducer(7, 9, KINDS[kind])), batch(3, LENGTHS)
+    model, encoded = HeadModel(tiny_transducer(7, 9, KINDS[kind])), batch(3, LENGTHS)
     solo = [search(model, alone(encoded, row), options)[0] for row in range(len(LENGTHS))]
 
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 3, 4, 1]):
@@ -146,7 +130,7 @@ def test_an_utterance_without_frames_has_one_empty_hypothesis(
     if max(lengths) == 0:
         encoded = Encoded(encoded.frames[:, :0], encoded.lengths)
 
-    found = search(Model(tiny_transducer(0, 9, (0, 1, 2))), encoded, options)
+    found = search(HeadModel(tiny_transducer(0, 9, (0, 1, 2))), encoded, options)
 
     assert found[0] == [Hypothesis((), 0.0, (), ())]
     assert len(found) == len(lengths)
@@ -158,7 +142,7 @@ def test_an_utterance_without_frames_has_one_empty_hypothesis(
 def test_an_utterance_that_is_not_a_number_fails_alone(
     kind: str, options: SearchOptions, poison: float
 ) -> None:
-    model, encoded = Model(tiny_transducer(2, 9, KINDS[kind])), batch(1, [9, 12, 6])
+    model, encoded = HeadModel(tiny_transducer(2, 9, KINDS[kind])), batch(1, [9, 12, 6])
     clean = search(model, encoded, options)
     frames = np.array(encoded.frames)
     frames[1, 5:] = poison
@@ -173,7 +157,7 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
 
 
 def test_padding_that_is_not_a_number_is_never_read() -> None:
-    model, encoded = Model(tiny_transducer(2, 9, (0, 1, 2))), batch(1, [9, 4])
+    model, encoded = HeadModel(tiny_transducer(2, 9, (0, 1, 2))), batch(1, [9, 4])
     frames = np.array(encoded.frames)
     frames[1, 4:] = np.nan
 
@@ -183,7 +167,7 @@ def test_padding_that_is_not_a_number_is_never_read() -> None:
 
 
 def test_nbest_is_sorted_by_score_a_token_and_cut() -> None:
-    model, encoded = Model(tiny_transducer(5, 9, (0, 1, 2))), batch(8, [25])
+    model, encoded = HeadModel(tiny_transducer(5, 9, (0, 1, 2))), batch(8, [25])
 
     whole = search(model, encoded, SearchOptions("beam", beam=8, nbest=8))[0]
     cut = search(model, encoded, SearchOptions("beam", beam=8, nbest=3))[0]
@@ -198,7 +182,7 @@ def test_long_utterances_outgrow_the_first_token_block() -> None:
     transducer = tiny_transducer(1, 9)
     encoded = batch(2, [45])
 
-    found = search(Model(transducer), encoded, SearchOptions("beam", beam=3, nbest=3))
+    found = search(HeadModel(transducer), encoded, SearchOptions("beam", beam=3, nbest=3))
 
     expected = beam_reference(Network(transducer), np.array(encoded.frames)[0], 3, 10)
     assert len(expected[0].tokens) > 64
@@ -218,7 +202,7 @@ def test_ctc_greedy_collapses_runs_and_keeps_first_frames() -> None:
     rows = [a, a, blank, a, b, b, blank]
     encoded = Encoded(mx.array([rows, rows]), np.array([7, 2], np.int32))
 
-    whole, short = search(Model(ctc=ctc_head(rows)), encoded, SearchOptions())
+    whole, short = search(HeadModel(ctc=ctc_head(rows)), encoded, SearchOptions())
 
     assert whole[0].tokens == (0, 0, 1)
     assert whole[0].times == (0, 3, 4)
@@ -233,7 +217,7 @@ def test_ctc_fails_alone_and_takes_empty_utterances() -> None:
     rows = [[1.0, 0.0], [np.nan, 0.0], [0.0, 1.0]]
     encoded = Encoded(mx.array([rows] * 3), np.array([3, 1, 0], np.int32))
 
-    found = search(Model(ctc=ctc_head(rows)), encoded, SearchOptions(head="ctc"))
+    found = search(HeadModel(ctc=ctc_head(rows)), encoded, SearchOptions(head="ctc"))
 
     assert found[0] == []
     assert found[1][0].tokens == (0,)
@@ -241,7 +225,7 @@ def test_ctc_fails_alone_and_takes_empty_utterances() -> None:
 
 
 def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
-    rnnt, ctc = Model(tiny_transducer(0, 4)), Model(ctc=ctc_head([[0.0, 1.0]]))
+    rnnt, ctc = HeadModel(tiny_transducer(0, 4)), HeadModel(ctc=ctc_head([[0.0, 1.0]]))
     encoded = batch(0, [3])
 
     for model, options, words in [
@@ -259,7 +243,7 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
         ),
         (ctc, SearchOptions("beam", beta=float("nan")), "beta must be a finite number"),
         (rnnt, SearchOptions("viterbi"), "unknown decoder"),  # type: ignore[arg-type]
-        (Model(), SearchOptions(), "none that can be searched"),
+        (HeadModel(), SearchOptions(), "none that can be searched"),
     ]:
         with pytest.raises(InvalidRequest, match=words):
             search(model, encoded, options)

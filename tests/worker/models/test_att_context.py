@@ -2,45 +2,27 @@
 
 import json
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
 from worker.cli.options import context_of
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
 from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
 from worker.models.tokenizer import Tokenizer
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 UTTERANCES = (1, 2)
 ASK = DecodeRequest()
 
 
-@cache
-def model() -> NemoModel:
-    loaded = load_model(str(GOLDEN / "model.nemo"))
-    assert isinstance(loaded, NemoModel)
-    return loaded
+def recordings() -> list[Samples]:
+    return [audio(number) for number in UTTERANCES]
 
 
-@cache
-def answers() -> dict[str, NDArray]:
-    return dict(np.load(GOLDEN / "answers.npz"))
-
-
-@cache
-def audio() -> list[NDArray[np.float32]]:
-    return [soundfile.read(GOLDEN / f"{number}.flac", dtype="float32")[0] for number in UTTERANCES]
-
-
-CONTEXTS = [tuple(pair) for pair in json.loads(str(np.load(GOLDEN / "answers.npz")["contexts"]))]
+CONTEXTS = [tuple(pair) for pair in json.loads(str(answers()["contexts"]))]
 
 
 def test_the_model_states_its_contexts() -> None:
@@ -49,7 +31,7 @@ def test_the_model_states_its_contexts() -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_frames_are_nemos(context: tuple[int, int]) -> None:
-    encoded = model().encode(audio(), context)
+    encoded = model().encode(recordings(), context)
     for row, number in enumerate(UTTERANCES):
         expected = answers()[f"enc.{context[1]}.{number}"]
         frames = np.array(encoded.frames[row, : encoded.lengths[row]])
@@ -81,7 +63,10 @@ def test_the_default_is_the_first() -> None:
 
 
 def decode(options: SearchOptions) -> list[Sequence]:
-    return [each.hypotheses for each in decode_utterances(model(), audio(), options, [ASK] * len(audio()))]
+    return [
+        each.hypotheses
+        for each in decode_utterances(model(), recordings(), options, [ASK] * len(recordings()))
+    ]
 
 
 def test_a_context_that_the_model_has_not_is_refused() -> None:

@@ -2,47 +2,25 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
-import soundfile
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from tests.golden.streaming.golden import Samples, answers, audio, model
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream
 from worker.models.load import load_model
 from worker.models.mel_stream import MelStream
-from worker.models.nemo.model import NemoModel
 from worker.models.streaming import require_streaming
 
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 UTTERANCES = (1, 2)
-CONTEXTS = [
-    tuple(pair) for pair in json.loads(str(np.load(GOLDEN / "streaming" / "answers.npz")["contexts"]))
-]
-Samples = NDArray[np.float32]
-
-
-@cache
-def model() -> NemoModel:
-    loaded = load_model(str(GOLDEN / "streaming" / "model.nemo"))
-    assert isinstance(loaded, NemoModel)
-    return loaded
-
-
-@cache
-def answers() -> dict[str, NDArray]:
-    return dict(np.load(GOLDEN / "streaming" / "answers.npz"))
-
-
-def audio(number: int) -> Samples:
-    samples: Samples = soundfile.read(GOLDEN / "streaming" / f"{number}.flac", dtype="float32")[0]
-    return samples
+CONTEXTS = [tuple(pair) for pair in json.loads(str(answers()["contexts"]))]
 
 
 def cut(samples: Samples, sizes: Sequence[int]) -> Iterator[Samples]:

@@ -22,6 +22,7 @@ from kernels.search.recombine import recombine as settle
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.recorder import LatticeRecorder
+from worker.decode.transducer.replayed import Repeated, ReplayedBeam, Steps
 from worker.decode.transducer.stepping import joined, reorder
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
@@ -29,6 +30,7 @@ from worker.models.turns import give_way
 
 CHECK_EVERY = 8  # steps between two questions to the device whether anything still runs
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
+REPEATED_STEPS = 2 * TOKEN_BLOCK  # that are repeated before a beam's room grows
 
 
 class BeamState(NamedTuple):
@@ -85,6 +87,8 @@ class BeamSearch:
         at_once = compiled_for_cpu()
         every = 1 if at_once else CHECK_EVERY
         state = self.start()
+        if at_once and self._fusion is None:
+            state = self._repeated(state)
         asked = last = state.beam
         ahead = steps = 0  # steps between what is asked and what is queued, and in all
         while (longest := _longest(asked)) >= 0:
@@ -98,6 +102,37 @@ class BeamSearch:
             asked, last = (state.beam if at_once else last), state.beam
             ahead = 0 if at_once else every
         return self._finish(state)
+
+    def _repeated(self, state: BeamState) -> BeamState:
+        """Behind the last step, by steps that Python does not make; `state` where there are none such."""
+        replayed = ReplayedBeam(self._transducer, self._encoder, self._durations, self._limits)
+        while (longest := _longest(state.beam)) >= 0:
+            begun = Repeated(with_room(state.beam, longest + REPEATED_STEPS), state.output, state.network)
+            reached = replayed.run(begun, REPEATED_STEPS - 1, self._note_steps)
+            if reached is None:
+                break
+            state = BeamState(*reached, state.fused)
+        return state
+
+    def _note_steps(self, steps: Steps) -> None:
+        for scores, slots, gains, base, before in zip(*steps, strict=True):
+            emission = Emission(
+                slots[Field.LABEL],
+                slots[Field.SPOKEN],
+                slots[Field.DURATION],
+                gains[1],
+                slots[Field.PARENT],
+            )
+            self._backtrace.append(emission)
+            if self.recorder is not None:
+                gained = gains[0]
+                if self._limits.fixed:
+                    gained, scores = (
+                        each + of.astype(np.float32)[:, None] / np.float32(ONE)
+                        for each, of in ((gained, before), (scores, base))
+                    )
+                self.recorder.step(emission, gained, scores)
+        give_way()
 
     def _kept(self) -> list[mx.array]:
         kept = self._backtrace.latest(CHECK_EVERY)

@@ -93,7 +93,8 @@ class GreedySearch:
         self._steps = mx.arange(self._window, dtype=mx.int32)
         self._columns = mx.arange(self._window + self._overshoot, dtype=mx.int32)
         self._first = mx.arange(self._batch + 1, dtype=mx.int32) * self._frames
-        mx.eval(self._steps, self._columns, self._first)
+        self._rows = mx.repeat(mx.arange(self._batch, dtype=mx.int32), self._window)
+        mx.eval(self._steps, self._columns, self._first, self._rows)
         self._anything = bool(lengths.any())
         self._backtrace = Backtrace(self._batch, 1)
         self._begun = GreedyRow.start(transducer, self._batch, fusion) if start is None else start
@@ -163,7 +164,7 @@ class GreedySearch:
         [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank
         inside, index = _places(row.frames, self._lengths, row.sound, self._steps, self._first)
-        logits, spread = self._transducer.logits(mx.take(self._encoder, index, axis=0), row.output[:, None])
+        logits, spread = self._join(inside, index, row.output)
         best = mx.argmax(logits, axis=-1)
         if gains is not None:
             favoured = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
@@ -174,6 +175,15 @@ class GreedySearch:
             waits = mx.take(self._durations, mx.argmax(spread, axis=-1))
         look = _jumps(best, waits, inside, self._columns, blank)
         return _stop(_landing(look.after, self._window), look, logits, inside, extremes, blank)
+
+    def _join(self, inside: mx.array, index: mx.array, output: mx.array) -> tuple[mx.array, mx.array | None]:
+        """The joint of each row's prediction with the frames of its window; of those outside of its
+        utterance anything."""
+        if not self._on_cpu:
+            return self._transducer.logits(mx.take(self._encoder, index, axis=0), output[:, None])
+        pairs = mx.stack([mx.where(inside, index, -1).reshape(-1), self._rows])
+        joined = self._transducer.join_rows(self._encoder, output, pairs).reshape(*index.shape, -1)
+        return self._transducer.parted(joined)
 
 
 class _Look(NamedTuple):

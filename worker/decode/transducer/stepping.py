@@ -6,10 +6,10 @@ CPU, where asking costs nothing and every row costs its share, only the rows tha
 
 import mlx.core as mx
 import numpy as np
-from numpy.typing import NDArray
 
+from kernels.nn.few_rows import Continued, RowSteps
 from kernels.runtime.device import fused
-from kernels.search.expand import FINISHED
+from kernels.search.next_rows import continued_rows, next_rows
 from kernels.search.recombine import Beam, Field
 from worker.models.heads.transducer import LstmState, Transducer
 
@@ -28,7 +28,11 @@ def advance(
     Labels of other rows are not read. `gather` chooses the way; None takes the device's.
     """
     if _gathers(gather):
-        return _some(transducer, labels, np.flatnonzero(np.array(needed)), output, state)
+        read = np.where(np.array(needed), np.array(labels), -1).astype(np.int32)
+        if (read < 0).all():
+            return output, state
+        rows = Continued(np.arange(len(read), dtype=np.int32), read).steps(len(read))
+        return _go_on(transducer, rows, output, state)
     fresh, stepped = transducer.step(mx.where(needed, labels, 0), state)
     return mx.where(needed[:, None], fresh, output), stepped.where(needed, state)
 
@@ -47,7 +51,8 @@ def reorder(
     made once, and rows made behind the same parent share its recurrent product.
     """
     if _gathers(gather):
-        return _distinct(transducer, np.array(slots, copy=None), output, state)
+        rows = continued_rows(np.array(slots, copy=None)).steps(len(output))
+        return _go_on(transducer, rows, output, state)
     parents, labels, index = _rows(slots)
     fresh, stepped = transducer.step(labels, state.take(parents))
     return _either(output, state, fresh, stepped, index)
@@ -74,43 +79,16 @@ def joined(
     Dead slots and those past their utterance's end, a third of a batch of unlike lengths, have no use for
     one: where rows are gathered theirs are zeros.
     """
-    rows = beam.slots[Field.ROW, :].reshape(-1)
     if _gathers(gather):
-        ended = np.array(beam.slots[Field.STATUS, :], copy=None) == FINISHED
-        runs = np.flatnonzero(~ended & (np.array(beam.scores, copy=None) > -np.inf))
-        # With nearly all of them the smaller product would not pay for putting its rows in their places.
-        if len(runs) <= rows.size - rows.size // 8:
-            index = mx.array(runs)
-            logits = transducer.joined(
-                mx.take(encoder, mx.take(rows, index), axis=0), mx.take(output, index, axis=0)
-            )
-            every = mx.zeros((rows.size, logits.shape[-1]), logits.dtype)
-            every[index] = logits
-            return every
-    return transducer.joined(mx.take(encoder, rows, axis=0), output)
+        return transducer.join_rows(encoder, output, next_rows(beam.slots, beam.scores).joined)
+    return transducer.joined(mx.take(encoder, beam.slots[Field.ROW, :].reshape(-1), axis=0), output)
 
 
-def _distinct(
-    transducer: Transducer, slots: NDArray[np.int32], output: mx.array, state: LstmState
+def _go_on(
+    transducer: Transducer, rows: RowSteps, output: mx.array, state: LstmState
 ) -> tuple[mx.array, LstmState]:
-    """`reorder` that steps the rows alone that some slot goes on with."""
-    batch, beam = slots.shape[1:]
-    rows = batch * beam
-    origins, places = slots[Field.ORIGIN, :], np.arange(beam)
-    emitting = np.flatnonzero(origins == beam + places)
-    first = np.arange(0, rows, beam)[:, None]
-    if len(emitting) == 0:
-        kept = mx.array((first + origins).reshape(-1))
-        return mx.take(output, kept, axis=0), state.take(kept)
-    parents, of = np.unique((first + slots[Field.PARENT, :]).reshape(-1)[emitting], return_inverse=True)
-    labels = mx.array(slots[Field.LABEL, :].reshape(-1)[emitting])
-    shared = None if len(parents) == len(emitting) else mx.array(of.astype(np.int32))
-    before = state.take(mx.array(parents if shared is not None else parents[of]))
-    fresh, stepped = transducer.step(labels, before, shared)
-    number = np.zeros(rows, np.int32)
-    number[emitting] = rows + np.arange(len(emitting))
-    index = np.where(origins < beam, first + origins, number[(first + origins - beam).clip(0)])
-    return _either(output, state, fresh, stepped, mx.array(index.reshape(-1)))
+    output, layers = transducer.go_on(rows, output, state.layers())
+    return output, LstmState.of_layers(layers)
 
 
 def _either(
@@ -126,18 +104,3 @@ def _either(
 
 def _gathers(asked: bool | None) -> bool:
     return mx.default_device().type == mx.DeviceType.cpu if asked is None else asked
-
-
-def _some(
-    transducer: Transducer, labels: mx.array, chosen: np.ndarray, output: mx.array, state: LstmState
-) -> tuple[mx.array, LstmState]:
-    if len(chosen) == 0:
-        return output, state
-    if len(chosen) == len(labels):
-        return transducer.step(labels, state)
-    rows = mx.array(chosen)
-    fresh, stepped = transducer.step(labels[rows], state.take(rows))
-    hidden, cell = mx.array(state.hidden), mx.array(state.cell)
-    output = mx.array(output)
-    output[rows], hidden[rows], cell[rows] = fresh, stepped.hidden, stepped.cell
-    return output, LstmState(hidden, cell)

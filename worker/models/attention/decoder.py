@@ -5,7 +5,7 @@ pass serves prompts, scores and what families make of attention. Knows no rule o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 import numpy as np
@@ -14,14 +14,18 @@ from numpy.typing import NDArray
 from kernels.attention.cross_attention import tiled_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.attention.layers import (
+    Affine,
     CrossAttention,
+    Linear,
     Mlp,
     Norm,
+    Product,
     SelfAttention,
     attend_frames,
     attend_table,
     join_heads,
     log_sum_exp,
+    packed,
     split_heads,
 )
 from worker.models.attention.state import (
@@ -41,41 +45,60 @@ class Block:
     cross: CrossAttention
     mlp: Mlp
 
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        products = [self.attention.fused, self.attention.out, self.cross.query, self.cross.memory]
+        products += [self.cross.out, self.mlp.widen, self.mlp.narrow]
+        norms = [self.attention.norm, self.cross.norm, self.mlp.norm]
+        arrays = [array for product in products for array in product.arrays]
+        arrays += [array for norm in norms for array in (norm.weight, norm.bias)]
+        return [*arrays, self.mlp.widen_bias]
+
+    def packed(self) -> "Block":
+        """The same with its products as `layers.packed` makes them; those of the encoder's frames are of many
+        rows and stay."""
+        own, cross, mlp = self.attention, self.cross, self.mlp
+        return Block(
+            replace(own, fused=packed(own.fused), out=packed(own.out)),
+            replace(cross, query=packed(cross.query), out=packed(cross.out)),
+            replace(mlp, widen=packed(mlp.widen), narrow=packed(mlp.narrow)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
     """A decoder of pre-norm blocks.
 
-    table: [d, V], what logits are made with; tokens last, as the product with it, the largest of a step, is
-    then a fifth faster on a CPU. bias: [V] of the logits, None for none. positions: [most tokens, d].
-    embedding: [V, d], None where the table's columns are it; embedding_norm: behind token and position, None
+    table: what logits are made with, as `tokens_last` makes it. positions: [most tokens, d].
+    embedding: [V, d], None where the table's weights are it; embedding_norm: behind token and position, None
     for none. heads: of every attention.
     """
 
-    table: mx.array
+    table: Affine
     positions: mx.array
     blocks: tuple[Block, ...]
     norm: Norm
     heads: int
-    bias: mx.array | None = None
     embedding: mx.array | None = None
     embedding_norm: Norm | None = None
 
     @property
     def arrays(self) -> list[mx.array]:
         """Every array, to evaluate or to count."""
-        arrays = [self.table, self.positions, self.norm.weight, self.norm.bias]
-        arrays += [array for array in (self.bias, self.embedding) if array is not None]
+        arrays = [*self.table.arrays, self.positions, self.norm.weight, self.norm.bias]
+        if self.embedding is not None:
+            arrays.append(self.embedding)
         if self.embedding_norm is not None:
             arrays += [self.embedding_norm.weight, self.embedding_norm.bias]
-        for block in self.blocks:
-            linears = [block.attention.fused, block.attention.out, block.cross.query, block.cross.memory]
-            for linear in (*linears, block.cross.out, block.mlp.narrow):
-                arrays += [linear.weight, linear.bias]
-            for norm in (block.attention.norm, block.cross.norm, block.mlp.norm):
-                arrays += [norm.weight, norm.bias]
-            arrays += [block.mlp.widen, block.mlp.widen_bias]
-        return arrays
+        return arrays + [array for block in self.blocks for array in block.arrays]
+
+
+def tokens_last(weight: mx.array, bias: mx.array | None = None) -> Product:
+    """A product with weight [V, d] to many outputs: tokens lie last, as MLX's product with it is then a fifth
+    faster on a CPU."""
+    last = mx.contiguous(weight.T).T
+    return Product(last) if bias is None else Linear(last, bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +127,11 @@ class AttentionDecoder:
     """The decoder's weights, and every pass over them. A family adds how it aligns text."""
 
     def __init__(self, weights: DecoderWeights, dtype: mx.Dtype, eos: int) -> None:
-        self.weights, self.dtype, self.eos = weights, dtype, eos
-        self.blocks = weights.blocks
+        self.weights = replace(
+            weights, table=packed(weights.table), blocks=tuple(block.packed() for block in weights.blocks)
+        )
+        self.dtype, self.eos = dtype, eos
+        self.blocks = self.weights.blocks
 
     @property
     def max_tokens(self) -> int:
@@ -234,9 +260,8 @@ class AttentionDecoder:
 
     def logits(self, hidden: mx.array) -> mx.array:
         """hidden [..., d] behind the last norm -> float32 [..., V]."""
-        table, bias = self.weights.table, self.weights.bias
-        product = hidden.astype(table.dtype) @ table
-        return (product if bias is None else product + bias).astype(mx.float32)
+        table = self.weights.table
+        return table(hidden.astype(table.dtype)).astype(mx.float32)
 
     def force(
         self,
@@ -287,7 +312,7 @@ class AttentionDecoder:
         """tokens [N] -> [N, d]."""
         if self.weights.embedding is not None:
             return self.weights.embedding[tokens]
-        return self.weights.table[:, tokens].T.astype(self.dtype)
+        return self.weights.table.of_outputs(tokens).astype(self.dtype)
 
     def _normed(self, x: mx.array) -> mx.array:
         norm = self.weights.embedding_norm

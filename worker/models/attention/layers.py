@@ -5,6 +5,7 @@ Weights are plain arrays, fused where one product does for several. The scale 1/
 query's weights. Attention is behind three small functions, one a shape of problem. Knows no family.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,21 +15,71 @@ import mlx.core as mx
 from kernels.attention.cross_attention import plain_keys
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
+from kernels.nn.row_products import RowProducts, can_run
+from kernels.runtime.build_cpu import BuildFailed
+from kernels.runtime.device import asked_backend
+
+_log = logging.getLogger(__name__)
 
 # Rows that a CPU takes at a time: of 150 to 1500, a 1500-frame window was fastest with 500 (LOG.md).
 ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """x · weightᵀ + bias; weight [out, in]."""
+class Product:
+    """x · weightᵀ; weight [out, in]."""
 
     weight: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [..., in] -> [..., out]."""
+        return x @ self.weight.T
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Of the weights."""
+        return self.weight.dtype
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        return [self.weight]
+
+    def of_outputs(self, outputs: mx.array) -> mx.array:
+        """The weights of these outputs, int32 [N] -> [N, in]."""
+        return self.weight[outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Product):
+    """x · weightᵀ + bias; weight [out, in]."""
+
     bias: mx.array
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., in] -> [..., out]."""
         return mx.addmm(self.bias, x, self.weight.T)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        return [self.weight, self.bias]
+
+
+Affine = Product | RowProducts
+
+
+def packed(product: Affine) -> Affine:
+    """The same for few rows at a time: packed where this CPU has the kernel for them."""
+    if isinstance(product, RowProducts) or product.dtype != mx.float32 or not can_run():
+        return product
+    try:
+        return RowProducts.pack(product.weight, product.bias if isinstance(product, Linear) else None)
+    except BuildFailed as failure:
+        if asked_backend():
+            raise
+        _log.warning("products of few rows go to MLX, at half the speed: %s", failure)
+        return product
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +96,17 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Mlp:
-    """Norm, widening, GELU or ReLU, narrowing."""
+    """Norm, widening (whose bias the activation adds), GELU or ReLU, narrowing."""
 
     norm: Norm
-    widen: mx.array
+    widen: Affine
     widen_bias: mx.array
-    narrow: Linear
+    narrow: Affine
     activation: Literal["gelu", "relu"] = "gelu"
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., d] -> what is to be added to it."""
-        wide = self.norm(x) @ self.widen.T
+        wide = self.widen(self.norm(x))
         if self.activation == "gelu":
             return self.narrow(gelu(wide, self.widen_bias))
         return self.narrow(mx.maximum(wide + self.widen_bias, 0))
@@ -66,8 +117,8 @@ class SelfAttention:
     """`fused` gives queries (scaled), keys and values side by side."""
 
     norm: Norm
-    fused: Linear
-    out: Linear
+    fused: Affine
+    out: Affine
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +126,9 @@ class CrossAttention:
     """`query` is scaled; `memory` gives keys and values of encoder frames side by side."""
 
     norm: Norm
-    query: Linear
-    memory: Linear
-    out: Linear
+    query: Affine
+    memory: Affine
+    out: Affine
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:

@@ -34,12 +34,33 @@ class EncodedBatch:
         return self.lengths if self.masked else np.full(len(self.lengths), self.frames.shape[1], np.int32)
 
 
+def join_encoded(batches: list[EncodedBatch]) -> EncodedBatch:
+    """One batch of the utterances of several, which have frames of one length: a step attends to it in one
+    launch. Empties the list, so that each layer's arrays go when they are copied."""
+    frames = mx.concatenate([batch.frames for batch in batches])
+    lengths, masked = np.concatenate([batch.lengths for batch in batches]), batches[0].masked
+    layers = list(zip(*(batch.cross for batch in batches), strict=True))
+    batches.clear()
+    joined = []
+    for layer in range(len(layers)):
+        keys, values = zip(*layers[layer], strict=True)
+        joined.append((mx.concatenate(list(keys)), mx.concatenate(list(values))))
+        mx.eval(joined[-1])
+        layers[layer] = ()
+    return EncodedBatch(frames, lengths, tuple(joined), masked)
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedWindow:
     """One utterance of a batch."""
 
     batch: EncodedBatch
     index: int
+
+    @property
+    def frames(self) -> mx.array:
+        """Its own, [T, d]."""
+        return self.batch.frames[self.index]
 
     @property
     def length(self) -> int:
@@ -75,14 +96,14 @@ class Memory:
         ]
 
     def cross(self, group: int, layer: int) -> tuple[mx.array, mx.array, mx.array | None]:
-        """Keys and values of a group at a layer, copied only where a part of a batch is left, and the frames
-        int32 [U] that are attended to, None where it is all of them."""
+        """Keys and values of a group at a layer, copied only where others than neighbours are left, and the
+        frames int32 [U] that are attended to, None where it is all of them."""
         batch, rows = self.batches[group], self.rows[group]
         keys, values = batch.cross[layer]
         attended = batch.attended[list(rows)]
         lengths = None if (attended == values.shape[2]).all() else mx.array(attended)
-        if rows == tuple(range(keys.shape[0])):
-            return keys, values, lengths
+        if rows == tuple(range(rows[0], rows[0] + len(rows))):
+            return keys[rows[0] : rows[-1] + 1], values[rows[0] : rows[-1] + 1], lengths
         chosen = mx.array(rows)
         return keys[chosen], values[chosen], lengths
 

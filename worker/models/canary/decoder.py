@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights
-from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, SelfAttention
+from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, tokens_last
+from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, Product, SelfAttention
 from worker.models.canary.config import CanaryConfig
 from worker.models.weights import Shape
 
@@ -71,12 +71,11 @@ class CanaryHead(AttentionDecoder):
         tied = bool(mx.array_equal(rows, table))
         weights = DecoderWeights(
             # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
-            table=mx.contiguous(table.astype(mx.float32).T),
+            table=tokens_last(table.astype(mx.float32), tensors[f"{HEAD}.bias"].astype(mx.float32)),
             positions=tensors[f"{TOP}.position_embedding.pos_enc"],
             blocks=tuple(source.block(f"{LAYERS}.{layer}") for layer in range(config.decoder.num_layers)),
             norm=source.norm(FINAL),
             heads=config.decoder.num_attention_heads,
-            bias=tensors[f"{HEAD}.bias"].astype(mx.float32),
             embedding=None if tied else rows,
             embedding_norm=source.norm(f"{TOP}.layer_norm"),
         )
@@ -130,7 +129,7 @@ class _Tensors:
             ),
             Mlp(
                 self.norm(f"{name}.layer_norm_3"),
-                widen.weight,
+                Product(widen.weight),
                 widen.bias,
                 self.linear(f"{inner}.dense_out"),
                 "relu",

@@ -10,15 +10,42 @@ softmax is taken here: TDT normalizes labels and durations separately, which is 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.elementwise import lstm_cell
+from kernels.nn.few_rows import (
+    Packed,
+    PackedGates,
+    RowSteps,
+    joint_rows,
+    lstm_rows,
+    pack_gates,
+    pack_rows,
+    project_rows,
+)
 from kernels.runtime.device import fused
 from worker.models.heads.ctc import CtcHead
 from worker.models.nemo.config import JointConfig, PredictionConfig
+
+Made = TypeVar("Made")
+
+
+class MadeOf(Generic[Made]):
+    """What is made of some weights once, and again when those are no longer the network's."""
+
+    def __init__(self, make: Callable[..., Made]) -> None:
+        self._make = make
+        self._of: tuple[mx.array, ...] = ()
+        self._made: list[Made] = []
+
+    def __call__(self, *weights: mx.array) -> Made:
+        """`make(*weights)`."""
+        if not self._made or any(a is not b for a, b in zip(self._of, weights, strict=True)):
+            self._of, self._made = weights, [self._make(*weights)]
+        return self._made[0]
 
 
 class LstmState(NamedTuple):
@@ -37,6 +64,20 @@ class LstmState(NamedTuple):
         chosen = mask[:, None, None]
         return LstmState(mx.where(chosen, self.hidden, other.hidden), mx.where(chosen, self.cell, other.cell))
 
+    def layers(self) -> "list[LstmState]":
+        """The states of the layers from the lowest, [B, 1, H] each."""
+        if self.hidden.shape[1] == 1:
+            return [self]
+        parts = zip(*(mx.split(each, self.hidden.shape[1], axis=1) for each in self), strict=True)
+        return [LstmState(hidden, cell) for hidden, cell in parts]
+
+    @classmethod
+    def of_layers(cls, layers: "list[LstmState]") -> "LstmState":
+        """What `layers` gives, as one."""
+        if len(layers) == 1:
+            return layers[0]
+        return cls(*(mx.concatenate(list(each), axis=1) for each in zip(*layers, strict=True)))
+
 
 class LstmLayer(nn.Module):
     """One LSTM layer, one step. Gates stand in the order of PyTorch's LSTM: input, forget, cell, output."""
@@ -46,6 +87,14 @@ class LstmLayer(nn.Module):
         self.Wx = mx.zeros((4 * hidden, inputs))
         self.Wh = mx.zeros((4 * hidden, hidden))
         self.bias = mx.zeros((4 * hidden,))
+        self._first = MadeOf(lambda recurrent, entering: pack_gates(recurrent, None, entering))
+        self._upper = MadeOf(lambda recurrent, below, bias: pack_gates(recurrent, below, bias[None]))
+
+    def packed(self, entering: mx.array | None) -> PackedGates:
+        """For `lstm_rows`; `entering` [V, 4H] of the first layer, None above it."""
+        return (
+            self._upper(self.Wh, self.Wx, self.bias) if entering is None else self._first(self.Wh, entering)
+        )
 
     def entering(self, x: mx.array) -> mx.array:
         """[B, inputs] -> what the input gives to the gates, [B, 4H]."""
@@ -84,6 +133,22 @@ class LstmStack(nn.Module):
             return hidden[0], LstmState(hidden[0][:, None], cell[0][:, None])
         return hidden[-1], LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
 
+    def go_on(self, entering: mx.array, rows: RowSteps, layers: list[LstmState]) -> list[LstmState]:
+        """The layers' states behind `rows`, whose labels give `entering` [V, 4H] to the first one's gates."""
+        below, after = None, []
+        for index, (layer, state) in enumerate(zip(self.lstm, layers, strict=True)):
+            packed = layer.packed(None if index else entering)
+            after.append(LstmState(*lstm_rows(packed, rows.upper if index else rows.first, *state, below)))
+            below = after[-1].hidden
+        return after
+
+
+def entering_of(embedding: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
+    """What each label of an embedding [V, E] gives to a layer's gates, [V, 4H]."""
+    table = mx.addmm(bias, embedding, weight.T)
+    mx.eval(table)
+    return table
+
 
 class PredictionNetwork(nn.Module):
     """Embedding and LSTM stack. `vocabulary_size` leaves blank out; blank's id is `vocabulary_size`."""
@@ -95,18 +160,13 @@ class PredictionNetwork(nn.Module):
             "dec_rnn": LstmStack(config.pred_hidden, config.pred_rnn_layers),
         }
 
-        self._entered: tuple[list[mx.array], mx.array] | None = None
+        self._entered = MadeOf(entering_of)
 
     def _entering(self) -> mx.array:
         """What each label gives to the first layer's gates, [V + 1, 4H]: a product a label once, instead of
-        one a step. Made again when the weights it was made of are no longer those of the network."""
+        one a step."""
         first = self.prediction["dec_rnn"].lstm[0]
-        made_of = [self._embedding, first.Wx, first.bias]
-        if self._entered is None or any(a is not b for a, b in zip(self._entered[0], made_of, strict=True)):
-            table = first.entering(self._embedding)
-            mx.eval(table)
-            self._entered = (made_of, table)
-        return self._entered[1]
+        return self._entered(self._embedding, first.Wx, first.bias)
 
     @property
     def _embedding(self) -> mx.array:
@@ -132,6 +192,11 @@ class PredictionNetwork(nn.Module):
         output, state = self.prediction["dec_rnn"](self._entering()[tokens], state, of)
         return output, state
 
+    def go_on(self, rows: RowSteps, layers: list[LstmState]) -> tuple[mx.array, list[LstmState]]:
+        """As `step`, of rows of which some read a label; the output [N, 1, H] of the others means nothing."""
+        after = self.prediction["dec_rnn"].go_on(self._entering(), rows, layers)
+        return after[-1].hidden, after
+
 
 def _joining(activation: Callable[[mx.array], mx.array]) -> Callable[[mx.array, mx.array], mx.array]:
     """The activation of a sum."""
@@ -156,12 +221,26 @@ class JointNetwork(nn.Module):
         self.pred = nn.Linear(pred_hidden, config.joint_hidden)
         placeholders: list[nn.Module] = [nn.Identity() for _ in range(OUTPUT_LAYER)]
         self.joint_net = [*placeholders, nn.Linear(config.joint_hidden, outputs)]
+        self._activation = config.activation
         self._joining = _joining(ACTIVATIONS[config.activation])
+        self._packed_output: MadeOf[Packed] = MadeOf(pack_rows)
+        self._packed_pred: MadeOf[Packed] = MadeOf(pack_rows)
 
     def join(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
         """[..., J] and [..., J], broadcast against each other -> [..., V + 1 + D] logits."""
         joined: mx.array = self.joint_net[OUTPUT_LAYER](self._joining(enc_proj, pred_proj))
         return joined
+
+    def join_rows(self, enc_proj: mx.array, pred_proj: mx.array, pairs: mx.array) -> mx.array:
+        """As `kernels.nn.few_rows.joint_rows`, [N, V + 1 + D]."""
+        last = self.joint_net[OUTPUT_LAYER]
+        return joint_rows(
+            enc_proj, pred_proj, pairs, self._packed_output(last.weight, last.bias), self._activation
+        )
+
+    def project(self, fresh: mx.array, before: mx.array, pairs: mx.array) -> mx.array:
+        """`pred` of some rows beside kept ones, as `kernels.nn.few_rows.project_rows`, [N, J]."""
+        return project_rows(fresh, before, pairs, self._packed_pred(self.pred.weight, self.pred.bias))
 
 
 class Transducer:
@@ -204,6 +283,14 @@ class Transducer:
         output, state = self._prediction.step(tokens, state, of)
         return self._joint.pred(output), state
 
+    def go_on(
+        self, rows: RowSteps, output: mx.array, layers: list[LstmState]
+    ) -> tuple[mx.array, list[LstmState]]:
+        """Projected prediction output [N, J] and state of rows that go on from rows of `output` [P, J] and
+        the `layers` of a state, for a CPU: rows that read nothing cost no product."""
+        fresh, after = self._prediction.go_on(rows, layers)
+        return self._joint.project(fresh, output, rows.kept), after
+
     def project_encoder(self, frames: mx.array) -> mx.array:
         """Encoder frames [..., d_model] -> [..., J]; once an utterance, not once a step."""
         projected: mx.array = self._joint.enc(frames)
@@ -213,10 +300,18 @@ class Transducer:
         """[..., J] and [..., J] -> logits [..., V + 1 + D]: labels, blank, then the durations of a TDT."""
         return self._joint.join(enc_proj, pred_proj)
 
+    def join_rows(self, enc_proj: mx.array, pred_proj: mx.array, pairs: mx.array) -> mx.array:
+        """Of encoder rows [F, J] and predictions [P, J], those that `pairs` [2, N] names -> [N, V + 1 + D];
+        zeros where the encoder's row is -1. For a CPU: rows that nobody needs cost nothing."""
+        return self._joint.join_rows(enc_proj, pred_proj, pairs)
+
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
         """[..., J] and [..., J] -> label logits [..., V + 1] (blank last) and duration logits [..., D] or
         None."""
-        joined = self._joint.join(enc_proj, pred_proj)
+        return self.parted(self._joint.join(enc_proj, pred_proj))
+
+    def parted(self, joined: mx.array) -> tuple[mx.array, mx.array | None]:
+        """`joined` [..., V + 1 + D] as `logits` gives it."""
         if self.durations is None:
             return joined, None
         return joined[..., : self.blank + 1], joined[..., self.blank + 1 :]

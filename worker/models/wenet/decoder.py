@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, TokenTree
-from worker.models.attention.layers import CrossAttention, Mlp, SelfAttention, is_cpu, log_sum_exp
+from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, TokenTree, tokens_last
+from worker.models.attention.layers import CrossAttention, Mlp, Product, SelfAttention, is_cpu, log_sum_exp
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
@@ -28,12 +28,11 @@ def decoder_of(sizes: DecoderSizes, config: WenetConfig, reader: Reader, dtype: 
     blocks = tuple(_block(f"{sizes.name}.decoders.{layer}", heads, reader) for layer in range(sizes.layers))
     output = reader.linear(f"{sizes.name}.output_layer")
     weights = DecoderWeights(
-        table=mx.contiguous(output.weight.T),
+        table=tokens_last(output.weight, output.bias),
         positions=sinusoids(mx.arange(MOST_TOKENS), width).astype(dtype),
         blocks=blocks,
         norm=reader.norm(f"{sizes.name}.after_norm"),
         heads=heads,
-        bias=output.bias,
         embedding=reader.kept(reader.raw(f"{sizes.name}.embed.0.weight") * float(width**0.5)),
     )
     return WenetDecoder(weights, dtype, config.eos)
@@ -54,7 +53,7 @@ def _block(name: str, heads: int, reader: Reader) -> Block:
         ),
         Mlp(
             reader.norm(f"{name}.norm3"),
-            widen.weight,
+            Product(widen.weight),
             widen.bias,
             reader.linear(f"{name}.feed_forward.w_2"),
             "relu",

@@ -7,6 +7,7 @@ ids, and a softmax over both is the same to the bit.
 import mlx.core as mx
 from mlx import nn
 
+from kernels.nn.few_rows import RowSteps
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import (
     OUTPUT_LAYER,
@@ -14,8 +15,10 @@ from worker.models.heads.transducer import (
     LstmLayer,
     LstmStack,
     LstmState,
+    MadeOf,
     PredictionNetwork,
     Transducer,
+    entering_of,
 )
 from worker.models.nemo.config import JointConfig
 from worker.models.wenet.config import TransducerSizes
@@ -67,7 +70,7 @@ class LstmPredictor(PredictionNetwork):
             layer.bias = reader.kept(sum(biases, mx.zeros(())))
         self._projection = reader.linear("predictor.projection")
         self._blank, self._shape = vocabulary, (sizes.layers, sizes.hidden)
-        self._entered = None
+        self._entered = MadeOf(entering_of)
 
     def start(self, batch: int) -> tuple[mx.array, LstmState]:
         """Behind blank alone: [B, output] and the state."""
@@ -80,6 +83,11 @@ class LstmPredictor(PredictionNetwork):
         """As `PredictionNetwork.step`."""
         output, state = super().step(tokens, state, of)
         return self._projection(output), state
+
+    def go_on(self, rows: RowSteps, layers: list[LstmState]) -> tuple[mx.array, list[LstmState]]:
+        """As `PredictionNetwork.go_on`."""
+        output, after = super().go_on(rows, layers)
+        return self._projection(output), after
 
 
 def transducer_head(

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights
+from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, tokens_last
 from worker.models.attention.layers import log_sum_exp
 from worker.models.attention.state import EncodedWindow, Memory
 from worker.models.base_attention import TokenTimes
@@ -31,7 +31,7 @@ class WhisperHead(AttentionDecoder):
         source = Tensors(tensors, dtype)
         names = [f"decoder.blocks.{layer}" for layer in range(dims.n_text_layer)]
         weights = DecoderWeights(
-            table=mx.contiguous(source.array("decoder.token_embedding.weight").T),
+            table=tokens_last(source.array("decoder.token_embedding.weight")),
             positions=source.array("decoder.positional_embedding"),
             blocks=tuple(
                 Block(source.self_attention(name), source.cross_attention(name), source.mlp(name))

@@ -36,14 +36,10 @@ class WhisperEncoder:
         arrays = [array for pair in self.convolutions for array in pair]
         arrays += [self.positions, self.norm.weight, self.norm.bias]
         for attention, mlp in self.layers:
-            arrays += [
-                attention.norm.weight,
-                attention.norm.bias,
-                attention.fused.weight,
-                attention.fused.bias,
-            ]
-            arrays += [attention.out.weight, attention.out.bias, mlp.norm.weight, mlp.norm.bias]
-            arrays += [mlp.widen, mlp.widen_bias, mlp.narrow.weight, mlp.narrow.bias]
+            for product in (attention.fused, attention.out, mlp.widen, mlp.narrow):
+                arrays += product.arrays
+            arrays += [attention.norm.weight, attention.norm.bias, mlp.norm.weight, mlp.norm.bias]
+            arrays.append(mlp.widen_bias)
         return arrays
 
     def __call__(self, mel: mx.array) -> mx.array:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, SelfAttention
+from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, Product, SelfAttention
 from worker.models.whisper.config import HEAD_WIDTH
 
 QUERY_SCALE = HEAD_WIDTH**-0.5
@@ -33,8 +33,8 @@ class Tensors:
 
     def mlp(self, block: str) -> Mlp:
         """A block's feed-forward part."""
-        widen = self.linear(f"{block}.mlp.0")
-        return Mlp(self.norm(f"{block}.mlp_ln"), widen.weight, widen.bias, self.linear(f"{block}.mlp.2"))
+        widen, bias = self.array(f"{block}.mlp.0.weight"), self.array(f"{block}.mlp.0.bias")
+        return Mlp(self.norm(f"{block}.mlp_ln"), Product(widen), bias, self.linear(f"{block}.mlp.2"))
 
     def query(self, name: str) -> Linear:
         """A projection to queries, with attention's scale."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
-from worker.models.attention.state import EncodedBatch, EncodedWindow
+from worker.models.attention.state import EncodedBatch, EncodedWindow, join_encoded
 from worker.models.attention.unread import pause_spans, unread_windows
 from worker.models.base import (
     BatchCost,
@@ -142,18 +142,22 @@ class WhisperModel:
 
         A CPU takes them one by one: the bits of a product depend on its number of rows there.
         """
-        encoded: list[EncodedWindow] = []
+        if not windows:
+            return []
         size = 1 if is_cpu() else len(windows)
-        for first in range(0, len(windows), max(size, 1)):
-            part = [np.asarray(window, np.float32) for window in windows[first : first + size]]
-            lengths = np.array([len(window) // HOP // 2 for window in part], np.int32)
-            mel = mx.array(np.stack([log_mel(window, self.dims.n_mels) for window in part]))
-            frames = self.encoder(mel)
-            cross = self.head.cross_memory(frames)
-            mx.eval(frames, cross)
-            batch = EncodedBatch(frames, lengths, cross)
-            encoded += [EncodedWindow(batch, index) for index in range(len(part))]
-        return encoded
+        parts = [
+            self._encode([np.asarray(window, np.float32) for window in windows[first : first + size]])
+            for first in range(0, len(windows), size)
+        ]
+        batch = parts[0] if len(parts) == 1 else join_encoded(parts)
+        return [EncodedWindow(batch, index) for index in range(len(windows))]
+
+    def _encode(self, windows: Sequence[NDArray[np.float32]]) -> EncodedBatch:
+        lengths = np.array([len(window) // HOP // 2 for window in windows], np.int32)
+        frames = self.encoder(mx.array(np.stack([log_mel(window, self.dims.n_mels) for window in windows])))
+        cross = self.head.cross_memory(frames)
+        mx.eval(frames, cross)
+        return EncodedBatch(frames, lengths, cross)
 
     def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window
         """As `AttentionModel.frames_in`."""

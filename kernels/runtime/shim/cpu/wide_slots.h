@@ -44,6 +44,26 @@ struct slots {
   SPOOL_INLINE static slots of(const float* from);
 };
 
+// How many of them the registers hold.
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+static constexpr int REGISTERED_SLOTS = 32 / slots::COUNT;
+#else
+static constexpr int REGISTERED_SLOTS = 16 / slots::COUNT;
+#endif
+
+// Divides `rows`, so that none are left over.
+constexpr int rows_together(int rows) {
+  int most = (REGISTERED_SLOTS - 2) / 2;
+  most = most < rows ? most : rows;
+  while (most > 1 && rows % most != 0) most--;
+  return most;
+}
+
+template <class P>
+SPOOL_INLINE void ask_ahead(P from, int count) {
+  for (int i = 0; i < count; i += int(64 / sizeof(*from))) __builtin_prefetch((const void*)(from + i));
+}
+
 struct slot_ints {
   Registers<WideInt, slots::COUNT> all;
 

@@ -105,7 +105,7 @@ def test_every_list_is_openais_with_what_is_added(beam: int) -> None:
     found = AttentionSearch(model.head, model.rules, settings, 32, fused).run(asked())
     for request, answer in zip(asked(), found, strict=True):
         rules = ReferenceRules(model.ids, model.settings, request.options.timestamps)
-        frames = np.array(request.encoded.batch.frames[0])
+        frames = np.array(request.encoded.frames)
         expected = beam_search(
             reference(),
             *(frames, list(request.prompt), with_gains(rules, sources[request.fused])),

@@ -45,7 +45,7 @@ def test_every_list_is_openais(beam: int, patience: float, vocabulary: int) -> N
     asked = requests(4, vocabulary)
     for request, answer in zip(asked, run(settings, asked, vocabulary=vocabulary), strict=True):
         rules = ReferenceRules(model.ids, model.settings, request.options.timestamps)
-        frames = np.array(request.encoded.batch.frames[0])
+        frames = np.array(request.encoded.frames)
         expected = beam_search(
             restated, frames, list(request.prompt), rules, model.ids.eot, beam, patience, MOST
         )
@@ -105,7 +105,7 @@ def test_a_prompt_that_fills_the_context_leaves_one_step() -> None:
     assert len(prompt) == 447
     answer = run(BeamSettings(2), [SearchRequest(0, windows()[0], prompt)])[0]
     rules = ReferenceRules(model.ids, model.settings, timestamps=True)
-    frames = np.array(windows()[0].batch.frames[0])
+    frames = np.array(windows()[0].frames)
     expected = beam_search(reference(), frames, list(prompt), rules, model.ids.eot, 2, 1.0, 224)
     assert {each.tokens for each in answer.hypotheses} == {tokens for tokens, *_ in expected}
     search = AttentionSearch(model.head, model.rules, BeamSettings())

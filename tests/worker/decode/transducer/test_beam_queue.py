@@ -9,6 +9,7 @@ from kernels.search.recombine import Beam, Field
 from tests.worker.decode.reference import Network, beam_reference, random_frames, tiny_transducer
 from worker.decode.transducer import beam
 from worker.decode.transducer.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, BeamState, beam_search
+from worker.decode.transducer.replayed import ReplayedBeam
 from worker.decode.types import Hypothesis
 
 
@@ -50,11 +51,24 @@ def test_a_device_is_asked_of_the_block_before_the_one_that_is_queued(
 
 
 def test_a_cpu_whose_kernels_have_run_is_asked_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplayedBeam, "run", lambda *_: None)
     seen = watched(monkeypatch)
     with use_backend("cpu"):
         found([20, 9])
 
-    assert [of is None for _, of in seen] == [False, *[True, False] * (len(seen) // 2)]
+    # The first question is whether there is anything to repeat.
+    assert [of is None for _, of in seen] == [False, False, *[True, False] * (len(seen) // 2 - 1)]
+    assert len(seen) > 20
+
+
+def test_repeated_steps_are_made_by_python_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watched(monkeypatch)
+    with use_backend("cpu"):
+        found([20, 9])
+
+    assert [steps for steps, _ in seen] == [0, 0, 0], (
+        "asked at the start, behind the last step, and once more"
+    )
 
 
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)])

@@ -1,0 +1,74 @@
+"""What a transducer's networks are to compute behind a step of its beam, as indices of rows.
+
+From which row of the network's state each slot goes on and what it reads there, and which slots have a frame
+to be joined with. Integers alone; the kernel gives what the reference gives. Knows the fields of a beam's
+slots; computes no network.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.nn.few_rows import Continued, RowSteps, Steps
+from kernels.runtime.device import launch
+from kernels.runtime.source import read_kernel
+from kernels.search.expand import FINISHED
+from kernels.search.recombine import Field
+
+NEXT_ROWS = read_kernel(
+    "search/next_rows",
+    "slots_of scores",
+    "rows products upper_rows upper_products kept joined running",
+)
+
+
+class NextRows(NamedTuple):
+    """Of N = B * K slots. steps: of the prediction network. joined: int32 [2, N], for `joint_rows`: of slots
+    that run, the frame's row and their own, -1 in place of the frame's where they do not. running: int32 [1],
+    how many do."""
+
+    steps: RowSteps
+    joined: mx.array
+    running: mx.array
+
+
+def next_rows_reference(slots: mx.array, scores: mx.array) -> NextRows:
+    """As `next_rows`, in numpy."""
+    fields, held = np.array(slots, copy=None), np.array(scores, copy=None)
+    runs = (fields[Field.STATUS] != FINISHED) & (held > -np.inf)
+    frames = np.where(runs, fields[Field.ROW], -1).reshape(-1)
+    joined = mx.array(np.stack([frames, np.arange(frames.size)]).astype(np.int32))
+    steps = continued_rows(fields).steps(held.size)
+    return NextRows(steps, joined, mx.array([int(runs.sum())], mx.int32))
+
+
+def continued_rows(slots: NDArray[np.int32]) -> Continued:
+    """Of each slot of [Field, B, K], what its row of the network's state goes on from."""
+    beam = slots.shape[2]
+    first = np.arange(0, slots[0].size, beam, dtype=np.int32)[:, None]
+    origins = slots[Field.ORIGIN]
+    reads = origins >= beam
+    # The slot whose label and parent it takes; anything where it keeps a row.
+    of = np.where(reads, first + origins - beam, 0)
+    parents, labels = (slots[field].reshape(-1)[of] for field in (Field.PARENT, Field.LABEL))
+    sources = first + np.where(reads, parents, origins)
+    return Continued(sources.reshape(-1), np.where(reads, labels, -1).reshape(-1))
+
+
+def next_rows(slots: mx.array, scores: mx.array) -> NextRows:
+    """The rows behind a step: slots int32 [Field, B, K] and scores [B, K] as `recombine` leaves them."""
+    batch, beam = scores.shape
+    many = batch * beam
+    outputs = launch(
+        NEXT_ROWS,
+        [slots, scores],
+        [((rows, many), mx.int32) for rows in (3, 2, 3, 2, 2, 2)] + [((1,), mx.int32)],
+        groups=1,
+        template=(("K", beam),),
+    )
+    if outputs is None:
+        return next_rows_reference(slots, scores)
+    steps = RowSteps(Steps(*outputs[:2]), Steps(*outputs[2:4]), outputs[4])
+    return NextRows(steps, outputs[5], outputs[6])

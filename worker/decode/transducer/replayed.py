@@ -1,0 +1,143 @@
+"""The steps of a transducer's beam as kernels alone, so that a CPU repeats them without Python.
+
+A step here is a step of `BeamSearch` without fusion, where indices that Python would compute come from a
+kernel too. Most of what a step costs beside its arithmetic is gone then (`kernels.runtime.replay`). Knows
+nothing of hypotheses' ranks, of lattices or of ends.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.runtime.replay import Replay, record
+from kernels.search.expand import expand
+from kernels.search.next_rows import next_rows
+from kernels.search.recombine import Beam, Field, Limits, recombine
+from worker.models.heads.transducer import LstmState, Transducer
+
+BLOCK = 8  # steps between two looks at what was made
+
+
+class _Carried(NamedTuple):
+    """What a step makes of what the last one made, but for the layers' states, which stand behind it: a beam,
+    the gains of its expansion, the projected output, which slots are joined next, and how many are."""
+
+    scores: mx.array
+    slots: mx.array
+    tokens: mx.array
+    common: mx.array
+    sound: mx.array
+    base: mx.array
+    gains: mx.array
+    output: mx.array
+    joined: mx.array
+    running: mx.array
+
+
+_PLACES = {name: place for place, name in enumerate(_Carried._fields)}
+_SHOWN = ("scores", "slots", "gains", "base")
+
+
+class Steps(NamedTuple):
+    """S steps after each other. scores: float32 [S, B, K], slots: int32 [S, Field, B, K] and base: int32
+    [S, B] as of `Beam`; gains: float32 [S, 3, B, K] as of `Expansion`, which are differences to `before`,
+    int32 [S, B]."""
+
+    scores: NDArray[np.float32]
+    slots: NDArray[np.int32]
+    gains: NDArray[np.float32]
+    base: NDArray[np.int32]
+    before: NDArray[np.int32]
+
+
+class Repeated(NamedTuple):
+    """A beam, the projected output [B * K, J] and the network's state, as a search goes on with them."""
+
+    beam: Beam
+    output: mx.array
+    network: LstmState
+
+
+class ReplayedBeam:
+    """One search: `encoder` [B * T, J], projected."""
+
+    def __init__(
+        self, transducer: Transducer, encoder: mx.array, durations: mx.array | None, limits: Limits
+    ) -> None:
+        self._transducer, self._encoder = transducer, encoder
+        self._durations, self._limits = durations, limits
+
+    def run(self, begun: Repeated, steps: int, seen: Callable[[Steps], None]) -> Repeated | None:
+        """Where `begun` comes to in at most `steps` steps, at least 2, fewer where nothing runs any more. All
+        are shown to `seen`, up to `BLOCK` at a time. None, and nothing shown, where some part of a step is
+        no kernel."""
+        state = self._entered(begun)
+        kept = [BLOCK if name in _SHOWN else 1 for name in _PLACES] + [1] * (len(state) - len(_PLACES))
+        once, twice, replay = record(self._step, state, kept, _PLACES["running"])
+        if replay is None:
+            return None
+        base = np.array(begun.beam.base)
+        for recorded in (once, twice):
+            of = (np.array(recorded[_PLACES[name]])[None] for name in _SHOWN)
+            base = _show(seen, base, *of)
+        left = steps - 2
+        while left > 0 and replay.latest(_PLACES["running"]).any():
+            made = replay.run(min(BLOCK, left))
+            left -= made
+            base = _show(seen, base, *(replay.latest(_PLACES[name], made) for name in _SHOWN))
+        return self._left(replay, len(state))
+
+    def _entered(self, begun: Repeated) -> list[mx.array]:
+        beam = begun.beam
+        rows = next_rows(beam.slots, beam.scores)
+        gains = mx.zeros((3, *beam.scores.shape))
+        carried = _Carried(*beam, gains, begun.output, rows.joined, rows.running)
+        layers = [each for layer in begun.network.layers() for each in layer]
+        # Each in memory of its own, which tells them apart.
+        return [mx.array(np.array(each, order="C")) for each in (*carried, *layers)]
+
+    def _step(self, state: Sequence[mx.array]) -> list[mx.array]:
+        before, states = _Carried(*state[: len(_PLACES)]), state[len(_PLACES) :]
+        beam = Beam(before.scores, before.slots, before.tokens, before.common, before.sound, before.base)
+        logits = self._transducer.join_rows(self._encoder, before.output, before.joined)
+        grown = expand(
+            logits.reshape(*beam.scores.shape, -1),
+            self._durations,
+            beam.scores,
+            beam.slots[Field.STATUS, :],
+            fixed=self._limits.fixed,
+        )
+        after = recombine(grown, beam, self._limits)
+        rows = next_rows(after.slots, after.scores)
+        layers = [LstmState(*states[at : at + 2]) for at in range(0, len(states), 2)]
+        output, layers = self._transducer.go_on(rows.steps, before.output, layers)
+        return [
+            *_Carried(*after, grown.gains, output, rows.joined, rows.running),
+            *(each for layer in layers for each in layer),
+        ]
+
+    def _left(self, replay: Replay, arrays: int) -> Repeated:
+        state = [mx.array(replay.latest(place)[0]) for place in range(arrays)]
+        carried, states = _Carried(*state[: len(_PLACES)]), state[len(_PLACES) :]
+        layers = [LstmState(*states[at : at + 2]) for at in range(0, len(states), 2)]
+        beam = Beam(
+            carried.scores, carried.slots, carried.tokens, carried.common, carried.sound, carried.base
+        )
+        return Repeated(beam, carried.output, LstmState.of_layers(layers))
+
+
+def _show(
+    seen: Callable[[Steps], None],
+    base: NDArray[np.int32],
+    scores: NDArray[np.float32],
+    slots: NDArray[np.int32],
+    gains: NDArray[np.float32],
+    bases: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """Show steps behind one that left `base`; what the last of them leaves."""
+    seen(Steps(scores, slots, gains, bases, np.concatenate([base[None], bases[:-1]])))
+    last: NDArray[np.int32] = bases[-1]
+    return last
