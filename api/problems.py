@@ -155,7 +155,7 @@ def refused_fields(faults: Sequence[Any], *prefix: str) -> Problem:
     listed = []
     for fault in faults[:MAX_ERRORS]:
         where = ".".join(str(step) for step in (*prefix, *fault["loc"])) or "body"
-        message = fault["msg"].removeprefix("Value error, ")
+        message = errors.fault_message(fault)
         listed.append({"where": _shortened(where, 200), "message": _shortened(message, 500)})
     detail = "; ".join(f"{fault['where']}: {fault['message']}" for fault in listed[:3])
     if len(faults) > MAX_ERRORS:

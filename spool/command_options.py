@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
+
+from spool.errors import InvalidRequest
 
 Result = TypeVar("Result")
 
@@ -27,6 +30,21 @@ def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return run
+
+
+def read_phrases(file: Path | None) -> list[str]:
+    """The phrases of a file, one a line. Raises InvalidRequest."""
+    if file is None:
+        return []
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{file} is not UTF-8 text.") from None
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
+    if not lines:
+        raise InvalidRequest(f"{file} contains no phrases.")
+    return lines
 
 
 def _shown(

@@ -10,7 +10,9 @@
     ├── Conflict            its present state does not allow this
     ├── SourceError         the recording cannot be fetched
     │   ├── SourceMissing   it does not exist, or no longer
+    │   │   └── ShareMissing    this machine does not have the folder that it lies in
     │   ├── SourceForbidden it lies outside what the settings allow
+    │   │   └── ShareForbidden  … the settings of this machine
     │   ├── SourceChanged   it changed between submit and read
     │   └── SourceTooLarge  it has more bytes than the settings allow
     ├── AudioError          the recording was fetched and cannot be transcribed
@@ -32,10 +34,13 @@
 for users: they say what and where, and hold no secrets. HTTP statuses and exit codes are for the callers.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+_UNKNOWN_FIELD = "extra_forbidden"
 
 
 class SpoolError(Exception):
@@ -107,6 +112,14 @@ class SourceForbidden(SourceError):
     """The settings do not allow this source."""
 
     code = "source_forbidden"
+
+
+class ShareMissing(SourceMissing):
+    """This machine does not have the folder that the recording lies in."""
+
+
+class ShareForbidden(SourceForbidden):
+    """The settings of this machine do not allow the folder that the recording lies in."""
 
 
 class SourceChanged(SourceError):
@@ -282,11 +295,20 @@ class JobCancelled(SpoolError):
 
 
 def first_fault(error: "ValidationError", *prefix: str) -> str:
-    """The first fault of a validation as `where: what`, without the value: it may be a secret."""
-    fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    """The first fault of a validation as `where: what`, without the value: it may be a secret. A field with
+    an unknown name comes before all others, since it may be why one is missing."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    fault = min(faults, key=lambda each: each["type"] != _UNKNOWN_FIELD)
     where = ".".join(map(str, (*prefix, *fault["loc"])))
-    message = fault["msg"].removeprefix("Value error, ")
+    message = fault_message(fault)
     return f"{where}: {message}" if where else message
+
+
+def fault_message(fault: Mapping[str, Any]) -> str:
+    """What is wrong, of one of the faults that Pydantic lists."""
+    if fault.get("type") == _UNKNOWN_FIELD:
+        return "there is no such field"
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def describe_code(code: str) -> str:
@@ -298,4 +320,4 @@ def _kinds(kind: type[SpoolError]) -> list[type[SpoolError]]:
     return [kind, *(each for below in kind.__subclasses__() for each in _kinds(below))]
 
 
-_SENTENCES = {kind.code: kind().message for kind in _kinds(SpoolError)}
+_SENTENCES = {kind.code: kind().message for kind in reversed(_kinds(SpoolError))}  # the general one counts

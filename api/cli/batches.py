@@ -90,7 +90,7 @@ def submit(
         if wait:
             batch = follow_batch(spool, batch.id, err)
     _show(batch, as_json=as_json)
-    if wait or not batch.lines.accepted:
+    if wait or batch.lines.bad:
         _exit_for(batch)
 
 
@@ -371,10 +371,12 @@ def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
 
 def _table(batches: list[BatchOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("batch", "state", "jobs", "done", "failed", "name"):
+    for title in ("batch", "state", "jobs", "done", "failed"):
         table.add_column(title, no_wrap=True)
+    table.add_column("name")
     for batch in batches:
         counts = batch.counts
         numbers = (sum(counts.values()), counts[JobState.DONE], counts[JobState.FAILED])
-        table.add_row(batch.id, batch.state, *map(str, numbers), Text(batch.name))
+        name = Text(batch.name, no_wrap=True, overflow="ellipsis")
+        table.add_row(batch.id, batch.state, *map(str, numbers), name)
     return table

@@ -26,8 +26,21 @@ Url = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_UNCUT = 10_000
+"""Columns where nobody looks at a screen: wider than any line."""
+
+
+def for_output(*, stderr: bool = False) -> Console:
+    """A console that wraps and cuts for a screen only: what goes into a file or another program keeps its
+    ids and paths whole, unless COLUMNS says how wide it is to be."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNCUT
+    return console
+
+
+out = for_output()
+err = for_output(stderr=True)
 
 # A server that never answered fails at once; one that is busy or goes away is retried.
 _RETRIES = Retries(tries=10, greetings=1)

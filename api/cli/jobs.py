@@ -1,5 +1,6 @@
 """The subcommands for jobs, from submit to delete. Clients of the HTTP API."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -361,10 +362,11 @@ def _submit_all(
     for source, name in recordings:
         try:
             job = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
-        except Refused as error:
-            # One refused recording must not stop the others.
+        except (Refused, OSError) as error:
+            # One recording that is refused or cannot be read must not stop the others.
             refused += 1
-            err.print(Text.assemble((f"{source}: ", "red"), error.detail), soft_wrap=True)
+            reason = error.detail if isinstance(error, Refused) else f"cannot be read: {error.strerror}"
+            err.print(Text.assemble((f"{source}: ", "red"), reason), soft_wrap=True)
             continue
         jobs.append(job)
         if not quiet:
@@ -380,7 +382,7 @@ def _submit_one(
 ) -> JobDetail:
     if isinstance(source, str):
         return spool.submit(source, **request)
-    path = source.resolve()
+    path = Path(os.path.realpath(source))  # which follows a loop of links to no end, and raises nothing
     # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
@@ -389,17 +391,14 @@ def _submit_one(
         except Refused as error:
             if error.code not in ("source_forbidden", "source_missing"):
                 raise  # a key may not read there, or the server's settings have changed: upload it
-    try:
-        with sending(err, path.name) as sent:
-            return spool.submit(path, **request, sent=sent)
-    except OSError as error:
-        raise InvalidRequest(f"{source} cannot be read: {error.strerror}.") from None
+    with sending(err, path.name) as sent:
+        return spool.submit(path, **request, sent=sent)
 
 
 def _exit_for(jobs: Sequence[JobOut], refused: int) -> None:
     failed = [job for job in jobs if job.state in (JobState.FAILED, JobState.CANCELLED)]
     for job in failed:
-        reason = job.error.message if job.error else job.state.value
+        reason = (job.error.message if job.error else job.state.value).removeprefix(f"{job.name}: ")
         err.print(Text.assemble((f"{job.name}: ", "red"), reason), soft_wrap=True)
     if failed or refused:
         raise typer.Exit(Exit.FAILED)

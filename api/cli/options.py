@@ -6,65 +6,56 @@ The server validates the values.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from api.cli.completion import complete_model
+from spool.command_options import read_phrases
 from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 
 # The panels of `--help`; what most people need has none and comes first.
-_ORDER, _SEARCH, _RECORDING = "Routing and order", "Search", "Recording"
-_WORDS, _SPEAKERS = "Phrases and language models", "Speakers"
+_order = partial(typer.Option, rich_help_panel="Routing and order")
+_search = partial(typer.Option, rich_help_panel="Search")
+_recording = partial(typer.Option, rich_help_panel="Recording")
+_words = partial(typer.Option, rich_help_panel="Phrases and language models")
+_speakers = partial(typer.Option, rich_help_panel="Speakers")
 
 Diarize = Annotated[
-    bool,
-    typer.Option(
-        "--diarize",
-        help="Tell speakers apart. The options about speakers imply it.",
-        rich_help_panel=_SPEAKERS,
-    ),
+    bool, _speakers("--diarize", help="Tell speakers apart. The options about speakers imply it.")
 ]
 SpeakerCount = Annotated[
-    int | None,
-    typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.", rich_help_panel=_SPEAKERS),
+    int | None, _speakers(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
 ]
 LeastSpeakers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.", rich_help_panel=_SPEAKERS
-    ),
+    int | None, _speakers(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
 ]
 MostSpeakers = Annotated[
-    int | None,
-    typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.", rich_help_panel=_SPEAKERS),
+    int | None, _speakers(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
 ]
 Diarizer = Annotated[
     str | None,
-    typer.Option(
+    _speakers(
         metavar="NAME",
         help="What tells speakers apart: default, or sortformer for up to four speakers, overlap too.",
-        rich_help_panel=_SPEAKERS,
     ),
 ]
 VoicePrints = Annotated[
     bool,
-    typer.Option(
-        "--voice-prints",
-        help="Keep a voice print of each speaker, to recognise voices that you named.",
-        rich_help_panel=_SPEAKERS,
+    _speakers(
+        "--voice-prints", help="Keep a voice print of each speaker, to recognise voices that you named."
     ),
 ]
 WithinChannels = Annotated[
     bool,
-    typer.Option(
+    _speakers(
         "--within-channels",
         help="Tell speakers apart within each separate channel; else each is one speaker.",
-        rich_help_panel=_SPEAKERS,
     ),
 ]
 
@@ -98,167 +89,106 @@ class Search:
     ] = None
     head: Annotated[
         Literal["auto", "tdt", "rnnt", "ctc", "attention"] | None,
-        typer.Option(
-            help="Head of the model to search. Default: TDT, else RNNT, CTC, attention.",
-            rich_help_panel=_SEARCH,
-        ),
+        _search(help="Head of the model to search. Default: TDT, else RNNT, CTC, attention."),
     ] = None
     alignments: Annotated[
         Literal["auto", "best", "all"] | None,
-        typer.Option(
-            help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all.",
-            rich_help_panel=_SEARCH,
-        ),
+        _search(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
     ] = None
-    beta: Annotated[
-        float | None,
-        typer.Option(help="Bonus for each token in the beam search of a CTC head.", rich_help_panel=_SEARCH),
-    ] = None
+    beta: Annotated[float | None, _search(help="Bonus for each token in the beam search of a CTC head.")] = (
+        None
+    )
     blank_penalty: Annotated[
-        float | None,
-        typer.Option(min=0, help="Subtracted from the blank's logit of a CTC head.", rich_help_panel=_SEARCH),
+        float | None, _search(min=0, help="Subtracted from the blank's logit of a CTC head.")
     ] = None
     ctc_weight: Annotated[
         float | None,
-        typer.Option(
+        _search(
             help="Weight of the CTC score in rescoring (default 0.5), or in a WeNet transducer's beam "
-            "(default 0); with --head rnnt --decoder rescore, of that beam's score (default 0).",
-            rich_help_panel=_SEARCH,
+            "(default 0); with --head rnnt --decoder rescore, of that beam's score (default 0)."
         ),
     ] = None
     reverse_weight: Annotated[
-        float | None,
-        typer.Option(
-            help="Weight of the right-to-left decoder in rescoring. Default: 0.", rich_help_panel=_SEARCH
-        ),
+        float | None, _search(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
     ] = None
     attention_weight: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="Weight of the attention decoders in rescoring; 0 leaves them out. Default: 1.",
-            rich_help_panel=_SEARCH,
-        ),
+        _search(min=0, help="Weight of the attention decoders in rescoring; 0 leaves them out. Default: 1."),
     ] = None
     transducer_weight: Annotated[
         float | None,
-        typer.Option(
+        _search(
             help="Weight of the transducer's log-likelihood over all alignments, with --head rnnt --decoder "
-            "rescore.",
-            rich_help_panel=_SEARCH,
+            "rescore."
         ),
     ] = None
     search_ctc_weight: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore.",
-            rich_help_panel=_SEARCH,
+        _search(
+            min=0, help="Weight of the CTC head in the transducer's beam, with --head rnnt --decoder rescore."
         ),
     ] = None
     graph: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name of a decoding graph on the server (wfst, rescore).",
-            rich_help_panel=_SEARCH,
-        ),
+        str | None, _search(metavar="NAME", help="Name of a decoding graph on the server (wfst, rescore).")
     ] = None
     rescore_model: Annotated[
         str | None,
-        typer.Option(
+        _search(
             metavar="NAME",
             help="Model whose attention decoder orders the beam's hypotheses, an LSTM language model, or a "
             "language model of the project as NAME@VERSION.",
-            rich_help_panel=_SEARCH,
         ),
     ] = None
-    rescore_weight: Annotated[
-        float | None,
-        typer.Option(help="Weight of its log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
-    ] = None
-    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.", rich_help_panel=_SEARCH)] = (
+    rescore_weight: Annotated[float | None, _search(help="Weight of its log-probability. Default: 0.5.")] = (
         None
     )
+    beam: Annotated[int | None, _search(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
         Literal["mix", "separate"] | None,
         typer.Option(help="Mix the channels, or transcribe each by itself."),
     ] = None
     nbest: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=32, help="Number of hypotheses to keep for each chunk.", rich_help_panel=_SEARCH
-        ),
+        int | None, _search(min=1, max=32, help="Number of hypotheses to keep for each chunk.")
     ] = None
     alternatives: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=20, help="Number of alternatives to keep for each word.", rich_help_panel=_SEARCH
-        ),
+        int | None, _search(min=0, max=20, help="Number of alternatives to keep for each word.")
     ] = None
     lattice: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="PRUNE",
-            help="Keep lattices, pruned to this beam; 5 is usual.",
-            rich_help_panel=_SEARCH,
-        ),
+        float | None, _search(min=0, metavar="PRUNE", help="Keep lattices, pruned to this beam; 5 is usual.")
     ] = None
     boost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PHRASE", help="Word or phrase to boost; repeat for several.", rich_help_panel=_WORDS
-        ),
+        list[str] | None, _words(metavar="PHRASE", help="Word or phrase to boost; repeat for several.")
     ] = None
-    boost_file: Annotated[
-        Path | None,
-        typer.Option(help="File of words and phrases to boost, one per line.", rich_help_panel=_WORDS),
-    ] = None
+    boost_file: Annotated[Path | None, _words(help="File of words and phrases to boost, one per line.")] = (
+        None
+    )
     glossary: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME[@VERSION]",
-            help="Boost a glossary of the project (`spool glossary`).",
-            rich_help_panel=_WORDS,
-        ),
+        _words(metavar="NAME[@VERSION]", help="Boost a glossary of the project (`spool glossary`)."),
     ] = None
-    boost_weight: Annotated[
-        float | None, typer.Option(help="Weight of boosted phrases. Default: 1.", rich_help_panel=_WORDS)
-    ] = None
+    boost_weight: Annotated[float | None, _words(help="Weight of boosted phrases. Default: 1.")] = None
     language_model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of a language model on the server.", rich_help_panel=_WORDS),
+        str | None, _words(metavar="NAME", help="Name of a language model on the server.")
     ] = None
-    lm_weight: Annotated[
-        float | None, typer.Option(help="Weight of the language model.", rich_help_panel=_WORDS)
-    ] = None
-    lm_blanks: Annotated[
-        bool,
-        typer.Option("--lm-blanks", help="Apply the language model to blanks too.", rich_help_panel=_WORDS),
-    ] = False
+    lm_weight: Annotated[float | None, _words(help="Weight of the language model.")] = None
+    lm_blanks: Annotated[bool, _words("--lm-blanks", help="Apply the language model to blanks too.")] = False
     pruning: Annotated[
         Literal["late", "early"] | None,
-        typer.Option(help="Fuse before the beam is pruned (late) or after (early).", rich_help_panel=_SEARCH),
+        _search(help="Fuse before the beam is pruned (late) or after (early)."),
     ] = None
     context: Annotated[
         Literal["chunk", "job"] | None,
-        typer.Option(
-            help="Reset language model and phrases at each chunk, or carry them through the job.",
-            rich_help_panel=_WORDS,
-        ),
+        _words(help="Reset language model and phrases at each chunk, or carry them through the job."),
     ] = None
     speech_detector: Annotated[
         bool | None,
-        typer.Option(
+        _recording(
             "--speech-detector/--no-speech-detector",
             help="Do not decode stretches without speech, and drop segments invented there.",
-            rich_help_panel=_RECORDING,
         ),
     ] = None
     scores: Annotated[
-        Literal["float", "fixed"] | None,
-        typer.Option(help="Sum scores in float32 or in fixed point.", rich_help_panel=_SEARCH),
+        Literal["float", "fixed"] | None, _search(help="Sum scores in float32 or in fixed point.")
     ] = None
 
     language: Annotated[
@@ -273,38 +203,25 @@ class Search:
     ] = None
     timestamps: Annotated[
         Literal["auto", "on", "off"] | None,
-        typer.Option(
-            help="Decode with timestamp tokens (attention decoders); auto decodes with and without.",
-            rich_help_panel=_SEARCH,
-        ),
+        _search(help="Decode with timestamp tokens (attention decoders); auto decodes with and without."),
     ] = None
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="Text that precedes the recording (attention decoders).", rich_help_panel=_SEARCH),
-    ] = None
-    hotwords: Annotated[
-        str | None, typer.Option(help="Words to expect (attention decoders).", rich_help_panel=_WORDS)
-    ] = None
+    prompt: Annotated[str | None, _search(help="Text that precedes the recording (attention decoders).")] = (
+        None
+    )
+    hotwords: Annotated[str | None, _words(help="Words to expect (attention decoders).")] = None
     patience: Annotated[
         float | None,
-        typer.Option(
-            help="Stop the beam at beam x patience finished hypotheses (attention decoders).",
-            rich_help_panel=_SEARCH,
-        ),
+        _search(help="Stop the beam at beam x patience finished hypotheses (attention decoders)."),
     ] = None
     length_penalty: Annotated[
         float | None,
-        typer.Option(
-            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders).",
-            rich_help_panel=_SEARCH,
+        _search(
+            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
         ),
     ] = None
     on_truncated: Annotated[
         Literal["transcribe", "fail"] | None,
-        typer.Option(
-            help="With a recording that was cut off: transcribe what is there, or fail.",
-            rich_help_panel=_RECORDING,
-        ),
+        _recording(help="With a recording that was cut off: transcribe what is there, or fail."),
     ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
@@ -319,7 +236,7 @@ class Search:
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.language is not None:
             chosen["language"] = language_of_text(self.language) or "auto"
-        phrases = [*(chosen.pop("boost") or ()), *_lines(chosen.pop("boost_file"))]
+        phrases = [*(chosen.pop("boost") or ()), *read_phrases(chosen.pop("boost_file"))]
         boost = boost_of(phrases, chosen.pop("glossary"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
         chosen["graph"] = self.graph and {"name": self.graph}
@@ -350,32 +267,16 @@ class Place:
         typer.Option(metavar="NAME=VALUE", help="Tag to keep with each job; repeat for several."),
     ] = None
     pool: Annotated[
-        str | None,
-        typer.Option(
-            help="Pool of workers to use. Default: any worker that has the model.", rich_help_panel=_ORDER
-        ),
+        str | None, _order(help="Pool of workers to use. Default: any worker that has the model.")
     ] = None
-    worker: Annotated[
-        str | None, typer.Option(help="Name of the only worker that may run it.", rich_help_panel=_ORDER)
-    ] = None
+    worker: Annotated[str | None, _order(help="Name of the only worker that may run it.")] = None
     requires: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME=VALUE,…",
-            help="Machine that is required: backend=metal,chip=M4,memory_gb=16.",
-            rich_help_panel=_ORDER,
-        ),
+        _order(metavar="NAME=VALUE,…", help="Machine that is required: backend=metal,chip=M4,memory_gb=16."),
     ] = None
-    priority: Annotated[
-        PriorityName | None, typer.Option(help="Order among the project's own jobs.", rich_help_panel=_ORDER)
-    ] = None
+    priority: Annotated[PriorityName | None, _order(help="Order among the project's own jobs.")] = None
     deadline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time by which it should be done, such as 2026-11-20T18:00Z.",
-            rich_help_panel=_ORDER,
-        ),
+        str | None, _order(metavar="TIME", help="Time by which it should be done, such as 2026-11-20T18:00Z.")
     ] = None
 
     def to_request(self) -> dict[str, Any]:
@@ -430,17 +331,3 @@ def boost_of(phrases: Sequence[str], glossary: str | None, weight: float | None)
         return None
     asked = {"phrases": list(phrases) or None, "glossary": glossary, "weight": weight}
     return {name: value for name, value in asked.items() if value is not None}
-
-
-def _lines(file: Path | None) -> list[str]:
-    if file is None:
-        return []
-    try:
-        lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise InvalidRequest(f"{file} is not UTF-8 text.") from None
-    except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
-    if not lines:
-        raise InvalidRequest(f"{file} contains no phrases.")
-    return lines

@@ -58,7 +58,7 @@ def workers(url: Url = None, as_json: Json = False) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("worker", "pool", "state", "chip", "models", "busy", "reason"):
-        table.add_column(title, no_wrap=title != "reason", overflow="fold")
+        table.add_column(title, no_wrap=title in ("worker", "pool", "state", "busy"), overflow="fold")
     for worker in listed.items:
         table.add_row(
             Text(worker.name),

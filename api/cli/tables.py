@@ -85,7 +85,8 @@ def _columns(*, header: bool, name: str) -> Table:
     table.add_column("state", no_wrap=True, min_width=9)
     table.add_column("audio", justify="right", no_wrap=True, min_width=8)
     table.add_column("done", justify="right", no_wrap=True, min_width=4)
-    table.add_column(name, overflow="ellipsis", no_wrap=True)
+    # The one column that may shrink: without an id in full a line is of no use.
+    table.add_column(name)
     return table
 
 
@@ -96,7 +97,7 @@ def _state(job: JobOut) -> Text:
 
 
 def _name(job: JobOut) -> Text:
-    name = Text(job.name)
+    name = Text(job.name, no_wrap=True, overflow="ellipsis")
     if job.reused_from:
         name.append("  reused, free of charge", style="dim")
     return name
@@ -107,11 +108,12 @@ def _reasons(job: JobOut) -> list[RenderableType]:
     where = _name(job) if job.source.kind in ("upload", "live") else Text(job.source.uri)
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
-        lines.append(Padding(Text(f"{job.error.message} ({job.error.code})", style="red"), (0, 0, 0, 2)))
+        message = job.error.message.removeprefix(f"{job.name}: ")
+        lines.append(indented(Text(f"{message} ({job.error.code})", style="red")))
     elif job.complete is False:
-        lines.append(Padding(length_words(job), (0, 0, 0, 2)))
+        lines.append(indented(length_words(job)))
     elif job.waiting_for:
-        lines.append(Padding(Text(f"waiting for {job.waiting_for}", style="yellow"), (0, 0, 0, 2)))
+        lines.append(indented(Text(f"waiting for {job.waiting_for}", style="yellow")))
     return lines
 
 
@@ -242,7 +244,7 @@ def cost_table(report: CostReportOut) -> RenderableType:
     for title in ("audio", "engine", "RTFx", "billable", "wasted"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in report.rows:
-        table.add_row(Text(row.key), *_amounts(row, report.currency))
+        table.add_row(Text(row.key or "—"), *_amounts(row, report.currency))
     if len(report.rows) != 1:
         table.add_row("total", *_amounts(report.total, report.currency), style="bold")
     if report.idle_cost is not None:

@@ -185,6 +185,8 @@ class Session:
             if self._place.part:
                 start = self._place.start
                 await self._send(self._protocol.resumed(start, self._listening.seconds_of(start)))
+            else:  # a browser reads no header of the handshake: this tells it the session's id
+                await self._send(self._protocol.stored(0, 0.0))
             looked = -LOOK_SECONDS
             while True:
                 messages = await self._heard(ear)

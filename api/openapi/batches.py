@@ -5,7 +5,7 @@ import json
 from fastapi.responses import StreamingResponse
 
 from api.delivery.batch_results import NDJSON
-from api.openapi.jobs import Words, answer, problems, submission
+from api.openapi.jobs import Words, answer, describe, problems, submission
 from spool.schemas.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.schemas.examples import batches as examples
 
@@ -54,24 +54,19 @@ CREATE = submission(
     "source_missing",
 )
 
-LIST: Words = {
-    "summary": "List batches",
-    "responses": answer(200, "A page of batches, newest first.", BatchPage, examples.BATCH_PAGE),
-}
+LIST = describe(
+    "List batches", answer(200, "A page of batches, newest first.", BatchPage, examples.BATCH_PAGE)
+)
 
-ONE: Words = {
-    "summary": "Show a batch",
-    "responses": {
-        **answer(200, "The batch with its progress and cost.", BatchDetail, examples.BATCH_DETAIL),
-        **problems("not_found"),
-    },
-}
+ONE = describe(
+    "Show a batch",
+    answer(200, "The batch with its progress and cost.", BatchDetail, examples.BATCH_DETAIL),
+    problems("not_found"),
+)
 
-RESULTS: Words = {
-    "summary": "Fetch a batch's results",
-    "response_model": None,
-    "response_class": StreamingResponse,
-    "responses": {
+RESULTS = describe(
+    "Fetch a batch's results",
+    {
         200: {
             "description": "One line of JSON per job.",
             "content": {
@@ -80,38 +75,36 @@ RESULTS: Words = {
                     "example": json.dumps(examples.RESULT),
                 }
             },
-        },
-        **problems("not_found"),
+        }
     },
-}
-TRANSCRIPTS: Words = {
-    "summary": "Fetch a batch's transcripts as a zip",
-    "response_model": None,
-    "response_class": StreamingResponse,
-    "responses": {
+    problems("not_found"),
+    response_model=None,
+    response_class=StreamingResponse,
+)
+TRANSCRIPTS = describe(
+    "Fetch a batch's transcripts as a zip",
+    {
         200: {
             "description": "One file per finished job, and `missing.tsv` with the jobs that have none.",
             "content": {
                 "application/zip": {"schema": {"type": "string", "format": "binary"}, "example": "PK…"}
             },
-        },
-        **problems("not_found"),
+        }
     },
-}
+    problems("not_found"),
+    response_model=None,
+    response_class=StreamingResponse,
+)
 
-RETRY: Words = {
-    "summary": "Retry a batch's failed jobs",
-    "status_code": 202,
-    "responses": {
-        **answer(202, "How many were queued again.", BatchRetried, examples.BATCH_RETRIED),
-        **problems("not_found", "conflict"),
-    },
-}
+RETRY = describe(
+    "Retry a batch's failed jobs",
+    answer(202, "How many were queued again.", BatchRetried, examples.BATCH_RETRIED),
+    problems("not_found", "conflict"),
+    status_code=202,
+)
 
-CANCEL: Words = {
-    "summary": "Cancel a batch",
-    "responses": {
-        **answer(200, "The batch, cancelled or about to stop.", BatchDetail, examples.BATCH_DETAIL),
-        **problems("not_found", "conflict"),
-    },
-}
+CANCEL = describe(
+    "Cancel a batch",
+    answer(200, "The batch, cancelled or about to stop.", BatchDetail, examples.BATCH_DETAIL),
+    problems("not_found", "conflict"),
+)

@@ -59,6 +59,7 @@ _DETAILS = {
     "storage": (503, "The database does not answer."),
     "overloaded": (503, "The server has too many requests under way; try again in a moment."),
     "too_many_streams": (503, "Too many event streams are open; try again later."),
+    "no_worker": (503, "No worker can take the recording: it waits for a worker with model parakeet."),
     "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
@@ -120,6 +121,17 @@ def answer(status: int, description: str, model: Any, example: Words) -> Answers
     """One response with its example."""
     content = {"application/json": {"example": example}}
     return {status: {"model": model, "description": description, "content": content}}
+
+
+def no_content(description: str) -> Answers:
+    """204, which says nothing more."""
+    return {204: {"description": description}}
+
+
+def describe(summary: str, *answers: Answers, **more: Any) -> Words:  # noqa: ANN401 - as FastAPI takes them
+    """The texts of a route; `more`: what else FastAPI is told of it."""
+    responses = {status: words for each in answers for status, words in each.items()}
+    return {"summary": summary, "responses": responses, **more}
 
 
 # Every route under /v1 may answer with these.
@@ -202,46 +214,36 @@ def submission(thing: str, body: Words, model: type[Any], accepted: Words, shown
 
 CREATE = submission("job", _BODY, JobDetail, jobs.JOB_QUEUED, jobs.JOB_DETAIL)
 
-LIST: Words = {
-    "summary": "List jobs",
-    "responses": answer(200, "A page of jobs, newest first.", JobPage, jobs.JOB_PAGE),
-}
+LIST = describe("List jobs", answer(200, "A page of jobs, newest first.", JobPage, jobs.JOB_PAGE))
 
-ONE: Words = {
-    "summary": "Show a job",
-    "responses": {
-        **answer(200, "The job with its cost so far.", JobDetail, jobs.JOB_DETAIL),
-        **problems("not_found"),
-    },
-}
+ONE = describe(
+    "Show a job",
+    answer(200, "The job with its cost so far.", JobDetail, jobs.JOB_DETAIL),
+    problems("not_found"),
+)
 
-CANCEL: Words = {
-    "summary": "Cancel a job",
-    "responses": {
-        **answer(200, "The job, cancelled or about to stop.", JobDetail, jobs.JOB_CANCELLED),
-        **problems("not_found", "conflict"),
-    },
-}
+CANCEL = describe(
+    "Cancel a job",
+    answer(200, "The job, cancelled or about to stop.", JobDetail, jobs.JOB_CANCELLED),
+    problems("not_found", "conflict"),
+)
 
-RETRY: Words = {
-    "summary": "Retry a failed or cancelled job",
-    "status_code": 202,
-    "responses": {
-        **answer(202, "The job, queued again.", JobDetail, jobs.JOB_QUEUED),
-        **answer(
-            200,
-            "The idempotency key was used for the same retry before: the job as it is now.",
-            JobDetail,
-            jobs.JOB_DETAIL,
-        ),
-        **problems("not_found", "conflict", "deleted"),
-    },
-}
+RETRY = describe(
+    "Retry a failed or cancelled job",
+    answer(202, "The job, queued again.", JobDetail, jobs.JOB_QUEUED),
+    answer(
+        200,
+        "The idempotency key was used for the same retry before: the job as it is now.",
+        JobDetail,
+        jobs.JOB_DETAIL,
+    ),
+    problems("not_found", "conflict", "deleted"),
+    status_code=202,
+)
 
-TRANSCRIPT: Words = {
-    "summary": "Fetch a transcript",
-    "response_model": None,
-    "responses": {
+TRANSCRIPT = describe(
+    "Fetch a transcript",
+    {
         200: {
             "description": "The transcript in the format asked for, or the lattice of each chunk.",
             "model": Transcript | list[Lattice],
@@ -269,14 +271,15 @@ TRANSCRIPT: Words = {
                 CONTENT_TYPES["docx"]: {"schema": {"type": "string", "format": "binary"}, "example": "PK…"},
                 "application/xml": {"schema": {"type": "string"}, "example": "<ANNOTATION_DOCUMENT/>"},
             },
-        },
-        **problems("not_found", "not_done", "deleted"),
+        }
     },
-}
+    problems("not_found", "not_done", "deleted"),
+    response_model=None,
+)
 
-COSTS: Words = {
-    "summary": "Show costs",
-    "responses": {
+COSTS = describe(
+    "Show costs",
+    {
         200: {
             "model": CostReportOut,
             "description": "Costs by group, in total, and of idle workers; as JSON, CSV or SVG.",
@@ -287,34 +290,25 @@ COSTS: Words = {
             },
         }
     },
-}
+)
 
-WORKERS: Words = {
-    "summary": "List workers",
-    "responses": answer(200, "Workers, most recently seen first.", WorkerList, jobs.WORKERS),
-}
+WORKERS = describe(
+    "List workers", answer(200, "Workers, most recently seen first.", WorkerList, jobs.WORKERS)
+)
 
-MODELS: Words = {
-    "summary": "List models",
-    "responses": answer(200, "The models that jobs may name.", ModelList, jobs.MODELS),
-}
+MODELS = describe("List models", answer(200, "The models that jobs may name.", ModelList, jobs.MODELS))
 
-DEFAULT_MODEL: Words = {
-    "summary": "Set the default model",
-    "responses": answer(200, "The model of jobs that name none.", DefaultModel, jobs.DEFAULT_MODEL)
-    | problems("malformed", "too_slow", "too_large", "unsupported_media_type", "conflict", "unknown_model"),
-    "openapi_extra": json_body(DefaultModel, jobs.DEFAULT_MODEL),
-}
+DEFAULT_MODEL = describe(
+    "Set the default model",
+    answer(200, "The model of jobs that name none.", DefaultModel, jobs.DEFAULT_MODEL),
+    problems("malformed", "too_slow", "too_large", "unsupported_media_type", "conflict", "unknown_model"),
+    openapi_extra=json_body(DefaultModel, jobs.DEFAULT_MODEL),
+)
 
-HEALTHZ: Words = {
-    "summary": "Check liveness",
-    "responses": answer(200, "The process is alive.", Health, jobs.HEALTH),
-}
+HEALTHZ = describe("Check liveness", answer(200, "The process is alive.", Health, jobs.HEALTH))
 
-READYZ: Words = {
-    "summary": "Check readiness",
-    "responses": {
-        **answer(200, "Database, broker and object store answer.", Readiness, jobs.READY),
-        **answer(503, "At least one of them does not answer.", Readiness, jobs.NOT_READY),
-    },
-}
+READYZ = describe(
+    "Check readiness",
+    answer(200, "Database, broker and object store answer.", Readiness, jobs.READY),
+    answer(503, "At least one of them does not answer.", Readiness, jobs.NOT_READY),
+)

@@ -3,42 +3,40 @@
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from api.openapi.jobs import EVERYWHERE, Words, answer, problems
+from api.openapi.jobs import EVERYWHERE, Words, answer, describe, problems
 from spool.schemas.examples import jobs
 from spool.schemas.fleet import Overview
 from spool.schemas.jobs import AudioLink
 
-OVERVIEW: Words = {
-    "summary": "Show the overview",
-    "responses": answer(200, "Counts, queues and today's totals.", Overview, jobs.OVERVIEW),
-}
+OVERVIEW = describe(
+    "Show the overview", answer(200, "Counts, queues and today's totals.", Overview, jobs.OVERVIEW)
+)
 
-AUDIO_LINK: Words = {
-    "summary": "Get a link to the recording",
-    "response_model": AudioLink,
-    "responses": answer(200, "A link that a player can open.", AudioLink, jobs.AUDIO_LINK)
-    | problems("not_found", "not_here", "deleted"),
-}
+AUDIO_LINK = describe(
+    "Get a link to the recording",
+    answer(200, "A link that a player can open.", AudioLink, jobs.AUDIO_LINK),
+    problems("not_found", "not_here", "deleted"),
+    response_model=AudioLink,
+)
 
 _SOUND: Words = {"audio/*": {"schema": {"type": "string", "format": "binary"}, "example": "RIFF…"}}
 
-AUDIO: Words = {
-    "summary": "Fetch the recording",
-    "response_class": StreamingResponse,
-    "responses": EVERYWHERE
-    | {
+AUDIO = describe(
+    "Fetch the recording",
+    EVERYWHERE,
+    {
         200: {"description": "The recording.", "content": _SOUND},
         206: {"description": "The part of it that `Range` asks for.", "content": _SOUND},
         307: {"description": "To the bucket, for the bearer of a link where the server is set so."},
-    }
-    | problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
-}
+    },
+    problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
+    response_class=StreamingResponse,
+)
 
-METRICS: Words = {
-    "summary": "Read the metrics",
-    "response_class": Response,
-    "responses": EVERYWHERE
-    | {
+METRICS = describe(
+    "Read the metrics",
+    EVERYWHERE,
+    {
         200: {
             "description": "Metrics in the Prometheus text format.",
             "content": {
@@ -49,7 +47,8 @@ METRICS: Words = {
             },
         }
     },
-}
+    response_class=Response,
+)
 
 _FORM: Words = {
     "type": "object",
@@ -80,21 +79,9 @@ _FORM: Words = {
     },
 }
 
-TRANSCRIBE: Words = {
-    "summary": "Transcribe (compatible with OpenAI's API)",
-    "response_class": Response,
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": _FORM,
-                    "example": {"file": "(the recording)", "model": "whisper-1", "response_format": "json"},
-                }
-            },
-        }
-    },
-    "responses": {
+TRANSCRIBE = describe(
+    "Transcribe (compatible with OpenAI's API)",
+    {
         200: {
             "description": "The transcript in the format asked for.",
             "content": {
@@ -111,16 +98,29 @@ TRANSCRIBE: Words = {
                 },
             },
         }
-    }
-    | problems(
+    },
+    problems(
         "malformed",
         "too_slow",
         "too_large",
         "unsupported_media_type",
         "unknown_model",
+        "no_worker",
         "too_long",
         "disk_full",
     ),
-}
+    response_class=Response,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": _FORM,
+                    "example": {"file": "(the recording)", "model": "whisper-1", "response_format": "json"},
+                }
+            },
+        }
+    },
+)
 
 TRANSLATE: Words = TRANSCRIBE | {"summary": "Translate into English (compatible with OpenAI's API)"}

@@ -2,7 +2,7 @@
 
 from fastapi.responses import StreamingResponse
 
-from api.openapi.jobs import Answers, Words, answer, problems
+from api.openapi.jobs import Answers, Words, answer, describe, no_content, problems
 from spool.schemas.events import EVENTS
 from spool.schemas.examples import webhooks as examples
 from spool.schemas.webhooks import (
@@ -23,66 +23,54 @@ _BODY: Words = {
     }
 }
 
-CREATE: Words = {
-    "summary": "Create a webhook",
-    "status_code": 201,
-    "response_model": WebhookSecret,
-    "openapi_extra": _BODY,
-    "responses": {
-        **answer(201, "The webhook with its secret.", WebhookSecret, examples.MADE),
-        **problems("malformed", "unsupported_media_type", "too_slow", "too_large", "not_found", "conflict"),
-    },
-}
+CREATE = describe(
+    "Create a webhook",
+    answer(201, "The webhook with its secret.", WebhookSecret, examples.MADE),
+    problems("malformed", "unsupported_media_type", "too_slow", "too_large", "not_found", "conflict"),
+    status_code=201,
+    response_model=WebhookSecret,
+    openapi_extra=_BODY,
+)
 CREATE["responses"][201]["headers"] = {
     "Location": {"description": "The webhook's path.", "schema": {"type": "string"}}
 }
 
-LIST: Words = {
-    "summary": "List webhooks",
-    "responses": answer(200, "Every webhook.", WebhookList, examples.LIST),
-}
+LIST = describe("List webhooks", answer(200, "Every webhook.", WebhookList, examples.LIST))
 
-ONE: Words = {
-    "summary": "Show a webhook",
-    "responses": answer(200, "The webhook.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
-}
+ONE = describe(
+    "Show a webhook", answer(200, "The webhook.", WebhookOut, examples.WEBHOOK), problems("not_found")
+)
 
-REMOVE: Words = {
-    "summary": "Remove a webhook",
-    "status_code": 204,
-    "responses": {204: {"description": "The webhook was removed."}, **problems("not_found")},
-}
+REMOVE = describe(
+    "Remove a webhook",
+    no_content("The webhook was removed."),
+    problems("not_found"),
+    status_code=204,
+)
 
-ROTATE: Words = {
-    "summary": "Rotate a webhook's secret",
-    "responses": answer(200, "The webhook with its new secret.", WebhookSecret, examples.ROTATED)
-    | problems("not_found"),
-}
+ROTATE = describe(
+    "Rotate a webhook's secret",
+    answer(200, "The webhook with its new secret.", WebhookSecret, examples.ROTATED),
+    problems("not_found"),
+)
 
-ENABLE: Words = {
-    "summary": "Enable a webhook again",
-    "responses": answer(200, "The webhook.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
-}
+ENABLE = describe(
+    "Enable a webhook again",
+    answer(200, "The webhook.", WebhookOut, examples.WEBHOOK),
+    problems("not_found"),
+)
 
 _SENT: Answers = answer(202, "The delivery, about to be sent.", DeliveryOut, examples.DELIVERY)
 
-TEST: Words = {
-    "summary": "Test a webhook",
-    "status_code": 202,
-    "responses": _SENT | problems("not_found", "conflict"),
-}
+TEST = describe("Test a webhook", _SENT, problems("not_found", "conflict"), status_code=202)
 
-DELIVERIES: Words = {
-    "summary": "List a webhook's deliveries",
-    "responses": answer(200, "A page of deliveries, newest first.", DeliveryPage, examples.DELIVERIES)
-    | problems("not_found"),
-}
+DELIVERIES = describe(
+    "List a webhook's deliveries",
+    answer(200, "A page of deliveries, newest first.", DeliveryPage, examples.DELIVERIES),
+    problems("not_found"),
+)
 
-REPLAY: Words = {
-    "summary": "Send a delivery again",
-    "status_code": 202,
-    "responses": _SENT | problems("not_found", "conflict"),
-}
+REPLAY = describe("Send a delivery again", _SENT, problems("not_found", "conflict"), status_code=202)
 
 
 def add_event_schemas(page: Words) -> None:

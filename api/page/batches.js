@@ -1,6 +1,6 @@
 // Batches: progress, remaining time and cost; results and failures.
 
-import { bar, count, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
+import { bar, brief, count, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
 import { get, save, send } from "./http.js";
 import { jobTable } from "./jobs.js";
 import { FORMATS } from "./transcript.js";
@@ -22,7 +22,7 @@ export async function showBatches(root) {
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
         [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`)],
-        one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", moment(one.times.created_at), one.project];
+        one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", brief(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }
   await refresh();

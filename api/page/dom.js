@@ -45,6 +45,7 @@ export function span(seconds) {
 }
 
 export function hours(seconds) {
+  if (seconds && seconds < 360) return span(seconds);
   const value = (seconds ?? 0) / 3600;
   return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} h`;
 }
@@ -63,6 +64,15 @@ const SHOWN = { year: "numeric", month: "short", day: "numeric", hour: "2-digit"
 
 export function moment(text) {
   return text ? h("time", { datetime: text, title: text }, new Date(text).toLocaleString(undefined, SHOWN)) : "–";
+}
+
+// For tables: without seconds, and without the year where it is this one.
+export function brief(text) {
+  if (!text) return "–";
+  const at = new Date(text);
+  const year = at.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+  return h("time", { datetime: text, title: at.toLocaleString(undefined, SHOWN), class: "brief" },
+    at.toLocaleString(undefined, { ...SHOWN, year, second: undefined }));
 }
 
 export const state = (name) => h("span", { class: `state ${name}` }, name);

@@ -1,6 +1,6 @@
 // Glossaries: a project's lists of names and phrases, their versions, and names that corrections suggest for them.
 
-import { count, facts, fill, h, moment, notice, number, table } from "./dom.js";
+import { brief, count, facts, fill, h, moment, notice, number, table } from "./dom.js";
 import { get, send } from "./http.js";
 
 const MOST_VERSIONS = 20;
@@ -31,7 +31,7 @@ export async function showGlossaries(root) {
     columns.label = "Glossaries";
     fill(list, items.length ? table(columns, items.map((one) => [
       h("a", { href: address(one.name, one.project) }, one.name), number(one.version), number(one.count), taken(one),
-      moment(one.created_at), one.created_by, one.project,
+      brief(one.created_at), one.created_by, one.project,
     ])) : h("p", { class: "quiet" }, "There are none. A glossary is a list of names and phrases that jobs favour, by ",
       h("code", {}, "--glossary NAME"), "."));
   }
@@ -78,7 +78,7 @@ function languageModels(items, then) {
     h("p", { class: "quiet small" }, "Built from a project's own texts by ", h("code", {}, "spool lm build TEXTS --model M --name NAME"),
       "; jobs name one by ", h("code", {}, "--language-model NAME"), "."),
     items.length ? table(columns, items.map((one) => [one.name, number(one.version), number(one.ngram_order), number(one.ngrams), one.model ?? "",
-      moment(one.created_at), one.created_by, one.project,
+      brief(one.created_at), one.created_by, one.project,
       h("button", { type: "button", class: "danger", "aria-label": `Delete ${one.name}`, onclick: () => removeModel(one, then) }, "Delete")]))
       : h("p", { class: "quiet" }, "There are no language models.")];
 }

@@ -42,10 +42,10 @@ export async function ask(path, options = {}) {
 
 export const get = async (path) => (await ask(path)).json();
 export const text = async (path) => (await ask(path)).text();
-export async function send(method, path, body) {
+export async function send(method, path, body, more = {}) {
   const response = await ask(path, {
     method,
-    headers: body === undefined ? {} : { "Content-Type": "application/json" },
+    headers: body === undefined ? more : { ...more, "Content-Type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   return response.status === 204 ? null : response.json();
@@ -88,14 +88,14 @@ export function upload(file, request, progressed) {
     const sending = new XMLHttpRequest();
     sending.open("POST", "/v1/jobs");
     for (const [name, value] of Object.entries(headers())) sending.setRequestHeader(name, value);
-    sending.upload.onprogress = (event) => event.lengthComputable && progressed(event.loaded / event.total);
+    sending.upload.onprogress = (event) => progressed(Math.min(event.loaded, file.size));
     sending.onload = () => {
       let body = {};
       try { body = JSON.parse(sending.responseText); } catch { /* not from the API */ }
       if (sending.status < 300) resolve(body);
       else reject(new Problem(sending.status, body));
     };
-    sending.onerror = () => reject(new Error("The connection was lost."));
+    sending.onerror = () => reject(new Error("The connection was lost. Nothing was kept; send it again."));
     sending.send(form);
   });
 }

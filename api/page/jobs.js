@@ -1,6 +1,6 @@
 // The list of jobs, filtered, a page at a time. The filters are in the address.
 
-import { bar, clock, count, h, moment, span, state, table } from "./dom.js";
+import { bar, brief, clock, count, h, span, state, table } from "./dom.js";
 import { get } from "./http.js";
 
 const STATES = ["", "queued", "running", "done", "failed", "cancelled"];
@@ -13,7 +13,7 @@ export function jobTable(jobs) {
   columns.label = "Jobs";
   return table(columns, jobs.map((job) => [
     h("a", { href: `#/jobs/${job.id}` }, job.name), state(job.state), clock(job.progress.audio_seconds),
-    progressOf(job), moment(job.times.created_at), job.project,
+    progressOf(job), brief(job.times.created_at), job.project,
   ]));
 }
 
@@ -24,7 +24,7 @@ function progressOf(job) {
   }
   if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
   if (job.waiting_for) return h("span", { class: "small" }, `waits for ${job.waiting_for}`);
-  if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
+  if (job.state === "failed") return h("span", { class: "small" }, (job.error?.message ?? "").replace(`${job.name}: `, ""));
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"),
       job.complete === false ? [", ", h("strong", { class: "warning" }, lengthOf(job))] : null);

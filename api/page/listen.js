@@ -1,10 +1,12 @@
 // Speak, and see the words settle: the microphone over a WebSocket, and the same words large for a hall.
 
 import { clock, fill, h, notice } from "./dom.js";
-import { get, savedKey } from "./http.js";
+import { get } from "./http.js";
+import { openSession } from "./session.js";
 
 const RATE = 16000;
 const LINES = 200; // that stay on the page; all are in the transcript
+const WAITING = "Waiting for the last words…";
 
 export async function showListen(root, query) {
   const { items } = await get("/v1/models");
@@ -20,12 +22,13 @@ export async function showListen(root, query) {
   const partial = h("p", { class: "unsettled" });
   const words = h("div", { class: "captions", tabindex: "0", role: "log", "aria-live": "polite", "aria-label": "Words" }, settled, partial);
   let session = null;
+  let stopped = false;
   if (!able.length) {
     press.disabled = true;
     status.textContent = "No model here can stream; a worker needs one that was trained in chunks.";
   }
 
-  const ended = (text, bad = false) => {
+  const ended = (text, bad) => {
     session = null;
     press.textContent = "Start listening";
     press.disabled = false;
@@ -33,11 +36,18 @@ export async function showListen(root, query) {
     level.value = 0;
     partial.textContent = "";
     fill(status, text);
-    if (bad && typeof text === "string") notice(text, true);
+    if (bad) notice(status.textContent, true);
   };
   const heard = {
     level(value) { level.value = value; },
-    opened() { status.textContent = "Listening. Speak."; press.disabled = false; },
+    opened() {
+      status.textContent = stopped ? WAITING : "Listening. Speak.";
+      press.disabled = stopped;
+    },
+    lost() {
+      status.textContent = stopped ? "The connection was lost; connecting again for the last words…"
+        : "The connection was lost; connecting again. What you say meanwhile is kept.";
+    },
     partial(text) { partial.textContent = text; down(); },
     final(start, text) {
       partial.textContent = "";
@@ -50,13 +60,14 @@ export async function showListen(root, query) {
   const down = () => { words.scrollTop = words.scrollHeight; };
   press.addEventListener("click", async () => {
     if (session) {
-      press.disabled = true;
-      status.textContent = "Waiting for the last words…";
+      press.disabled = stopped = true;
+      status.textContent = WAITING;
       session.stop();
       return;
     }
     press.textContent = "Stop";
     press.disabled = true;
+    stopped = false;
     model.disabled = true;
     status.textContent = "Asking for the microphone…";
     settled.replaceChildren();
@@ -99,55 +110,41 @@ async function open(model, heard) {
     close();
     throw error;
   }
-  const asked = new URLSearchParams({ model, sample_rate: String(context.sampleRate), interim_results: "true" });
-  const address = `${location.origin.replace(/^http/, "ws")}/v1/listen?${asked}`;
-  const key = savedKey();
-  const socket = key ? new WebSocket(address, ["token", key]) : new WebSocket(address);
   const microphone = new AudioWorkletNode(context, "microphone", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
-  let job = null;
-  let failed = null;
+  const session = openSession({ model, sample_rate: String(context.sampleRate) }, {
+    ...heard,
+    opened(again) {
+      if (!again) context.createMediaStreamSource(media).connect(microphone);
+      heard.opened();
+    },
+    async ended({ job, failed }) {
+      close();
+      if (job) heard.ended(failed ? [`${failed} What was said before is in `, link(job), "."] : ["Done: ", link(job)], failed);
+      else heard.ended(failed ?? await why(model), true);
+    },
+  });
   microphone.port.onmessage = ({ data }) => {
     heard.level(data.level);
-    if (socket.readyState === WebSocket.OPEN) socket.send(data.pcm);
-  };
-  socket.onopen = () => {
-    context.createMediaStreamSource(media).connect(microphone);
-    heard.opened();
-  };
-  socket.onmessage = ({ data }) => {
-    const message = JSON.parse(data);
-    if (message.type === "Results") {
-      job = message.metadata.request_id;
-      const text = message.channel.alternatives[0].transcript;
-      if (message.is_final) { if (text) heard.final(message.start, text); } else heard.partial(text);
-    } else if (message.type === "Metadata") job = message.request_id;
-    else if (message.type === "Error") failed = message.description;
-  };
-  socket.onclose = async ({ code, reason }) => {
-    close();
-    if (code === 1006) failed ??= await why(asked); // a browser does not say why it was refused
-    if (failed || code !== 1000) heard.ended(failed ?? (reason || "The connection was lost."), true);
-    else heard.ended(job ? ["Done: ", link(job)] : "Done.");
+    session.send(data.pcm);
   };
   return {
     stop() {
       close();
-      if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "CloseStream" }));
-      else socket.close();
+      session.finish();
     },
     drop() {
-      socket.onclose = null;
       close();
-      socket.close();
+      session.leave();
     },
   };
 }
 
 const link = (job) => h("a", { href: `#/jobs/${job}` }, "the recording and its transcript");
 
-async function why(asked) {
+// A browser does not say why a session was refused.
+async function why(model) {
   const waiting = await get("/v1/workers").catch(() => null);
-  return waiting && !waiting.items.some((worker) => worker.alive && worker.models.includes(asked.get("model")))
-    ? `No worker with ${asked.get("model")} is running.`
+  return waiting && !waiting.items.some((worker) => worker.alive && worker.models.includes(model))
+    ? `No worker with ${model} is running.`
     : "The server did not take the session, or the connection was lost; it may have no room now.";
 }

@@ -1,6 +1,6 @@
 // Queue, workers and costs at a glance.
 
-import { bar, clock, fill, h, hours, moment, money, number, span, state, table } from "./dom.js";
+import { bar, brief, clock, count, fill, h, hours, money, number, span, state, table } from "./dom.js";
 import { Problem, get } from "./http.js";
 import { jobTable } from "./jobs.js";
 
@@ -39,8 +39,9 @@ export async function showOverview(root) {
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
         now.ended.filter((one) => one.state === "failed").map((one) => `${number(one.jobs)} × ${one.reason || "Unknown reason."}`).join(" ")) : null,
-      now.unserved.map((one) => h("p", { class: "card error" }, h("strong", {}, `${number(one.jobs)} waiting in vain. `),
-        `They wait for ${one.waiting_for}.`)),
+      now.unserved.length ? h("div", { class: "card error" }, h("strong", {}, "No worker can take some jobs."),
+        h("ul", {}, now.unserved.map((one) => h("li", {},
+          `${count(one.jobs, "job waits", "jobs wait")} for ${one.waiting_for}.`)))) : null,
       h("h2", {}, "Workers"),
       defaultModel ? h("p", { class: "quiet small" }, "Jobs that name no model get ", h("code", {}, defaultModel.name),
         defaultModel.workers ? "." : ", which no running worker has.") : null,
@@ -73,7 +74,7 @@ function fleetOf(fleet) {
       [state(one.state), one.reason ? h("div", { class: "small quiet" }, one.reason) : null, troublesOf(one)],
       one.pool, [one.chip, h("div", { class: "small quiet" }, machine(one))], modelsOf(one),
       [bar(share, `${one.name}: engine busy`), h("span", { class: "small quiet" }, `${Math.round(share * 100)} % of ${clock(lived)}`)],
-      hours(one.busy_seconds), moment(one.seen_at)];
+      hours(one.busy_seconds), brief(one.seen_at)];
   }));
 }
 

@@ -18,7 +18,7 @@ const FILTERS = {
 
 export async function showSearch(root, query) {
   const words = h("input", { name: "q", type: "search", maxlength: "500", value: query.get("q"), required: true });
-  const form = h("form", { class: "filters", role: "search", onsubmit: (event) => {
+  const form = h("form", { class: "filters", role: "search", "aria-label": "Search and its filters", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
     location.hash = `#/search?${wanted}`;

@@ -1,6 +1,6 @@
 // Watched folders and buckets: what each found, took and skipped, and why.
 
-import { count, facts, fill, h, moment, notice, number, span, state, table } from "./dom.js";
+import { brief, count, facts, fill, h, moment, notice, number, span, state, table } from "./dom.js";
 import { get, send } from "./http.js";
 
 export async function showSources(root) {
@@ -13,7 +13,7 @@ export async function showSources(root) {
     columns.label = "Sources";
     fill(root, h("h1", {}, "Sources"), items.length ? table(columns, items.map((one) => [
       h("a", { href: `#/sources/${one.id}` }, one.name), [state(one.state), one.error ? h("span", { class: "small quiet" }, ` ${one.error}`) : null],
-      number(one.files), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), moment(one.listed_at), one.project,
+      number(one.files), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), brief(one.listed_at), one.project,
     ])) : h("p", { class: "quiet" }, "Nothing is watched. ", h("code", {}, "spool watch s3://bucket/prefix/"),
       " or a folder submits what is new there, again and again."));
   }
@@ -109,5 +109,5 @@ function fileTable(items) {
   const columns = [{ title: "File", class: "name" }, { title: "State" }, { title: "Job, or why there is none" }, { title: "Seen" }];
   columns.label = "Files";
   return table(columns, items.map((item) => [item.path, state(item.state),
-    item.job ? h("a", { href: `#/jobs/${item.job}` }, h("code", {}, item.job)) : item.reason ?? "it may still be growing", moment(item.seen_at)]));
+    item.job ? h("a", { href: `#/jobs/${item.job}` }, h("code", {}, item.job)) : item.reason ?? "it may still be growing", brief(item.seen_at)]));
 }

@@ -1,8 +1,10 @@
 // Submitting recordings: a dialog, or files and folders dropped anywhere. Each file becomes a job; uploads run one at a
-// time. Hidden files of a folder are left out, and said to be; what is no audio fails as a job, with the reason.
+// time, and what fails can be tried again. Hidden files of a folder are left out, and said to be; what is no audio fails
+// as a job, with the reason.
 
-import { bar, count, h, notice } from "./dom.js";
-import { get, upload } from "./http.js";
+import { bar, count, h, notice, number } from "./dom.js";
+import { get } from "./http.js";
+import { submitFile } from "./uploads.js";
 
 export function listenForDrops() {
   const shade = document.getElementById("drop");
@@ -66,7 +68,7 @@ export async function openSubmit(given) {
       .map(([value, label]) => h("option", { value }, label)));
   const go = h("button", { class: "primary", value: "go" }, "Submit");
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const progress = h("div", { role: "status" });
+  const progress = h("div");
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); start(); } },
     h("h2", { id: "submit-title" }, "Submit recordings"),
     given.length ? listed : [h("label", {}, "Recordings", chosen), h("label", { class: "inline" }, asFolder, "a whole folder")],
@@ -78,15 +80,19 @@ export async function openSubmit(given) {
   document.body.append(dialog);
   dialog.showModal();
 
+  const jobs = [];
+  let failed = [];
   async function start() {
-    const files = given.length ? given : [...chosen.files].filter((file) => !/(^|\/)\./.test(file.webkitRelativePath));
+    const again = failed.length > 0;
+    const files = again ? failed : given.length ? given : [...chosen.files].filter((file) => !/(^|\/)\./.test(file.webkitRelativePath));
     if (!files.length) return notice("Choose a recording first.", true);
-    go.disabled = true;
-    let only = null;
+    go.disabled = chosen.disabled = true;
+    failed = [];
+    progress.replaceChildren();
     for (const file of files) {
       const meter = bar(0, file.name);
-      const line = h("div", { class: "small" }, file.name, meter);
-      progress.append(line);
+      const doing = h("span", { class: "quiet" });
+      progress.append(h("div", { class: "small sending" }, h("span", { class: "row" }, h("span", {}, file.name), doing), meter));
       const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
       if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
       // The path inside a folder: without it, two `side-a.wav` would read the same.
@@ -94,15 +100,25 @@ export async function openSubmit(given) {
       if (path.includes("/")) request.name = path.slice(-200);
       if (project.value) request.project = project.value;
       try {
-        only = await upload(file, request, (share) => { meter.value = share; });
+        jobs.push(await submitFile(file, request, (what, bytes) => {
+          meter.value = bytes / (file.size || 1);
+          doing.textContent = `${what}: ${megabytes(bytes)} of ${megabytes(file.size)} MB`;
+        }));
         meter.value = 1;
+        doing.textContent = "Submitted";
       } catch (error) {
-        line.append(h("strong", {}, ` ${error.message}`));
-        notice(`${file.name}: ${error.message}`, true);
+        failed.push(file);
+        doing.textContent = "";
+        meter.before(h("strong", { role: "alert" }, error.message));
       }
     }
-    if (only === null) { go.disabled = false; return; }
-    dialog.close();
-    location.hash = files.length === 1 ? `#/jobs/${only.id}` : "#/jobs";
+    go.disabled = false;
+    if (failed.length) go.textContent = "Try again";
+    else {
+      dialog.close();
+      location.hash = jobs.length === 1 ? `#/jobs/${jobs[0].id}` : "#/jobs";
+    }
   }
 }
+
+const megabytes = (bytes) => number(bytes / 1e6, bytes < 1e7 ? 1 : 0);

@@ -167,7 +167,7 @@ async function transcriptView(root, job, from, again) {
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}${digits.checked ? `&digits=${transcript.language ?? "en"}` : ""}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form)), h("label", { class: "inline small" }, digits, "Numbers as digits")),
     h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
-      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, ` ${KEYS}`),
+      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, h("span", { class: "keys" }, ` ${KEYS}`)),
     historyOf(job, transcript, again),
     page);
   if (from !== null && Number.isFinite(Number(from)) && words.length) requestAnimationFrame(() => begin(Number(from)));

@@ -1,6 +1,6 @@
 // The versions of a recording: run it again with another model, and two transcripts of it beside each other.
 
-import { clock, count, fill, h, moment, money, notice, number, state, table } from "./dom.js";
+import { brief, clock, count, fill, h, money, notice, number, state, table } from "./dom.js";
 import { get, send } from "./http.js";
 
 const SHOWN = 200;
@@ -14,7 +14,7 @@ export async function versionsOf(job) {
   const rows = items.map((one) => [
     one.job === job.id ? h("strong", {}, "this one") : h("a", { href: `#/jobs/${one.job}` }, one.job),
     one.deleted ? "deleted" : state(one.state), one.model, howOf(one.options),
-    one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), moment(one.created_at),
+    one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), brief(one.created_at),
     one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
       : h("a", { href: `#/jobs/${job.id}/diff/${one.job}` }, "Compare")]);
   return h("div", {},

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job, get_visible_job_with_cost
-from api.openapi.jobs import Cursor, Words, answer, problems
+from api.openapi.jobs import Cursor, answer, describe, problems
 from api.presenters.jobs import shown_detail, shown_job
 from api.presenters.responses import json_response, to_utc
 from api.problems import Problem
@@ -149,16 +149,12 @@ def retry(
     return answer
 
 
-DELETE: Words = {
-    "summary": "Delete a job's recording or transcript",
-    "responses": {
-        **answer(200, "Deleted. The job itself is kept.", JobDeletion, jobs.JOB_DELETION),
-        **answer(
-            202, "No longer accessible; the object store deletes it later.", JobDeletion, jobs.JOB_DELETION
-        ),
-        **problems("not_found", "not_ended"),
-    },
-}
+DELETE = describe(
+    "Delete a job's recording or transcript",
+    answer(200, "Deleted. The job itself is kept.", JobDeletion, jobs.JOB_DELETION),
+    answer(202, "No longer accessible; the object store deletes it later.", JobDeletion, jobs.JOB_DELETION),
+    problems("not_found", "not_ended"),
+)
 
 
 def delete(
@@ -213,13 +209,11 @@ def delete(
     return JobDeletion(**dict(shown), copies=held)
 
 
-PHRASES: Words = {
-    "summary": "Fetch a job's phrases",
-    "responses": {
-        **answer(200, "The boosted phrases.", PhrasesOut, jobs.PHRASES),
-        **problems("not_found", "deleted"),
-    },
-}
+PHRASES = describe(
+    "Fetch a job's phrases",
+    answer(200, "The boosted phrases.", PhrasesOut, jobs.PHRASES),
+    problems("not_found", "deleted"),
+)
 
 
 def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:

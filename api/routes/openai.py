@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.delivery.sse import KEEP_ALIVE_S, EventResponse
+from api.fleet_view import FleetView
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
@@ -61,6 +62,9 @@ PARTS = frozenset(
 PROMPTED = frozenset({"whisper", "canary"})
 MAX_BYTES = 100 * 2**20
 WAIT_SECONDS = 900.0
+UNSERVED_SECONDS = 20.0
+"""For how long a job may find no worker that could take it: one that is restarted is back sooner."""
+CLIENT_LEFT = 499
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
 
 
@@ -92,7 +96,8 @@ async def _answered(
     limit = min(MAX_BYTES, services.settings.upload_max_bytes)
     async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
         form, granularities = _asked(upload)
-        wanted = replace(upload, parts={"request": (_job_request(upload, services, task),)})
+        body = await run_in_threadpool(_job_request, upload, services, task)
+        wanted = replace(upload, parts={"request": (body,)})
         created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
         streamed = _is_streamed(upload)
     services.sweeper.wake()
@@ -101,10 +106,12 @@ async def _answered(
         return EventResponse(answer, headers={"X-Spool-Job": created.id, "Cache-Control": "no-store"})
     try:
         job = await _ended(request, services, caller, created.id)
-    except BaseException:
+    except BaseException as error:
         # The client is gone or has waited too long: its job is nobody's, unless it may ask for it again.
         if idempotency_key is None:
             await asyncio.shield(run_in_threadpool(_cancel, services, created.id))
+        if isinstance(error, _ClientLeft):
+            return Response(status_code=CLIENT_LEFT)  # for the log; nobody reads it
         raise
     transcript = await run_in_threadpool(_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
@@ -142,7 +149,7 @@ def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
         options["language"] = language
     prompt = _text(upload, "prompt").strip()
     phrases = [phrase.strip() for phrase in prompt.split(",") if phrase.strip()]
-    if prompt and reads_prompts(services.settings, options.get("model")):
+    if prompt and reads_prompts(services.fleet, services.settings, options.get("model")):
         options["prompt"] = prompt
     elif phrases:
         options |= {"decoder": "beam", "boost": {"phrases": phrases}}
@@ -151,9 +158,14 @@ def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
     return json.dumps({"options": options, "name": upload.name}).encode()
 
 
-def reads_prompts(settings: Settings, model: str | None) -> bool:
-    """Whether the model, by default the server's, is one of the catalogue's with an attention decoder."""
-    place, catalogue = settings.models.get(model or settings.default_model, ""), load_catalogue()
+def reads_prompts(fleet: FleetView, settings: Settings, model: str | None) -> bool:
+    """Whether the model, by default the fleet's, has an attention decoder: as its workers say, or by the
+    catalogue where none has loaded it yet."""
+    name = model or fleet.default()
+    known = (worker.info.facts.get(name) for worker in fleet.recent().workers)
+    if families := {facts.family for facts in known if facts is not None and facts.family}:
+        return families <= PROMPTED
+    place, catalogue = settings.models.get(name, ""), load_catalogue()
     return catalogue.has(place) and catalogue.find(place).family in PROMPTED
 
 
@@ -202,10 +214,11 @@ async def _streamed(
         yield _event({"type": "transcript.text.done", "text": transcript.text})
     except Problem as problem:
         yield _event({"error": {"code": problem.code, "message": problem.detail, "type": "spool"}})
-    except BaseException:
+    except BaseException as error:
         if not keep:
             await asyncio.shield(run_in_threadpool(_cancel, services, job_id))
-        raise
+        if not isinstance(error, _ClientLeft):
+            raise
     finally:
         ending.cancel()
 
@@ -219,16 +232,27 @@ def _settled(services: Services, job_id: str, first: int) -> list[str]:
         return settled_texts(tx, job_id, first)
 
 
+class _ClientLeft(Exception):
+    """The client closed its connection before the answer."""
+
+
 async def _ended(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
-    """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, CancelledError for a client that
-    left."""
+    """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, 503 where no worker can take the
+    job for `UNSERVED_SECONDS`, and `_ClientLeft`."""
     deadline, pause = time.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
+    served = time.monotonic()
     while True:
         job = await run_in_threadpool(_look, services, caller, job_id)
         if job.state.terminal:
             return job
         if await request.is_disconnected():
-            raise asyncio.CancelledError
+            raise _ClientLeft
+        missing = await run_in_threadpool(services.fleet.waiting_for, [job])
+        if not missing:
+            served = time.monotonic()
+        elif time.monotonic() - served > UNSERVED_SECONDS:
+            sentence = f"No worker can take the recording: it waits for {missing[job_id]}."
+            raise Problem(503, "no_worker", sentence, {"Retry-After": "60"})
         if time.monotonic() > deadline:
             raise Problem(
                 504,

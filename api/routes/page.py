@@ -2,17 +2,18 @@
 
 Neither needs a key: the files hold nothing secret, and what they show they request from the API like anybody
 else. Their policy lets a browser load nothing from elsewhere, except that the page plays recordings that lie
-at web addresses or in a bucket. Swagger UI's files come with a package.
+at web addresses or in a bucket, and sends them to the bucket. Swagger UI's files come with a package.
 """
 
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from spool.settings import Settings
+from api.services import services_of
+from api.submission.direct import offers_uploads
 
 FOLDER = Path(__file__).parents[1] / "page"
 _POLICY = (
@@ -43,12 +44,17 @@ def add_page(app: FastAPI) -> None:
 
 
 async def front(request: Request) -> Response:
-    """The page, which may play recordings from where they lie: any web server, and the S3 server if players
-    are sent there."""
-    settings: Settings = request.app.state.settings
-    bucket = "" if settings.s3_public_endpoint_url is None else f" {settings.s3_public_endpoint_url}"
-    policy = _POLICY.replace("media-src 'self'", f"media-src 'self' https:{bucket}")
-    return _guarded(FileResponse(FOLDER / "index.html"), policy)
+    """The page, which may play recordings from where they lie (any web server, and the S3 server if players
+    are sent there), and send them to the S3 server where that is offered."""
+    services = services_of(request)
+    bucket = services.settings.s3_public_endpoint_url
+    text, policy = (FOLDER / "index.html").read_text(encoding="utf-8"), _POLICY
+    played = "https:" if bucket is None else f"https: {bucket}"
+    policy = policy.replace("media-src 'self'", f"media-src 'self' {played}")
+    if offers_uploads(services):
+        text = text.replace("<html ", "<html data-direct-uploads ", 1)
+        policy = policy.replace("connect-src 'self'", f"connect-src 'self' {bucket}")
+    return _guarded(HTMLResponse(text), policy)
 
 
 async def documentation() -> Response:

@@ -6,46 +6,40 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.openapi.jobs import Words, answer, json_body, problems
+from api.openapi.jobs import answer, describe, json_body, no_content, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from api.submission.direct import complete_upload, drop_upload, list_parts, one_upload, open_upload
 from spool.schemas.examples import uploads as examples
 from spool.schemas.uploads import NewUploadRequest, PartPage, UploadOut
 
-CREATE: Words = {
-    "summary": "Begin an upload past the API",
-    "status_code": 201,
-    "openapi_extra": json_body(NewUploadRequest, examples.REQUEST),
-    "responses": {
-        **answer(201, "The upload, open.", UploadOut, examples.UPLOAD),
-        **answer(200, "The same file's upload, which no job has named yet.", UploadOut, examples.UPLOAD),
-        **problems("malformed", "too_slow", "too_large", "not_offered", "conflict", "invalid_request"),
-    },
-}
-ONE: Words = {
-    "summary": "Show an upload",
-    "responses": answer(200, "The upload.", UploadOut, examples.UPLOAD) | problems("not_found"),
-}
-PARTS: Words = {
-    "summary": "List the parts of an upload",
-    "responses": {
-        **answer(200, "Parts, with addresses for those that are missing.", PartPage, examples.PARTS),
-        **problems("not_found", "not_offered", "conflict"),
-    },
-}
-COMPLETE: Words = {
-    "summary": "Complete an upload",
-    "responses": {
-        **answer(200, "The upload, which a job may now name.", UploadOut, examples.COMPLETE),
-        **problems("not_found", "not_offered", "parts_missing", "conflict"),
-    },
-}
-DROP: Words = {
-    "summary": "Give an upload up",
-    "status_code": 204,
-    "responses": {204: {"description": "It is gone with its parts."}, **problems("not_found", "conflict")},
-}
+CREATE = describe(
+    "Begin an upload past the API",
+    answer(201, "The upload, open.", UploadOut, examples.UPLOAD),
+    answer(200, "The same file's upload, which no job has named yet.", UploadOut, examples.UPLOAD),
+    problems("malformed", "too_slow", "too_large", "not_offered", "conflict", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(NewUploadRequest, examples.REQUEST),
+)
+ONE = describe(
+    "Show an upload", answer(200, "The upload.", UploadOut, examples.UPLOAD), problems("not_found")
+)
+PARTS = describe(
+    "List the parts of an upload",
+    answer(200, "Parts, with addresses for those that are missing.", PartPage, examples.PARTS),
+    problems("not_found", "not_offered", "conflict"),
+)
+COMPLETE = describe(
+    "Complete an upload",
+    answer(200, "The upload, which a job may now name.", UploadOut, examples.COMPLETE),
+    problems("not_found", "not_offered", "parts_missing", "conflict"),
+)
+DROP = describe(
+    "Give an upload up",
+    no_content("It is gone with its parts."),
+    problems("not_found", "conflict"),
+    status_code=204,
+)
 
 
 async def create(request: Request, response: Response, services: ServicesDep, caller: CallerDep) -> UploadOut:

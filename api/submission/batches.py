@@ -25,11 +25,13 @@ from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
 from api.submission.connections import Reach, reach_of
+from api.submission.direct import UploadLookup
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.jobs import canonical_request, head_of, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
+from api.submission.uploads import SCHEME
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
 from spool.domain.manifest import LINES, BadLine, Report, Seen, SkippedFile, in_blocks, manifest_lines
@@ -39,6 +41,7 @@ from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
+from spool.store.archive.uploads import job_with, take_uploads
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
 from spool.store.queue.quotas import find_holds
@@ -76,6 +79,7 @@ class Intake:
         if request.output is not None:
             with services.database.read() as tx:
                 self._output = checked_output(tx, services.settings, self.project, request.output)
+        self.uploads = UploadLookup(services, caller, self.project)
         self._traceparent = current().header
         self._glossaries = GlossaryLookup(services.database, self.project)
         configured = services.settings.language_models
@@ -96,10 +100,11 @@ class Intake:
 
         Raises InvalidRequest for too many lines and whatever listing the address raises.
         """
-        seen, lines = Seen(), self._lines(report)
+        seen, lines = _SeenLines(), self._lines(report)
         while True:
             with self._turn:
                 read = list(islice(lines, LINES_A_TURN))
+                self.uploads.read(line.source for _, line in read if isinstance(line, _Line))
                 jobs = [
                     line if isinstance(line, BadLine) else self._job(number, line, seen)
                     for number, line in read
@@ -133,7 +138,7 @@ class Intake:
 
     def listed_job(self, place: str, source: Source) -> NewJob | BadLine:
         """The job of one recording that was found at `place` below the address, outside of any batch."""
-        job = self._job(1, _Line(custom_id_of(place), source, place=place), Seen())
+        job = self._job(1, _Line(custom_id_of(place), source, place=place), _SeenLines())
         return job if isinstance(job, BadLine) else replace(job, batch_line=None)
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:
@@ -161,20 +166,28 @@ class Intake:
                 refused = recording.source
                 yield report.lines, BadLine(report.lines, refused.code, refused.message, custom_id)
 
-    def _job(self, number: int, line: "_Line", seen: Seen) -> NewJob | BadLine:
+    def _job(self, number: int, line: "_Line", seen: "_SeenLines") -> NewJob | BadLine:
+        upload, source = None, line.source
         try:
-            source = line.source
-            if isinstance(source, str):
+            if isinstance(source, str) and source.startswith(SCHEME):
+                upload = self.uploads.named_by(source)
+                source = Source("upload", upload.key)
+            elif isinstance(source, str):
                 source = self.reach.applied(checked_source(source, self._settings, self.caller))
             options = self.options(line.options)
         except SpoolError as error:
             return BadLine(number, error.code, error.message, line.custom_id)
-        if not seen.first(line.custom_id):
+        if upload is not None and upload.id in seen.uploads:
+            message = "An earlier line of this batch names the same upload."
+            return BadLine(number, "conflict", message, line.custom_id)
+        if not seen.custom_ids.first(line.custom_id):
             message = "An earlier line of this batch has the same custom_id."
             return BadLine(number, "duplicate_custom_id", message, line.custom_id)
-        name = line.name or source_name(source)
+        if upload is not None:
+            seen.uploads.add(upload.id)
+        name = line.name or (source_name(source) if upload is None else upload.name)
         place = line.place or place_of(source, self._settings, name)
-        return NewJob(
+        new = NewJob(
             source=source,
             options=options.kept(),
             phrases=options.phrases,
@@ -194,6 +207,7 @@ class Intake:
             deadline=self._request.deadline,
             output=output_of(self._output, name, place),
         )
+        return new if upload is None else job_with(upload, new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +222,14 @@ class _Line:
     priority: PriorityName | None = None
     place: str | None = None
     """Its path below the address that was listed."""
+
+
+@dataclass(slots=True)
+class _SeenLines:
+    """What earlier lines of the batch have taken."""
+
+    custom_ids: Seen = field(default_factory=Seen)
+    uploads: set[str] = field(default_factory=set)
 
 
 def shown_bad_lines(report: Report) -> list[dict[str, Any]]:
@@ -320,6 +342,8 @@ def _run(
         return detail_of(services, known.id), False
     if known is None:
         refuse_past(request.deadline)
+    else:
+        intake.uploads.batch_id = known.id
     if request.strict:
         _refuse_invalid(intake)
     report = Report()
@@ -340,7 +364,11 @@ def _write(
         with services.database.begin() as tx:
             if batch is None:
                 batch, created = store.create_batch(tx, new)
-            store.add_jobs(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
+            own, lost = take_uploads(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
+            store.add_jobs(tx, batch.id, own)
+        for job in lost:
+            message = "Another job took the upload meanwhile, or it was removed."
+            report.add(BadLine(job.batch_line or 0, "conflict", message, job.custom_id))
         failpoint("batch.written")
         if number % _WAKE_EACH == 0:
             services.sweeper.wake()

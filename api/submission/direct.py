@@ -5,6 +5,7 @@ that is left lying is removed in `spool.background.upload_sweeper`.
 """
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import structlog
@@ -14,9 +15,10 @@ from api.problems import Problem
 from api.services import Services
 from api.submission.uploads import SCHEME, too_large
 from spool.background.upload_sweeper import remove_upload
+from spool.domain.jobs import Source
 from spool.errors import Conflict, NotFound, SpoolError
 from spool.failpoints import failpoint
-from spool.ids import new_id
+from spool.ids import is_id, new_id
 from spool.objects import Receiver
 from spool.schemas.uploads import NewUploadRequest, PartOut, PartPage, UploadOut
 from spool.store.archive import uploads as store
@@ -133,6 +135,48 @@ def drop_upload(services: Services, caller: Principal, upload_id: str) -> None:
         log.warning("upload not removed yet", upload=upload_id, error=error.message)
 
 
+class UploadLookup:
+    """The uploads that lines of a batch name, read many lines at a time."""
+
+    def __init__(self, services: Services, caller: Principal, project: str) -> None:
+        self._database, self._caller, self._project = services.database, caller, project
+        self.batch_id: str | None = None
+        """The batch, where it goes on after an interruption: its lines may name the uploads of its jobs."""
+        self._found: dict[str, StoredUpload] = {}
+        self._own: set[str] = set()
+
+    def read(self, sources: Iterable[str | Source]) -> None:
+        """Read the uploads among these sources."""
+        named = [each for each in sources if isinstance(each, str) and each.startswith(SCHEME)]
+        ids = {source.removeprefix(SCHEME) for source in named}
+        ids = {each for each in ids if is_id(each, "upl")}
+        self._found, self._own = {}, set()
+        if ids:
+            with self._database.read() as tx:
+                self._found = store.uploads_with(tx, ids)
+                if self.batch_id is not None:
+                    jobs = [upload.job_id for upload in self._found.values()]
+                    self._own = store.in_batch(tx, self.batch_id, jobs)
+
+    def named_by(self, source: str) -> StoredUpload:
+        """The upload that this source names, if a job of the batch can have it. Raises NotFound, and Conflict
+        for one of another project, one that is not complete, and one that another job has."""
+        upload_id = source.removeprefix(SCHEME)
+        upload = self._found.get(upload_id)
+        if upload is None or not self._caller.sees(upload.project):
+            raise NotFound(f"There is no upload {upload_id}.")
+        refuse_other_project(upload, self._project)
+        if upload.job_id not in self._own:
+            store.refuse_unready(upload)
+        return upload
+
+
+def refuse_other_project(upload: StoredUpload, project: str | None) -> None:
+    """Raise Conflict for an upload of another project than this; None: any."""
+    if project not in (None, upload.project):
+        raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
+
+
 def shown(upload: StoredUpload) -> UploadOut:
     """The upload as the API shows it."""
     used = upload.state is UploadState.USED
@@ -157,10 +201,19 @@ def _visible(services: Services, caller: Principal, upload_id: str) -> StoredUpl
         return get_visible_upload(tx, caller, upload_id)
 
 
-def _receiver(services: Services) -> Receiver:
+def offers_uploads(services: Services) -> bool:
+    """Whether clients may send recordings past the API."""
+    return _offered(services) is not None
+
+
+def _offered(services: Services) -> Receiver | None:
     settings = services.settings
-    offered = settings.direct_uploads and settings.s3_public_endpoint_url is not None
-    receiver = services.objects.receiver() if offered else None
+    reached = settings.direct_uploads and settings.s3_public_endpoint_url is not None
+    return services.objects.receiver() if reached else None
+
+
+def _receiver(services: Services) -> Receiver:
+    receiver = _offered(services)
     if receiver is None:
         raise Problem(409, "not_offered", "This server takes recordings by POST /v1/jobs only.")
     return receiver

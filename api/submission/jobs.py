@@ -25,7 +25,7 @@ from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
 from api.submission.connections import reach_of
-from api.submission.direct import drop_upload
+from api.submission.direct import drop_upload, refuse_other_project
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
@@ -38,7 +38,7 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import Conflict, NotFound, ObjectDamaged, StorageError
+from spool.errors import NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.objects.integrity import hash_file
@@ -89,8 +89,7 @@ def _create_from_direct(
     """The job for a complete upload, whose project it has."""
     with services.database.read() as tx:
         upload = get_visible_upload(tx, caller, body.source.removeprefix(SCHEME))
-    if body.project not in (None, upload.project):
-        raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
+    refuse_other_project(upload, body.project)
     # The request of an upload through the API: with the same bytes it is the same one.
     fields = {name: getattr(body, name) for name in UploadRequest.model_fields}
     request = UploadRequest.model_construct(**fields | {"project": upload.project})

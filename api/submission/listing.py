@@ -91,8 +91,8 @@ def candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candid
     elif address.startswith("file://"):
         folder = folder_of(address, settings.source_roots)
         check_place(f"{folder.as_uri()}/", settings, caller)
-        for path, is_hidden_folder in walk_files(folder):
-            yield _file(folder, path, is_hidden_folder, settings, caller)
+        for path, unread in walk_files(folder):
+            yield _file(folder, path, unread, settings, caller)
     else:
         raise InvalidRequest("A batch is listed from s3://bucket/prefix/ or file:///folder/.")
 
@@ -199,13 +199,11 @@ def _object_source(
     return replace(source, size=item.size, etag=item.etag)
 
 
-def _file(
-    folder: Path, path: Path, is_hidden_folder: bool, settings: Settings, caller: Principal
-) -> Candidate:
+def _file(folder: Path, path: Path, unread: str | None, settings: Settings, caller: Principal) -> Candidate:
     place = path.relative_to(folder).as_posix()
 
     def judge() -> Judged:
-        reason = HIDDEN if is_hidden_folder else skip_reason(path)
+        reason = unread or skip_reason(path)
         if reason is not None:
             return SkippedFile(_printable(place), reason)
         try:
@@ -216,7 +214,7 @@ def _file(
             return error
 
     version, modified = "", None
-    if not is_hidden_folder:
+    if unread is None:
         try:
             facts = path.stat()
             version = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"

@@ -1,6 +1,6 @@
 """The client for asyncio: sends, sleeps and streams, with every call as a method.
 
-What a call asks for is in `jobs`, `batches` and `reports`, and when it is asked again in `steps`.
+What a call asks for is in `jobs`, `batches` and the others, when it is asked again in `exchange`.
 """
 
 import asyncio

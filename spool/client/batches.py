@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Sent, Upload, read
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Sent, Upload, every, read
 from spool.client.jobs import LONGEST_PAGE, new_key, ordered, waited
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
-from spool.schemas.batches import BatchDetail, BatchOut, BatchPage, BatchResult, BatchRetried
+from spool.schemas.batches import BatchDetail, BatchPage, BatchResult, BatchRetried
 
 _NDJSON = "application/x-ndjson"
 
@@ -75,9 +75,7 @@ def batch_page(
     return (yield from read(Ask("GET", "/v1/batches", query), BatchPage))
 
 
-def batches(*, project: str | None = None) -> Pages[BatchOut]:
-    """Every batch, newest first, fetched a page at a time while they are asked for."""
-    return Pages(lambda cursor: batch_page(project=project, limit=LONGEST_PAGE, cursor=cursor))
+batches = every(batch_page)
 
 
 def wait_batch(

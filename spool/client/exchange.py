@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial, wraps
 from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -23,12 +24,13 @@ from pydantic import BaseModel, ValidationError
 from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
 from spool.client.sending.parts import Parts
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
 Sent: TypeAlias = Callable[[int, int], object]
 """Told how many bytes of a file have been sent, and how many there are."""
-Query: TypeAlias = Mapping[str, str | int | bool | None]
+Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 # An answer to an upload waits until the server has stored the file.
@@ -143,6 +145,19 @@ class Pages(Generic[Item]):
     """A list, fetched a page at a time by its cursor (None to begin with)."""
 
     fetch: Callable[[str | None], Flow[Page[Item]]]
+
+
+def every(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
+    """The call that goes through all pages of another one, whose parameters it has: `limit` is how many a
+    page has, `cursor` where to begin."""
+
+    @wraps(page)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Pages[Item]:
+        fetch: Callable[..., Flow[Page[Item]]] = partial(page, *args, **kwargs)
+        return Pages(lambda cursor: fetch() if cursor is None else fetch(cursor=cursor))
+
+    call.__doc__ = f"All that `{page.__name__}` finds, fetched a page at a time while it is asked for."
+    return call
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from spool.client.base import answer
 from spool.client.errors import Conflict, TimedOut
-from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
+from spool.client.exchange import Ask, Flow, Pause, Query, Sent, Upload, every, kind_of, read
 from spool.client.sending.direct import DIRECT_BYTES, sent_past, shown
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
@@ -20,7 +20,7 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import Format, TextFormat
 from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut, VoiceOut, VoicesOut
+from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, SpeakersOut, VoiceOut, VoicesOut
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -117,7 +117,7 @@ def job_page(
     cursor: str | None = None,
 ) -> Flow[JobPage]:
     """Up to `limit` (1 to 200) jobs that fit, newest first, after the `next_cursor` of another page."""
-    query: dict[str, str | int | None] = {
+    query: Query = {
         "state": state,
         "project": project,
         "pool": pool,
@@ -133,34 +133,7 @@ def job_page(
     return (yield from read(Ask("GET", "/v1/jobs", query), JobPage))
 
 
-def jobs(
-    *,
-    state: JobState | str | None = None,
-    project: str | None = None,
-    pool: str | None = None,
-    worker: str | None = None,
-    batch: str | None = None,
-    name: str | None = None,
-    tag: str | None = None,
-    created_from: datetime | None = None,
-    created_to: datetime | None = None,
-) -> Pages[JobOut]:
-    """Every job that fits, newest first, fetched a page at a time while they are asked for."""
-    return Pages(
-        lambda cursor: job_page(
-            state=state,
-            project=project,
-            pool=pool,
-            worker=worker,
-            batch=batch,
-            name=name,
-            tag=tag,
-            created_from=created_from,
-            created_to=created_to,
-            limit=LONGEST_PAGE,
-            cursor=cursor,
-        )
-    )
+jobs = every(job_page)
 
 
 def wait(
@@ -192,7 +165,7 @@ def transcript_file(
 ) -> Flow[bytes]:
     """A transcript's file in one of `spool.formats.FORMATS`; `digits`: the language whose numbers are written
     as digits, or `auto`. Raises Conflict while the job is not done."""
-    query: dict[str, str | int | None] = {"format": format, "digits": digits}
+    query: Query = {"format": format, "digits": digits}
     response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True)
     assert response is not None
     return response.content

@@ -1,13 +1,12 @@
 """The calls of the review."""
 
-from spool.client.exchange import Ask, Flow, Pages, read
+from spool.client.exchange import Ask, Flow, Query, every, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.common import Versions
 from spool.schemas.review import (
     Reason,
     ReviewPage,
     ReviewPassageOut,
-    ReviewRecordingOut,
     ReviewRecordingPage,
     SampleOut,
     SamplePage,
@@ -33,14 +32,14 @@ def review_page(
     """Up to `limit` (1 to 200) passages that nobody checked, the most doubtful first, after the `next_cursor`
     of another page. `checked`: those that somebody did instead. `versions`: `all` for those of transcripts
     whose recording was run again, too."""
-    query: dict[str, str | int | None] = {
+    query: Query = {
         "project": project,
         "batch": batch,
         "name": name,
         "tag": tag,
         "model": model,
         "reason": reason,
-        "checked": "true" if checked else None,
+        "checked": checked or None,
         "sample": sample,
         "job": job,
         "versions": versions,
@@ -50,35 +49,7 @@ def review_page(
     return (yield from read(Ask("GET", "/v1/review", query), ReviewPage))
 
 
-def review(
-    *,
-    project: str | None = None,
-    batch: str | None = None,
-    name: str | None = None,
-    tag: str | None = None,
-    model: str | None = None,
-    reason: Reason | None = None,
-    checked: bool = False,
-    sample: str | None = None,
-    job: str | None = None,
-    versions: Versions | None = None,
-) -> Pages[ReviewPassageOut]:
-    """Every such passage, fetched a page at a time while they are asked for."""
-    return Pages(
-        lambda cursor: review_page(
-            project=project,
-            batch=batch,
-            name=name,
-            tag=tag,
-            model=model,
-            reason=reason,
-            checked=checked,
-            sample=sample,
-            job=job,
-            versions=versions,
-            cursor=cursor,
-        )
-    )
+review = every(review_page)
 
 
 def review_recordings_page(
@@ -94,7 +65,7 @@ def review_recordings_page(
 ) -> Flow[ReviewRecordingPage]:
     """Up to `limit` (1 to 200) recordings with passages that nobody checked, the most doubtful first,
     after the `next_cursor` of another page."""
-    query: dict[str, str | int | None] = {
+    query: Query = {
         "project": project,
         "batch": batch,
         "name": name,
@@ -107,21 +78,7 @@ def review_recordings_page(
     return (yield from read(Ask("GET", "/v1/review/recordings", query), ReviewRecordingPage))
 
 
-def review_recordings(
-    *,
-    project: str | None = None,
-    batch: str | None = None,
-    name: str | None = None,
-    tag: str | None = None,
-    model: str | None = None,
-    reason: Reason | None = None,
-) -> Pages[ReviewRecordingOut]:
-    """Every such recording, fetched a page at a time while they are asked for."""
-    return Pages(
-        lambda cursor: review_recordings_page(
-            project=project, batch=batch, name=name, tag=tag, model=model, reason=reason, cursor=cursor
-        )
-    )
+review_recordings = every(review_recordings_page)
 
 
 def check_passage(
@@ -141,12 +98,7 @@ def sample_size(
     margin: float = 0.02,
 ) -> Flow[SizeOut]:
     """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
-    query: dict[str, str | int | None] = {
-        "project": project,
-        "batch": batch,
-        "model": model,
-        "margin": f"{margin:g}",
-    }
+    query: Query = {"project": project, "batch": batch, "model": model, "margin": margin}
     return (yield from read(Ask("GET", "/v1/review/size", query), SizeOut))
 
 
@@ -183,10 +135,8 @@ def samples_page(
     *, project: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Flow[SamplePage]:
     """Up to `limit` (1 to 100) samples, newest first, after the `next_cursor` of another page."""
-    query: dict[str, str | int | None] = {"project": project, "limit": limit, "cursor": cursor}
+    query: Query = {"project": project, "limit": limit, "cursor": cursor}
     return (yield from read(Ask("GET", "/v1/review/samples", query), SamplePage))
 
 
-def samples(*, project: str | None = None) -> Pages[SampleOut]:
-    """Every sample, fetched a page at a time while they are asked for."""
-    return Pages(lambda cursor: samples_page(project=project, cursor=cursor))
+samples = every(samples_page)

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from spool.client.exchange import Ask, Flow, Pages, read
+from spool.client.exchange import Ask, Flow, Query, every, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.common import Versions
-from spool.schemas.search import HitOut, SearchPage
+from spool.schemas.search import SearchPage
 
 
 def search_page(
@@ -30,7 +30,7 @@ def search_page(
     `q` is written as in `docs/search.md`; the rest narrows it down, `versions` `newest` to the newest
     transcript of each recording. Raises Refused where `q` cannot be read.
     """
-    query: dict[str, str | int | None] = {
+    query: Query = {
         "q": q,
         "project": project,
         "batch": batch,
@@ -38,8 +38,8 @@ def search_page(
         "tag": tag,
         "speaker": speaker,
         "language": language,
-        "confidence": None if confidence is None else f"{confidence:g}",
-        "alternatives": "true" if alternatives else None,
+        "confidence": confidence,
+        "alternatives": alternatives or None,
         "versions": versions,
         "created_from": created_from.isoformat() if created_from else None,
         "created_to": created_to.isoformat() if created_to else None,
@@ -49,36 +49,4 @@ def search_page(
     return (yield from read(Ask("GET", "/v1/search", query), SearchPage))
 
 
-def search(
-    q: str,
-    *,
-    project: str | None = None,
-    batch: str | None = None,
-    name: str | None = None,
-    tag: str | None = None,
-    speaker: str | None = None,
-    language: str | None = None,
-    confidence: float | None = None,
-    alternatives: bool = False,
-    versions: Versions | None = None,
-    created_from: datetime | None = None,
-    created_to: datetime | None = None,
-) -> Pages[HitOut]:
-    """Every hit, fetched a page at a time while they are asked for."""
-    return Pages(
-        lambda cursor: search_page(
-            q,
-            project=project,
-            batch=batch,
-            name=name,
-            tag=tag,
-            speaker=speaker,
-            language=language,
-            confidence=confidence,
-            alternatives=alternatives,
-            versions=versions,
-            created_from=created_from,
-            created_to=created_to,
-            cursor=cursor,
-        )
-    )
+search = every(search_page)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spool.client.base import answer
-from spool.client.exchange import Ask, Flow, Pages, read
-from spool.schemas.sources import SourceItemOut, SourceItemPage, SourceList, SourceOut
+from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.jobs import LONGEST_PAGE
+from spool.schemas.sources import SourceItemPage, SourceList, SourceOut
 
 _ALL = "/v1/sources"
 
@@ -90,13 +91,11 @@ def remove_source(source_id: str) -> Flow[None]:
 
 
 def source_item_page(
-    source_id: str, *, state: str | None = None, cursor: str | None = None, limit: int = 50
+    source_id: str, *, state: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
 ) -> Flow[SourceItemPage]:
     """One page of the versions of files that it found, newest first."""
-    query: dict[str, str | int | None] = {"state": state, "cursor": cursor, "limit": limit}
+    query: Query = {"state": state, "cursor": cursor, "limit": limit}
     return (yield from read(Ask("GET", f"{_ALL}/{source_id}/items", query), SourceItemPage))
 
 
-def source_items(source_id: str, *, state: str | None = None) -> Pages[SourceItemOut]:
-    """Every version of a file that it found, newest first."""
-    return Pages(lambda cursor: source_item_page(source_id, state=state, cursor=cursor, limit=200))
+source_items = every(source_item_page)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from spool.client.base import answer
-from spool.client.exchange import Ask, Flow, Pages, read
+from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.webhooks import DeliveryOut, DeliveryPage, WebhookList, WebhookOut, WebhookSecret
 
 _ALL = "/v1/webhooks"
@@ -51,16 +52,14 @@ def test_webhook(webhook_id: str) -> Flow[DeliveryOut]:
 
 
 def delivery_page(
-    webhook_id: str, *, state: str | None = None, cursor: str | None = None, limit: int = 50
+    webhook_id: str, *, state: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
 ) -> Flow[DeliveryPage]:
     """One page of what a webhook was sent, newest first."""
-    query: dict[str, str | int | None] = {"state": state, "cursor": cursor, "limit": limit}
+    query: Query = {"state": state, "cursor": cursor, "limit": limit}
     return (yield from read(Ask("GET", f"{_ALL}/{webhook_id}/deliveries", query), DeliveryPage))
 
 
-def deliveries(webhook_id: str, *, state: str | None = None) -> Pages[DeliveryOut]:
-    """All that a webhook was sent and is kept, newest first."""
-    return Pages(lambda cursor: delivery_page(webhook_id, state=state, cursor=cursor, limit=200))
+deliveries = every(delivery_page)
 
 
 def replay_delivery(webhook_id: str, delivery_id: str) -> Flow[DeliveryOut]:

@@ -128,7 +128,7 @@ def convert_graph(fst: Path, units: Sequence[str], words: Path) -> GraphArrays:
         names[int(fields[1])] = fields[0]
     if not fst.is_file():
         raise InvalidRequest(f"{fst}: the graph cannot be read: no such file")
-    with _quiet():
+    with quiet():
         graph = kaldifst.StdVectorFst.read(str(fst))
     if graph is None:
         raise InvalidRequest(f"{fst}: not an OpenFst graph of the kind vector, with standard arcs")
@@ -147,7 +147,7 @@ def _library() -> Any:  # noqa: ANN401 - without types
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Kaldi's C++ writes to standard error, past Python."""
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)

@@ -14,16 +14,16 @@ from spool.recordings.probe import HIDDEN, PROBE_BYTES, is_hidden, reason_to_ski
 
 def walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
     """Every file below `folder` in order of names, folder by folder, with the reason to skip it, None for a
-    recording. Hidden folders come once, with what is in them left unread.
+    recording. Folders that are hidden or cannot be listed come once, with what is in them left unread.
 
-    Raises SourceForbidden for a folder that cannot be listed.
+    Raises SourceForbidden where `folder` itself cannot be listed.
     """
-    for path, is_hidden_folder in walk_files(folder):
-        yield path, HIDDEN if is_hidden_folder else skip_reason(path)
+    for path, unread in walk_files(folder):
+        yield path, unread or skip_reason(path)
 
 
-def walk_files(folder: Path) -> Iterator[tuple[Path, bool]]:
-    """The same without a look at any file; True for a hidden folder."""
+def walk_files(folder: Path) -> Iterator[tuple[Path, str | None]]:
+    """The same without a look at any file: None for each of them, and for a folder why it is left unread."""
     waiting = [folder]
     while waiting:
         directory = waiting.pop()
@@ -31,14 +31,24 @@ def walk_files(folder: Path) -> Iterator[tuple[Path, bool]]:
             with os.scandir(directory) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            raise SourceForbidden(f"{directory} cannot be listed: {error.strerror}.") from None
+            if directory == folder:
+                raise SourceForbidden(f"{directory} cannot be listed: {error.strerror}.") from None
+            yield directory, f"this folder cannot be listed: {error.strerror}"
+            continue
         folders = [entry for entry in ordered if entry.is_dir(follow_symlinks=False)]
         waiting += [directory / entry.name for entry in reversed(folders) if not is_hidden(entry.name)]
         for entry in ordered:
-            if not entry.is_dir():
-                yield directory / entry.name, False
+            if not _leads_to_folder(entry):
+                yield directory / entry.name, None
             elif is_hidden(entry.name) and entry.is_dir(follow_symlinks=False):
-                yield directory / entry.name, True
+                yield directory / entry.name, HIDDEN
+
+
+def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a circle: what opens it says so
+        return False
 
 
 def skip_reason(path: Path) -> str | None:

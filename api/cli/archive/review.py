@@ -1,8 +1,9 @@
 """The subcommands of the review. Clients of the HTTP API."""
 
+from dataclasses import asdict, dataclass
 from getpass import getuser
 from itertools import islice
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -10,12 +11,12 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
+from spool.command_options import takes_options
 from spool.domain.archive.review import REASONS
 from spool.schemas.common import Versions
 from spool.schemas.review import (
     DoubtsOut,
     EstimateOut,
-    Reason,
     ReviewPassageOut,
     ReviewRecordingOut,
     SampleOut,
@@ -32,26 +33,26 @@ def _reason(value: str | None) -> str | None:
     return value
 
 
-OfProject = Annotated[str | None, typer.Option(help="Only of this project.")]
-OfBatch = Annotated[
-    str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
-]
-OfName = Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")]
-OfTag = Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")]
-OfModel = Annotated[str | None, typer.Option(help="Only of jobs of this model.")]
-OfReason = Annotated[
-    str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
-]
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Of what passages or recordings are listed."""
+
+    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None
+    batch: Annotated[
+        str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
+    ] = None
+    name: Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")] = None
+    tag: Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")] = None
+    model: Annotated[str | None, typer.Option(help="Only of jobs of this model.")] = None
+    reason: Annotated[
+        str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
+    ] = None
 
 
 @review.command("list")
+@takes_options
 def list_passages(
-    project: OfProject = None,
-    batch: OfBatch = None,
-    name: OfName = None,
-    tag: OfTag = None,
-    model: OfModel = None,
-    reason: OfReason = None,
+    only: Filter,
     checked: Annotated[bool, typer.Option("--checked", help="Those that somebody checked instead.")] = False,
     sample: Annotated[str | None, typer.Option(help="Only those of this sample.")] = None,
     job: Annotated[str | None, typer.Option(help="Only those of this job.")] = None,
@@ -67,18 +68,7 @@ def list_passages(
 ) -> None:
     """List passages that nobody has checked, the most doubtful first."""
     with connected(url) as (spool, _):
-        passages = spool.review(
-            project=project,
-            batch=batch,
-            name=name,
-            tag=tag,
-            model=model,
-            reason=cast("Reason | None", reason),
-            checked=checked,
-            sample=sample,
-            job=job,
-            versions=versions,
-        )
+        passages = spool.review(**asdict(only), checked=checked, sample=sample, job=job, versions=versions)
         listed = list(islice(passages, limit))
         address = spool.url
     if as_json:
@@ -93,28 +83,16 @@ def list_passages(
 
 
 @review.command("recordings")
+@takes_options
 def list_recordings(
-    project: OfProject = None,
-    batch: OfBatch = None,
-    name: OfName = None,
-    tag: OfTag = None,
-    model: OfModel = None,
-    reason: OfReason = None,
+    only: Filter,
     limit: Annotated[int, typer.Option(min=1, help="Number of recordings to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List recordings with passages that nobody has checked, the most doubtful first."""
     with connected(url) as (spool, _):
-        recordings = spool.review_recordings(
-            project=project,
-            batch=batch,
-            name=name,
-            tag=tag,
-            model=model,
-            reason=cast("Reason | None", reason),
-        )
-        listed = list(islice(recordings, limit))
+        listed = list(islice(spool.review_recordings(**asdict(only)), limit))
     if as_json:
         print_json(listed)
         return

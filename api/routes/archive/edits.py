@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.openapi.jobs import Words, answer, json_body, problems
+from api.openapi.jobs import answer, describe, json_body, problems
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -24,33 +24,27 @@ from spool.schemas.examples import edits as examples
 from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import edits as store
 
-LIST: Words = {
-    "summary": "List a transcript's corrections",
-    "responses": {
-        **answer(200, "Every edit and every undoing, oldest first.", EditsOut, examples.EDITS),
-        **problems("not_found", "deleted"),
-    },
-}
+LIST = describe(
+    "List a transcript's corrections",
+    answer(200, "Every edit and every undoing, oldest first.", EditsOut, examples.EDITS),
+    problems("not_found", "deleted"),
+)
 
-ADD: Words = {
-    "summary": "Correct a transcript",
-    "status_code": 201,
-    "openapi_extra": json_body(EditRequest, examples.EDIT_REQUEST),
-    "responses": {
-        **answer(201, "The edit. The transcript shows it from now on.", EditOut, examples.EDIT),
-        **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
-    },
-}
+ADD = describe(
+    "Correct a transcript",
+    answer(201, "The edit. The transcript shows it from now on.", EditOut, examples.EDIT),
+    problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(EditRequest, examples.EDIT_REQUEST),
+)
 
-UNDO: Words = {
-    "summary": "Undo a correction",
-    "status_code": 201,
-    "openapi_extra": json_body(UndoRequest, examples.UNDO_REQUEST),
-    "responses": {
-        **answer(201, "The undoing, an event of its own.", EditOut, examples.EDIT),
-        **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
-    },
-}
+UNDO = describe(
+    "Undo a correction",
+    answer(201, "The undoing, an event of its own.", EditOut, examples.EDIT),
+    problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(UndoRequest, examples.UNDO_REQUEST),
+)
 
 
 def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> EditsOut:

@@ -8,7 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal
-from api.openapi.jobs import Words, answer, json_body, problems
+from api.openapi.jobs import answer, describe, json_body, no_content, problems
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, read_json
 from api.submission.glossaries import add_requested
@@ -31,35 +31,33 @@ MOST_SUGGESTIONS = 1000
 Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
 BODY = replace(SUBMISSION, text=MOST_BYTES)
 
-PUT: Words = {
-    "summary": "Add a version of a glossary",
-    "status_code": 201,
-    "openapi_extra": json_body(GlossaryRequest, examples.REQUEST),
-    "responses": {
-        **answer(201, "The version; the latest one where it has the same.", GlossaryOut, examples.GLOSSARY),
-        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
-    },
-}
-LIST: Words = {
-    "summary": "List glossaries",
-    "responses": answer(200, "The latest version of each.", GlossaryList, examples.GLOSSARIES),
-}
-ONE: Words = {
-    "summary": "Show a glossary",
-    "responses": answer(200, "The version and its phrases.", GlossaryDetail, examples.WITH_PHRASES)
-    | problems("not_found", "invalid_request"),
-}
-REMOVE: Words = {
-    "summary": "Delete a glossary",
-    "status_code": 204,
-    "responses": {204: {"description": "Every version was deleted."}, **problems("not_found")},
-}
+PUT = describe(
+    "Add a version of a glossary",
+    answer(201, "The version; the latest one where it has the same.", GlossaryOut, examples.GLOSSARY),
+    problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(GlossaryRequest, examples.REQUEST),
+)
+LIST = describe(
+    "List glossaries", answer(200, "The latest version of each.", GlossaryList, examples.GLOSSARIES)
+)
+ONE = describe(
+    "Show a glossary",
+    answer(200, "The version and its phrases.", GlossaryDetail, examples.WITH_PHRASES),
+    problems("not_found", "invalid_request"),
+)
+REMOVE = describe(
+    "Delete a glossary",
+    no_content("Every version was deleted."),
+    problems("not_found"),
+    status_code=204,
+)
 
-SUGGEST: Words = {
-    "summary": "List phrases from corrections",
-    "responses": answer(200, "The commonest first.", SuggestionList, examples.SUGGESTIONS)
-    | problems("not_found", "invalid_request"),
-}
+SUGGEST = describe(
+    "List phrases from corrections",
+    answer(200, "The commonest first.", SuggestionList, examples.SUGGESTIONS),
+    problems("not_found", "invalid_request"),
+)
 
 
 async def put(request: Request, services: ServicesDep, caller: CallerDep) -> GlossaryOut:

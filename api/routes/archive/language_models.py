@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import answer, describe, no_content, problems
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, parse_json
 from api.submission.uploads import Upload, received_upload
@@ -27,10 +27,17 @@ Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VER
 log = structlog.get_logger(__name__)
 
 _VERSION = answer(200, "The version.", LanguageModelOut, examples.LANGUAGE_MODEL)
-PUT: Words = {
-    "summary": "Add a version of a language model",
-    "status_code": 201,
-    "openapi_extra": {
+PUT = describe(
+    "Add a version of a language model",
+    answer(
+        201,
+        "The version; the latest one where it has the same file.",
+        LanguageModelOut,
+        examples.LANGUAGE_MODEL,
+    ),
+    problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    status_code=201,
+    openapi_extra={
         "requestBody": {
             "required": True,
             "content": {
@@ -49,32 +56,18 @@ PUT: Words = {
             },
         }
     },
-    "responses": {
-        **answer(
-            201,
-            "The version; the latest one where it has the same file.",
-            LanguageModelOut,
-            examples.LANGUAGE_MODEL,
-        ),
-        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
-    },
-}
-LIST: Words = {
-    "summary": "List language models",
-    "responses": answer(200, "The latest version of each.", LanguageModelList, examples.LANGUAGE_MODELS),
-}
-ONE: Words = {
-    "summary": "Show a language model",
-    "responses": _VERSION | problems("not_found", "invalid_request"),
-}
-REMOVE: Words = {
-    "summary": "Delete a language model",
-    "status_code": 204,
-    "responses": {
-        204: {"description": "Every version was deleted."},
-        **problems("not_found", "conflict"),
-    },
-}
+)
+LIST = describe(
+    "List language models",
+    answer(200, "The latest version of each.", LanguageModelList, examples.LANGUAGE_MODELS),
+)
+ONE = describe("Show a language model", _VERSION, problems("not_found", "invalid_request"))
+REMOVE = describe(
+    "Delete a language model",
+    no_content("Every version was deleted."),
+    problems("not_found", "conflict"),
+    status_code=204,
+)
 
 
 async def put(request: Request, services: ServicesDep, caller: CallerDep) -> LanguageModelOut:

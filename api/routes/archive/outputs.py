@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.openapi.jobs import Words, answer, json_body, problems
+from api.openapi.jobs import answer, describe, json_body, no_content, problems
 from api.presenters.outputs import shown_connection, shown_exports
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -26,30 +26,28 @@ from spool.store.deletions import refuse_deleted
 
 ConnectionName = Annotated[str, Path(max_length=64)]
 
-CREATE: Words = {
-    "summary": "Create a connection",
-    "status_code": 201,
-    "openapi_extra": json_body(ConnectionRequest, examples.CONNECTION_REQUEST),
-    "responses": {
-        **answer(201, "The connection. Its secret is not shown again.", ConnectionOut, examples.CONNECTION),
-        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
-    },
-}
-LIST: Words = {
-    "summary": "List connections",
-    "responses": answer(200, "Connections, without secrets.", ConnectionList, examples.CONNECTIONS),
-}
-REMOVE: Words = {
-    "summary": "Remove a connection",
-    "status_code": 204,
-    "responses": {204: {"description": "The connection was removed."}, **problems("not_found")},
-}
-EXPORT: Words = {
-    "summary": "Write a job's files again",
-    "status_code": 202,
-    "responses": answer(202, "The files, about to be written.", ExportList, examples.EXPORTS)
-    | problems("not_found", "conflict", "deleted"),
-}
+CREATE = describe(
+    "Create a connection",
+    answer(201, "The connection. Its secret is not shown again.", ConnectionOut, examples.CONNECTION),
+    problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(ConnectionRequest, examples.CONNECTION_REQUEST),
+)
+LIST = describe(
+    "List connections", answer(200, "Connections, without secrets.", ConnectionList, examples.CONNECTIONS)
+)
+REMOVE = describe(
+    "Remove a connection",
+    no_content("The connection was removed."),
+    problems("not_found"),
+    status_code=204,
+)
+EXPORT = describe(
+    "Write a job's files again",
+    answer(202, "The files, about to be written.", ExportList, examples.EXPORTS),
+    problems("not_found", "conflict", "deleted"),
+    status_code=202,
+)
 
 
 async def create(request: Request, services: ServicesDep, caller: CallerDep) -> ConnectionOut:

@@ -1,14 +1,14 @@
 """The routes of the review: passages by doubt, and marks on those that somebody checked."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import get_visible_job
-from api.openapi.jobs import Cursor, Words, answer, json_body, problems
+from api.auth.principal import Principal, get_visible_job
+from api.openapi.jobs import Cursor, answer, describe, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.archive.review import Doubts
@@ -33,47 +33,58 @@ from spool.store.transcripts.review import (
     mark_checked,
 )
 
-LIST: Words = {
-    "summary": "List passages by doubt",
-    "responses": answer(
-        200, "A page of passages, the most doubtful first.", ReviewPage, examples.REVIEW_PAGE
-    ),
-}
+LIST = describe(
+    "List passages by doubt",
+    answer(200, "A page of passages, the most doubtful first.", ReviewPage, examples.REVIEW_PAGE),
+)
 
-RECORDINGS: Words = {
-    "summary": "List recordings by doubt",
-    "responses": answer(
+RECORDINGS = describe(
+    "List recordings by doubt",
+    answer(
         200, "A page of recordings, the most doubtful first.", ReviewRecordingPage, examples.RECORDING_PAGE
     ),
-}
+)
 
-CHECK: Words = {
-    "summary": "Mark a passage as checked",
-    "openapi_extra": json_body(CheckRequest, examples.CHECK_REQUEST),
-    "responses": {
-        **answer(200, "The passage.", ReviewPassageOut, examples.CHECKED),
-        **problems("malformed", "not_found", "deleted", "too_large", "invalid_request"),
-    },
-}
+CHECK = describe(
+    "Mark a passage as checked",
+    answer(200, "The passage.", ReviewPassageOut, examples.CHECKED),
+    problems("malformed", "not_found", "deleted", "too_large", "invalid_request"),
+    openapi_extra=json_body(CheckRequest, examples.CHECK_REQUEST),
+)
 
 
-Batch = Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")]
-Name = Annotated[str | None, Query(max_length=200, description="Only of recordings with this in their name.")]
-Tag = Annotated[
-    str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
-]
-Model = Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")]
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Of what passages or recordings are listed."""
+
+    project: Project | None = None
+    batch: Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")] = None
+    name: Annotated[
+        str | None, Query(max_length=200, description="Only of recordings with this in their name.")
+    ] = None
+    tag: Annotated[
+        str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
+    ] = None
+    model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None
+    reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None
+
+    def of_caller(self, caller: Principal) -> store.JobFilter | None:
+        """The jobs; None where the caller may not see any."""
+        if self.project is not None and not caller.sees(self.project):
+            return None
+        tag = store.tag_of(self.tag) if self.tag else None
+        return store.JobFilter(
+            project=caller.project or self.project, batch=self.batch, name=self.name or None, tag=tag
+        )
+
+
+FilterDep = Annotated[Filter, Depends()]
 
 
 def listed(
     services: ServicesDep,
     caller: CallerDep,
-    project: Project | None = None,
-    batch: Batch = None,
-    name: Name = None,
-    tag: Tag = None,
-    model: Model = None,
-    reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
+    only: FilterDep,
     sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
     job: Annotated[str | None, Query(max_length=64, description="Only those of this job.")] = None,
     checked: Annotated[
@@ -90,11 +101,11 @@ def listed(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewPage:
     """The passages of all transcripts that nobody has checked, the most doubtful first."""
-    if project is not None and not caller.sees(project):
+    matching = only.of_caller(caller)
+    if matching is None:
         return ReviewPage(items=[], next_cursor=None)
-    matching = _matching(caller.project or project, batch, name, tag)
     newest = versions == "newest" or (versions is None and job is None and sample is None)
-    wanted = ReviewFilter(matching, model or None, reason, checked, sample, job, newest)
+    wanted = ReviewFilter(matching, only.model or None, only.reason, checked, sample, job, newest)
     with services.database.read() as tx:
         page = list_review(tx, wanted, cursor, limit)
     return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)
@@ -103,22 +114,17 @@ def listed(
 def recordings(
     services: ServicesDep,
     caller: CallerDep,
-    project: Project | None = None,
-    batch: Batch = None,
-    name: Name = None,
-    tag: Tag = None,
-    model: Model = None,
-    reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
+    only: FilterDep,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewRecordingPage:
     """The recordings with passages that nobody has checked, the most doubtful first, each with its newest
     transcript, of `model` where one is named."""
-    if project is not None and not caller.sees(project):
+    matching = only.of_caller(caller)
+    if matching is None:
         return ReviewRecordingPage(items=[], next_cursor=None)
-    matching = _matching(caller.project or project, batch, name, tag)
     with services.database.read() as tx:
-        page = list_recordings(tx, matching, model or None, reason, cursor, limit)
+        page = list_recordings(tx, matching, only.model or None, only.reason, cursor, limit)
     return ReviewRecordingPage(items=list(map(_recording, page.items)), next_cursor=page.next_cursor)
 
 
@@ -135,12 +141,6 @@ async def check(
             return mark_checked(tx, job.id, passage, body.author or caller.name, checked=body.checked)
 
     return _shown(await run_in_threadpool(work))
-
-
-def _matching(project: str | None, batch: str | None, name: str | None, tag: str | None) -> store.JobFilter:
-    return store.JobFilter(
-        project=project, batch=batch, name=name or None, tag=store.tag_of(tag) if tag else None
-    )
 
 
 def _recording(one: DoubtfulRecording) -> ReviewRecordingOut:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch
-from api.openapi.jobs import Cursor, Words, answer, json_body, problems
+from api.openapi.jobs import Cursor, answer, describe, json_body, problems
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.archive.sampling import Estimate
@@ -19,36 +19,30 @@ from spool.schemas.examples import review as examples
 from spool.schemas.review import EstimateOut, Margin, SampleOut, SamplePage, SampleRequest, SizeOut
 from spool.store.transcripts import samples as store
 
-SIZE: Words = {
-    "summary": "Say how many passages to listen to",
-    "responses": {
-        **answer(200, "The size of a sample.", SizeOut, examples.SIZE),
-        **problems("not_found", "forbidden"),
-    },
-}
+SIZE = describe(
+    "Say how many passages to listen to",
+    answer(200, "The size of a sample.", SizeOut, examples.SIZE),
+    problems("not_found", "forbidden"),
+)
 
-DRAW: Words = {
-    "summary": "Draw a sample of passages",
-    "status_code": 201,
-    "openapi_extra": json_body(SampleRequest, examples.SAMPLE_REQUEST),
-    "responses": {
-        **answer(201, "The sample.", SampleOut, examples.SAMPLE),
-        **problems("malformed", "forbidden", "not_found", "conflict", "too_large", "invalid_request"),
-    },
-}
+DRAW = describe(
+    "Draw a sample of passages",
+    answer(201, "The sample.", SampleOut, examples.SAMPLE),
+    problems("malformed", "forbidden", "not_found", "conflict", "too_large", "invalid_request"),
+    status_code=201,
+    openapi_extra=json_body(SampleRequest, examples.SAMPLE_REQUEST),
+)
 
-LIST: Words = {
-    "summary": "List samples and their error rates",
-    "responses": answer(200, "A page of samples, newest first.", SamplePage, examples.SAMPLE_PAGE),
-}
+LIST = describe(
+    "List samples and their error rates",
+    answer(200, "A page of samples, newest first.", SamplePage, examples.SAMPLE_PAGE),
+)
 
-ONE: Words = {
-    "summary": "Estimate the error rate by a sample",
-    "responses": {
-        **answer(200, "The sample, with the rate and its 95 % interval.", SampleOut, examples.SAMPLE),
-        **problems("not_found"),
-    },
-}
+ONE = describe(
+    "Estimate the error rate by a sample",
+    answer(200, "The sample, with the rate and its 95 % interval.", SampleOut, examples.SAMPLE),
+    problems("not_found"),
+)
 
 
 def size(

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
-from api.openapi.jobs import Cursor, Words, answer
+from api.openapi.jobs import Cursor, answer, describe
 from api.presenters.responses import json_response, to_utc
 from api.presenters.search import shown_hit
 from api.services import ServicesDep
@@ -17,10 +17,10 @@ from spool.store import jobs as store
 from spool.store.transcripts.search import Search
 from spool.store.transcripts.search import search as search_passages
 
-SEARCH: Words = {
-    "summary": "Search the transcripts",
-    "responses": answer(200, "A page of hits, the newest recording first.", SearchPage, examples.SEARCH_PAGE),
-}
+SEARCH = describe(
+    "Search the transcripts",
+    answer(200, "A page of hits, the newest recording first.", SearchPage, examples.SEARCH_PAGE),
+)
 
 
 def search(

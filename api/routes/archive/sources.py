@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_source
-from api.openapi.jobs import Cursor, Words, answer, json_body, problems
+from api.openapi.jobs import Cursor, answer, describe, json_body, no_content, problems
 from api.presenters.sources import shown_item, shown_source
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, BodyLimits, read_json
@@ -43,58 +43,54 @@ log = structlog.get_logger(__name__)
 
 _SHOWN = answer(200, "The source.", SourceOut, examples.SOURCE)
 
-CREATE: Words = {
-    "summary": "Watch a folder or bucket",
-    "status_code": 201,
-    "openapi_extra": json_body(SourceRequest, examples.REQUEST),
-    "responses": {
-        **answer(201, "The source, about to be listed.", SourceOut, examples.SOURCE),
-        **problems(
-            "malformed",
-            "too_slow",
-            "too_large",
-            "conflict",
-            "source_forbidden",
-            "source_missing",
-            "unknown_model",
-            "invalid_request",
-        ),
-    },
-}
+CREATE = describe(
+    "Watch a folder or bucket",
+    answer(201, "The source, about to be listed.", SourceOut, examples.SOURCE),
+    problems(
+        "malformed",
+        "too_slow",
+        "too_large",
+        "conflict",
+        "source_forbidden",
+        "source_missing",
+        "unknown_model",
+        "invalid_request",
+    ),
+    status_code=201,
+    openapi_extra=json_body(SourceRequest, examples.REQUEST),
+)
 CREATE["responses"][201]["headers"] = {
     "Location": {"description": "The source's path.", "schema": {"type": "string"}}
 }
-LIST: Words = {
-    "summary": "List watched folders and buckets",
-    "responses": answer(200, "Every source.", SourceList, examples.LIST),
-}
-ONE: Words = {"summary": "Show a source", "responses": _SHOWN | problems("not_found")}
-CHANGE: Words = {
-    "summary": "Change a source",
-    "openapi_extra": json_body(SourceChangeRequest, examples.CHANGE),
-    "responses": _SHOWN
-    | problems("malformed", "too_slow", "too_large", "not_found", "unknown_model", "invalid_request"),
-}
-REMOVE: Words = {
-    "summary": "Stop watching",
-    "status_code": 204,
-    "responses": {204: {"description": "The source was removed."}, **problems("not_found")},
-}
-ITEMS: Words = {
-    "summary": "List what a source found",
-    "responses": answer(200, "A page of versions of files, newest first.", SourceItemPage, examples.ITEMS)
-    | problems("not_found"),
-}
-PAUSE: Words = {"summary": "Pause a source", "responses": _SHOWN | problems("not_found")}
-RESUME: Words = {"summary": "Resume a source", "responses": _SHOWN | problems("not_found")}
-CHECK: Words = {"summary": "List a source now", "responses": _SHOWN | problems("not_found", "conflict")}
-NOTIFY: Words = {
-    "summary": "Take a notification of an object store",
-    "status_code": 202,
-    "openapi_extra": json_body(S3Notification, examples.NOTIFICATION),
-    "responses": answer(202, "How many objects will be looked at.", Marked, examples.MARKED)
-    | problems("malformed", "too_slow", "too_large", "invalid_request"),
-}
+LIST = describe("List watched folders and buckets", answer(200, "Every source.", SourceList, examples.LIST))
+ONE = describe("Show a source", _SHOWN, problems("not_found"))
+CHANGE = describe(
+    "Change a source",
+    _SHOWN,
+    problems("malformed", "too_slow", "too_large", "not_found", "unknown_model", "invalid_request"),
+    openapi_extra=json_body(SourceChangeRequest, examples.CHANGE),
+)
+REMOVE = describe(
+    "Stop watching",
+    no_content("The source was removed."),
+    problems("not_found"),
+    status_code=204,
+)
+ITEMS = describe(
+    "List what a source found",
+    answer(200, "A page of versions of files, newest first.", SourceItemPage, examples.ITEMS),
+    problems("not_found"),
+)
+PAUSE = describe("Pause a source", _SHOWN, problems("not_found"))
+RESUME = describe("Resume a source", _SHOWN, problems("not_found"))
+CHECK = describe("List a source now", _SHOWN, problems("not_found", "conflict"))
+NOTIFY = describe(
+    "Take a notification of an object store",
+    answer(202, "How many objects will be looked at.", Marked, examples.MARKED),
+    problems("malformed", "too_slow", "too_large", "invalid_request"),
+    status_code=202,
+    openapi_extra=json_body(S3Notification, examples.NOTIFICATION),
+)
 
 
 async def create(request: Request, response: Response, services: ServicesDep, caller: CallerDep) -> SourceOut:

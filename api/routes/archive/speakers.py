@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.openapi.jobs import Words, answer, json_body, problems
+from api.openapi.jobs import answer, describe, json_body, no_content, problems
 from api.presenters.jobs import shown_matches
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -30,53 +30,45 @@ from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import speakers as store
 from spool.store.transcripts import voices
 
-DIARIZE: Words = {
-    "summary": "Find a finished job's speakers",
-    "status_code": 202,
-    "openapi_extra": json_body(DiarizeRequest, jobs.DIARIZE_REQUEST),
-    "responses": {
-        **answer(202, "The job, queued again; its transcript stays meanwhile.", JobDetail, jobs.JOB_QUEUED),
-        **answer(
-            200,
-            "The idempotency key was used for the same request before: the job as it is now.",
-            JobDetail,
-            jobs.JOB_DETAIL,
-        ),
-        **problems("malformed", "not_found", "conflict", "deleted", "too_large", "invalid_request"),
-    },
-}
+DIARIZE = describe(
+    "Find a finished job's speakers",
+    answer(202, "The job, queued again; its transcript stays meanwhile.", JobDetail, jobs.JOB_QUEUED),
+    answer(
+        200,
+        "The idempotency key was used for the same request before: the job as it is now.",
+        JobDetail,
+        jobs.JOB_DETAIL,
+    ),
+    problems("malformed", "not_found", "conflict", "deleted", "too_large", "invalid_request"),
+    status_code=202,
+    openapi_extra=json_body(DiarizeRequest, jobs.DIARIZE_REQUEST),
+)
 
-NAME: Words = {
-    "summary": "Name a job's speakers",
-    "openapi_extra": json_body(SpeakerNames, jobs.SPEAKER_NAMES),
-    "responses": {
-        **answer(200, "The speakers with their names.", SpeakersOut, jobs.SPEAKERS),
-        **problems("malformed", "not_found", "conflict", "deleted", "too_large", "invalid_request"),
-    },
-}
+NAME = describe(
+    "Name a job's speakers",
+    answer(200, "The speakers with their names.", SpeakersOut, jobs.SPEAKERS),
+    problems("malformed", "not_found", "conflict", "deleted", "too_large", "invalid_request"),
+    openapi_extra=json_body(SpeakerNames, jobs.SPEAKER_NAMES),
+)
 
 
-LIST: Words = {
-    "summary": "List a job's speakers, and who they may be",
-    "responses": {
-        **answer(200, "The speakers, with the named voices they are like.", SpeakersOut, jobs.SPEAKERS),
-        **problems("not_found", "deleted"),
-    },
-}
+LIST = describe(
+    "List a job's speakers, and who they may be",
+    answer(200, "The speakers, with the named voices they are like.", SpeakersOut, jobs.SPEAKERS),
+    problems("not_found", "deleted"),
+)
 
-VOICES: Words = {
-    "summary": "List the voices that are recognised",
-    "responses": answer(200, "The voices, by project and name.", VoicesOut, jobs.VOICES),
-}
+VOICES = describe(
+    "List the voices that are recognised",
+    answer(200, "The voices, by project and name.", VoicesOut, jobs.VOICES),
+)
 
-FORGET: Words = {
-    "summary": "Forget a voice",
-    "status_code": 204,
-    "responses": {
-        204: {"description": "The voice and every print confirmed as it are gone; names stay."},
-        **problems("not_found"),
-    },
-}
+FORGET = describe(
+    "Forget a voice",
+    no_content("The voice and every print confirmed as it are gone; names stay."),
+    problems("not_found"),
+    status_code=204,
+)
 
 
 async def diarize(

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
-from api.openapi.jobs import Cursor, Words, answer, json_body, problems
+from api.openapi.jobs import Cursor, answer, describe, json_body, problems
 from api.presenters.transcripts import read_transcript
 from api.presenters.versions import Order, shown_batch_diff, shown_diff, shown_version
 from api.services import Services, ServicesDep
@@ -26,40 +26,32 @@ from spool.store.archive.versions import reruns_of_batch, versions_of
 from spool.store.ledger.charges import job_cost
 from spool.store.transcripts.edits import edits_of
 
-RERUN: Words = {
-    "summary": "Run a job's recording again",
-    "status_code": 202,
-    "openapi_extra": json_body(RerunRequest, examples.RERUN),
-    "responses": {
-        **answer(202, "The new job, queued; the first one stays as it is.", JobDetail, jobs.JOB_QUEUED),
-        **answer(200, "The idempotency key's first job.", JobDetail, jobs.JOB_DETAIL),
-        **problems(
-            "malformed", "source_forbidden", "not_found", "conflict", "deleted", "too_large", "unknown_model"
-        ),
-    },
-}
-LIST: Words = {
-    "summary": "List the versions of a job's recording",
-    "responses": {
-        **answer(200, "The jobs on the same recording, oldest first.", VersionList, examples.VERSIONS),
-        **problems("not_found"),
-    },
-}
-DIFF: Words = {
-    "summary": "Compare two transcripts of a recording",
-    "responses": {
-        **answer(200, "Where the words differ, and how much.", DiffOut, examples.DIFF),
-        **problems("not_found", "not_done", "conflict", "deleted"),
-    },
-}
+RERUN = describe(
+    "Run a job's recording again",
+    answer(202, "The new job, queued; the first one stays as it is.", JobDetail, jobs.JOB_QUEUED),
+    answer(200, "The idempotency key's first job.", JobDetail, jobs.JOB_DETAIL),
+    problems(
+        "malformed", "source_forbidden", "not_found", "conflict", "deleted", "too_large", "unknown_model"
+    ),
+    status_code=202,
+    openapi_extra=json_body(RerunRequest, examples.RERUN),
+)
+LIST = describe(
+    "List the versions of a job's recording",
+    answer(200, "The jobs on the same recording, oldest first.", VersionList, examples.VERSIONS),
+    problems("not_found"),
+)
+DIFF = describe(
+    "Compare two transcripts of a recording",
+    answer(200, "Where the words differ, and how much.", DiffOut, examples.DIFF),
+    problems("not_found", "not_done", "conflict", "deleted"),
+)
 
-BATCH_DIFF: Words = {
-    "summary": "Compare a batch with later versions of its recordings",
-    "responses": {
-        **answer(200, "A page of its jobs that have a later version.", BatchDiff, examples.BATCH_DIFF),
-        **problems("not_found", "deleted"),
-    },
-}
+BATCH_DIFF = describe(
+    "Compare a batch with later versions of its recordings",
+    answer(200, "A page of its jobs that have a later version.", BatchDiff, examples.BATCH_DIFF),
+    problems("not_found", "deleted"),
+)
 
 
 async def rerun(

@@ -185,7 +185,7 @@ def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime
     if not present:
         return f"{wanted}no worker is running"
     if model in present and route.reader in {None, *present}:
-        return f"{wanted}no running worker is one"
+        return f"{wanted}none is running"
     return f"{wanted}those that are running have {_listed(present)}"
 
 

@@ -6,7 +6,7 @@ bytes are gone (`spool.background.upload_sweeper`), then its row goes too. A use
 to say which job has it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +19,7 @@ from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job, get_job, job_of_key
 from spool.store.sql import now_utc, seconds_from_now
-from spool.tables import uploads
+from spool.tables import jobs, uploads
 
 MOST_OPEN = 1000
 """Uploads of a project that no job has named yet."""
@@ -107,6 +107,13 @@ def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
     return _upload_of(row)
 
 
+def uploads_with(tx: Connection, ids: Iterable[str]) -> dict[str, StoredUpload]:
+    """The uploads with these ids, by id, without those that were removed."""
+    c = uploads.c
+    there = (c.id.in_(list(ids)), c.state != UploadState.REMOVED.value)
+    return {row.id: _upload_of(row) for row in tx.execute(select(*c).where(*there))}
+
+
 def same_upload(tx: Connection, project: str, name: str, size: int, sha256: str) -> StoredUpload | None:
     """The newest upload of the same file that no job has named yet."""
     c = uploads.c
@@ -142,21 +149,55 @@ def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[J
     if row is None:
         raise NotFound(f"There is no upload {upload_id}.")
     upload = _upload_of(row)
-    if upload.state is UploadState.USED:
-        key = new.idempotency_key
-        first = None if key is None else job_of_key(tx, new.project, key, new.request_hash or "")
-        if first is None:
-            raise Conflict(f"Upload {upload_id} is the recording of job {upload.job_id} already; rerun that.")
-        return get_job(tx, first), False
-    if upload.state is not UploadState.COMPLETE:
-        raise Conflict(f"Upload {upload_id} is {upload.state}; complete it first.")
-    source = Source("upload", upload.key, upload.bytes, upload.etag)
-    own = replace(new, id=upload.job_id, source=source, content_sha256=upload.sha256)
-    job, created = create_job(tx, own)
+    if upload.state is UploadState.USED and (key := new.idempotency_key) is not None:
+        first = job_of_key(tx, new.project, key, new.request_hash or "")
+        if first is not None:
+            return get_job(tx, first), False
+    refuse_unready(upload)
+    job, created = create_job(tx, job_with(upload, new))
     if created:
         used = update(uploads).where(uploads.c.id == upload_id)
         tx.execute(used.values(state=UploadState.USED.value))
     return job, created
+
+
+def refuse_unready(upload: StoredUpload) -> None:
+    """Raise Conflict for an upload that is not complete, or that a job has."""
+    if upload.state is UploadState.USED:
+        raise Conflict(f"Upload {upload.id} is the recording of job {upload.job_id} already; rerun that.")
+    if upload.state is not UploadState.COMPLETE:
+        raise Conflict(f"Upload {upload.id} is {upload.state}; complete it first.")
+
+
+def job_with(upload: StoredUpload, new: NewJob) -> NewJob:
+    """`new` with the upload as its recording."""
+    source = Source("upload", upload.key, upload.bytes, upload.etag)
+    return replace(new, id=upload.job_id, source=source, content_sha256=upload.sha256)
+
+
+def take_uploads(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> tuple[list[NewJob], list[NewJob]]:
+    """Mark the uploads used that jobs of a batch have.
+
+    Returns the jobs that are to be written, and those whose upload somebody else took or removed meanwhile;
+    what the batch has already is in neither.
+    """
+    asked = {job.id for job in new if job.id is not None and job.source.kind == "upload"}
+    if not asked:
+        return list(new), []
+    complete = (uploads.c.job_id.in_(asked), uploads.c.state == UploadState.COMPLETE.value)
+    # Locked in the order of ids, so that two batches with the same uploads cannot deadlock.
+    locked = select(uploads.c.job_id).where(*complete).order_by(uploads.c.id).with_for_update()
+    free = set(tx.scalars(locked))
+    tx.execute(update(uploads).where(uploads.c.job_id.in_(free)).values(state=UploadState.USED.value))
+    taken = asked - free
+    lost = taken - in_batch(tx, batch_id, taken)
+    return [job for job in new if job.id not in taken], [job for job in new if job.id in lost]
+
+
+def in_batch(tx: Connection, batch_id: str, job_ids: Iterable[str]) -> set[str]:
+    """Those of these jobs that belong to the batch."""
+    own = select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.batch_id == batch_id)
+    return set(tx.scalars(own))
 
 
 def give_up(tx: Connection, upload_id: str) -> StoredUpload:

@@ -39,7 +39,8 @@ def manifest(recordings: Path, tmp_path: Path) -> Path:
 
 
 def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_path: Path) -> None:
-    out, err = spool("submit", str(manifest), "--json", "--tag", "box=7", "--project", "oral-history")
+    asked = ("--json", "--tag", "box=7", "--project", "oral-history")
+    out, err = spool("submit", str(manifest), *asked, code=1)
     assert "line 4: The line is not JSON" in err
     batch = json.loads(out)
     assert (batch["name"], batch["lines"]["accepted"]) == ("reels.jsonl", 3)

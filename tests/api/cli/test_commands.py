@@ -114,6 +114,19 @@ def test_a_recording_that_fails_fails_alone(up: Commands) -> None:
     up.run("follow", failed["id"], code=1)
 
 
+def test_a_file_that_cannot_be_read_keeps_no_other_from_being_submitted(up: Commands, tmp_path: Path) -> None:
+    tapes = tmp_path / "tapes"
+    tapes.mkdir()
+    for name in ("a.wav", "c.wav"):
+        write_wav(tapes / name, speechlike(1.0))
+    (tapes / "b.wav").symlink_to(tmp_path / "gone.wav")
+    (tapes / "b2.wav").symlink_to("b2.wav")
+    done = up.run("submit", str(tapes), "--json", code=1)
+    assert [job["name"] for job in json.loads(done.stdout)] == ["a.wav", "c.wav"]
+    assert f"{tapes / 'b.wav'}: cannot be read: No such file or directory" in done.stderr
+    assert f"{tapes / 'b2.wav'}: cannot be read: Too many levels of symbolic links" in done.stderr
+
+
 def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None:
     # Given a stack in the foreground
     commands = Commands(tmp_path / "home", {})

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
+from api.cli.connection import for_output
 from api.cli.files import recordings_under, references_of
 from api.cli.tables import clock, job_table, money, speed
 from api.local.demo import demo_environ
@@ -54,7 +55,7 @@ def test_speed() -> None:
 
 def test_why_a_job_failed_and_where_its_recording_is_stand_on_lines_of_their_own() -> None:
     path = "file:///archives/county-court/1974/session-of-the-third-of-march/reel-12-side-b.wav"
-    error = {"code": "no_audio", "message": "The file has no audio that can be read."}
+    error = {"code": "no_audio", "message": f"{JOB_DETAIL['name']}: no audio that can be read"}
     failed = JobDetail.model_validate(
         JOB_DETAIL
         | {"state": "failed", "error": error, "source": {"kind": "file", "uri": path, "size": None}}
@@ -63,9 +64,25 @@ def test_why_a_job_failed_and_where_its_recording_is_stand_on_lines_of_their_own
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[0].split() == ["job", "state", "audio", "done"]
     assert lines[1].startswith(f"{failed.id}  failed")
-    assert lines[2:4] == [f"  {path}", "  The file has no audio that can be read. (no_audio)"]
+    assert lines[2:4] == [f"  {path}", "  no audio that can be read (no_audio)"]
     assert len(lines) == 6
     assert shown(job_table([])).split() == ["job", "state", "audio", "done", "name"]
+
+
+def test_ids_and_reasons_stay_whole_beside_long_names() -> None:
+    job = JobDetail.model_validate(JOB_DETAIL | {"name": "sittings of 1974/the third of march/side B.wav"})
+    (_, line) = shown(job_table([job])).splitlines()
+    assert len(line.rstrip()) == 80
+    assert line.startswith(f"{job.id}  {job.state.value} ")
+    assert line.rstrip().endswith("…")
+
+
+def test_what_a_program_reads_is_cut_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobDetail.model_validate(JOB_DETAIL | {"name": "sittings of 1974/the third of march/side B.wav"})
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stdout", written := StringIO())
+    for_output().print(job_table([job]), crop=False)
+    assert written.getvalue().splitlines()[1].rstrip().endswith(job.name)
 
 
 def shown(what: RenderableType) -> str:

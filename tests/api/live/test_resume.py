@@ -94,6 +94,8 @@ def parts_of(live: Live, job_id: str) -> Parts:
 def test_a_session_goes_on_behind_what_is_stored(live: Live) -> None:
     with opened(live) as (lost, claim):
         job_id = claim.job.id
+        first = told(lost, "Stored")
+        assert (first["request_id"], first["bytes"]) == (job_id, 0), "for browsers, which read no header"
         lost.send(PIECE)
         stored(lost, len(PIECE))
         lost.socket.shutdown(SHUT_RDWR)

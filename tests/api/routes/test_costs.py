@@ -2,14 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import httpx
 import pytest
 
-from ops.testbed.running_api import Live, file_job, problem, start
+from ops.testbed.running_api import Live, file_job, problem
 from spool.domain.api_keys import Scope
 from spool.settings import Settings
 from spool.store.api_keys import create_key
@@ -26,15 +26,6 @@ def settings(
         budgets={"=cmd": "1", "default": "0.0005", "empty": "0"},
         cloud_prices='{"as_of": "2026-11-01", "per_audio_hour": {"A cloud": 0.36}}',
     )
-
-
-@pytest.fixture
-def live(settings: Settings) -> Iterator[Live]:
-    running = start(settings)
-    try:
-        yield running.live
-    finally:
-        running.close()
 
 
 def done(http: httpx.Client, live: Live, recordings: Path, **request: object) -> str:

@@ -65,7 +65,7 @@ def test_what_a_machine_has_to_be_is_part_of_the_route(
     assert job["requires"] == {**asked, "chip": None}
     more = submitted(http, recordings, options={"model": "parakeet"}, requires={"memory_gb": 32}).json()
     assert more["waiting_for"] == (
-        "a worker with model parakeet on at least 32 GiB of memory; no running worker is one"
+        "a worker with model parakeet on at least 32 GiB of memory; none is running"
     )
     refused = submitted(http, recordings, requires={"gpu": True})
     assert refused.status_code == 422

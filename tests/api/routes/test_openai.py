@@ -13,12 +13,16 @@ from api.routes.openai import reads_prompts
 from ops.testbed.rows import chunk
 from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
+from spool.domain.fleet.models import ModelFacts
 from spool.domain.jobs import Job, JobState
 from spool.formats import render
+from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk
 from spool.store.jobs import JobFilter, list_jobs
 from spool.store.queue.leases import Outcome, finish_job
+from spool.store.system import set_default_model
+from spool.store.workers import register_worker
 
 SOUND = ("tape.wav", b"RIFF" + bytes(400))
 
@@ -109,12 +113,35 @@ def test_translations_ask_for_english(http: httpx.Client, live: Live) -> None:
 
 
 def test_a_prompt_is_one_where_the_model_reads_prompts(
-    make_settings: Callable[..., Settings], tmp_path: Path
+    live: Live, make_settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    models = {"base": "whisper-base", "demo-tdt": "demo-tdt", "own": str(tmp_path)}
-    settings = make_settings(models=models, default_model="base")
-    reading = [name for name in ("base", "demo-tdt", "own", None) if reads_prompts(settings, name)]
-    assert reading == ["base", None]
+    fleet = live.services.fleet
+    settings = make_settings(models={"base": "whisper-base", "demo-tdt": "demo-tdt", "own": str(tmp_path)})
+    asked = ("base", "demo-tdt", "own", "theirs")
+    assert [name for name in asked if reads_prompts(fleet, settings, name)] == ["base"]
+
+    # What a worker says of its models counts before what their names say
+    facts = {"theirs": ModelFacts("canary"), "base": ModelFacts("nemo")}
+    info = replace(live.work().info, id=new_id("wrk"), name="mini", facts=facts)
+    with live.services.database.begin() as tx:
+        set_default_model(tx, "theirs")
+        register_worker(tx, info)
+    fleet.read()
+    reading = [name for name in (*asked, None) if reads_prompts(fleet, settings, name)]
+    assert reading == ["theirs", None]
+
+
+def test_a_recording_that_no_worker_can_take_does_not_wait_in_silence(
+    http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.routes.openai.UNSERVED_SECONDS", 0.1)
+    answer = http.post("/v1/audio/transcriptions", files={"file": SOUND})
+    assert "waits for a worker with model" in problem(answer, 503, "no_worker")["detail"]
+    assert answer.headers["Retry-After"] == "60"
+    assert the_job(live).state is JobState.CANCELLED
+
+    asked = {"data": {"stream": "true"}, "files": {"file": SOUND}}
+    assert '"code": "no_worker"' in http.post("/v1/audio/transcriptions", **asked).text
 
 
 def test_a_language_that_is_none_is_refused(http: httpx.Client, live: Live) -> None:

@@ -1,13 +1,13 @@
 """Who goes first, over HTTP and in the terminal: priorities, deadlines, and why jobs are held."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
-from ops.testbed.running_api import Live, file_job, problem, start
+from ops.testbed.running_api import Live, file_job, problem
 from spool.settings import Settings
 from spool.store.queue.leases import Claim
 from spool.store.queue.scheduler import ClaimRequest, claim_next
@@ -31,15 +31,6 @@ def settings(
 @pytest.fixture
 def commands(tmp_path: Path, live: Live) -> Commands:
     return Commands(tmp_path / "home", {"SPOOL_URL": live.url})
-
-
-@pytest.fixture
-def live(settings: Settings) -> Iterator[Live]:
-    running = start(settings)
-    try:
-        yield running.live
-    finally:
-        running.close()
 
 
 def claimed(live: Live) -> str:

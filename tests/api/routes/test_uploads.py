@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import func, select, update
 
 from api.submission import direct
@@ -24,27 +23,23 @@ from spool.store.api_keys import create_key
 from spool.store.jobs import get_job, hashes_of_source, keep_source_hashes
 from spool.store.sql import seconds_from_now
 from spool.tables import uploads
+from tests.live.past_the_api import PART, past_the_api
 
-PART = 5 * 2**20
-"""The least that S3 takes for a part which is not the last."""
 BODY = os.urandom(1024) * (2 * 1024 * 5 + 100)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
 @pytest.fixture
 def settings(settings: Settings, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    bucket = new_id("direct").lower().replace("_", "-")  # with nothing of another test
-    s3_server.client().create_bucket(Bucket=bucket)
     monkeypatch.setattr(direct, "PART_BYTES", PART)
-    given = {
-        "objects": f"s3://{bucket}/archive",
-        "s3_endpoint_url": s3_server.endpoint,
-        "s3_public_endpoint_url": s3_server.endpoint,
-        "s3_access_key_id": SecretStr(s3_server.access_key),
-        "s3_secret_access_key": SecretStr(s3_server.secret_key),
-        "upload_max_bytes": 20 * 2**20,
-    }
-    return Settings.model_validate(settings.model_dump() | given)
+    return with_bucket(settings, s3_server)
+
+
+def with_bucket(settings: Settings, s3_server: S3Server) -> Settings:
+    """With a bucket of this test's own, to which clients may send."""
+    bucket = new_id("direct").lower().replace("_", "-")
+    s3_server.client().create_bucket(Bucket=bucket)
+    return past_the_api(settings, s3_server, f"s3://{bucket}/archive", s3_server.endpoint)
 
 
 @pytest.fixture

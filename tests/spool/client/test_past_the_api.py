@@ -1,13 +1,14 @@
 """Large files go past the API to the bucket, in parts, and go on after an interruption."""
 
+# ruff: noqa: F811 - fixtures are imported by name
+
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import select
 
 from api.submission import direct
@@ -16,29 +17,15 @@ from ops.testbed.running_api import Live
 from ops.testbed.s3 import S3Server
 from spool.client import AsyncSpool, Retries, ServerFailed, Spool
 from spool.client.sending import direct as sending
-from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.archive.uploads import key_of
 from spool.tables import uploads
-from tests.live.guarded_s3 import Account, GuardedS3
+from tests.live.guarded_s3 import GuardedS3
+from tests.live.past_the_api import PART, bucket, no_sweeps, past_the_api, proxy  # noqa: F401 - fixtures
 
-PART = 5 * 2**20
 BODY = os.urandom(1024) * (2 * 1024 * 5 + 100)
 
-
-@pytest.fixture
-def bucket(s3_server: S3Server) -> str:
-    name = new_id("past").lower().replace("_", "-")
-    s3_server.client().create_bucket(Bucket=name)
-    return name
-
-
-@pytest.fixture
-def proxy(s3_server: S3Server, bucket: str) -> Iterator[GuardedS3]:
-    """Where clients reach the bucket, by what was signed for them alone."""
-    account = Account(s3_server.access_key, s3_server.secret_key, frozenset({bucket}))
-    with GuardedS3(s3_server.endpoint, account) as proxy:
-        yield proxy
+pytestmark = pytest.mark.usefixtures("no_sweeps")
 
 
 @pytest.fixture
@@ -49,15 +36,7 @@ def settings(
     monkeypatch.setattr("spool.client.jobs.DIRECT_BYTES", PART)
     monkeypatch.setattr(sending, "_PAGE", 2)
     monkeypatch.setattr(sending, "_RETRIES", Retries(tries=2, first_s=0.001))
-    given = {
-        "objects": f"s3://{bucket}",
-        "s3_endpoint_url": s3_server.endpoint,
-        "s3_public_endpoint_url": proxy.url,
-        "s3_access_key_id": SecretStr(s3_server.access_key),
-        "s3_secret_access_key": SecretStr(s3_server.secret_key),
-        "upload_max_bytes": 20 * 2**20,
-    }
-    return Settings.model_validate(settings.model_dump() | given)
+    return past_the_api(settings, s3_server, f"s3://{bucket}", proxy.url)
 
 
 @pytest.fixture
@@ -65,12 +44,6 @@ def tape(tmp_path: Path) -> Path:
     path = tmp_path / "tape.wav"
     path.write_bytes(BODY)
     return path
-
-
-@pytest.fixture(autouse=True)
-def _no_sweeps(live: Live) -> None:
-    """moto dates every upload to 2010, so that a young one would be a stray."""
-    live.services.deleter.stop()
 
 
 def states(live: Live) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.bad_audio import babble, write_av
+from spool.errors import SourceForbidden
 from spool.recordings.folder import walk
 from spool.recordings.probe import (
     EMPTY,
@@ -101,3 +102,19 @@ def test_a_folder_is_walked_in_order_with_a_reason_for_all_it_leaves_out(tmp_pat
         (tmp_path / name).write_bytes(content)
     walked = [(path.relative_to(tmp_path).as_posix(), reason) for path, reason in walk(tmp_path)]
     assert walked == [(".x", HIDDEN), ("a.wav", None), ("b.txt", NOT_AUDIO), ("a/1.wav", None), ("a/2", None)]
+
+
+def test_a_folder_below_that_cannot_be_listed_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").touch()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "d.wav").touch()
+    walking = walk(tmp_path)
+    next(walking)
+    (tmp_path / "b").rmdir()
+    assert list(walking) == [
+        (tmp_path / "b", "this folder cannot be listed: No such file or directory"),
+        (tmp_path / "c" / "d.wav", None),
+    ]
+    with pytest.raises(SourceForbidden, match="cannot be listed"):
+        next(walk(tmp_path / "b"))
