@@ -1,9 +1,9 @@
-"""Every accuracy question in one command; writes its figures into a document behind the text that is there:
+"""Runs every accuracy measurement and writes the figures into a document, below the text that is there:
 
     .venv/bin/python -m ops.accuracy models/demo --speech speech \
         --synthetic var/train/synth_test --out docs/accuracy.md
 
-Some three minutes of one core. Runs Spool's own engine; needs no PyTorch.
+Takes about three minutes of one core. Runs Spool's own engine and needs no PyTorch.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

@@ -1,4 +1,4 @@
-"""How far two implementations agree: answers that must be equal, counted, and the largest gap of numbers."""
+"""How far two implementations agree: how many answers are equal, and the largest difference of numbers."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
-"""What the speech detector changes in transcripts: words lost in speech, words invented elsewhere; figures of
-docs/speakers.md.
+"""What the speech detector changes in transcripts: words lost in speech, words invented elsewhere.
 
     OMP_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.detector SPEECH --model whisper-tiny.en
 
-SPEECH is the folder with `manifest.jsonl` and `long/`. Transcribes the long recordings and the test clips of
-LibriSpeech and of mixed sources, then a minute each of sounds made by synthesis, with and without it.
+SPEECH is the folder with `manifest.jsonl` and `long/`. Transcribes the long recordings, the test clips of
+LibriSpeech and of mixed sources, and a minute of each synthetic sound, with the detector and without.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

@@ -3,9 +3,9 @@
     .venv/bin/python -m ops.accuracy.make_open_samples ../speech --out samples/open
 
 SPEECH is a folder with `manifest.jsonl` and `long/`, as models/demo/README.md describes it. Clips are drawn
-from its test speakers by kind with a fixed seed; no model is asked. References with numbers or titles are
-left out, since these are written in more than one way. Writes recordings and `manifest.jsonl`;
-samples/README.md is written by hand. Knows nothing of models.
+from its test speakers by kind with a fixed seed, without asking a model. References with numbers or titles
+are left out, since these can be written in more than one way. Writes recordings and `manifest.jsonl`;
+samples/README.md is written by hand.
 """
 
 from __future__ import annotations

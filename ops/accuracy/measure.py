@@ -1,7 +1,4 @@
-"""Words of sets of utterances by many ways of decoding, each batch encoded once, and their errors.
-
-Knows the engine and error rates; knows no files and no tables.
-"""
+"""Counts the word errors of sets of utterances for many ways of decoding; each batch is encoded once."""
 
 from __future__ import annotations
 

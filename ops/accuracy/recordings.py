@@ -1,6 +1,5 @@
-"""Long recordings through chunks: words lost or doubled at seams, coverage, times, and the same speech cut.
-
-Knows references with word times, the chunk plan and the stitcher; knows no tables.
+"""Long recordings in chunks, against the same speech cut at its reference segments: words lost or doubled at
+seams, coverage and times.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Does a second model help, by its attention decoder or as a language model? Words wrong of a beam's best
-hypothesis, by its weight.
+"""Does a second model help, by its attention decoder or as a language model? Counts the wrong words of a
+beam's best hypothesis for each weight.
 
     python -m ops.accuracy.second --model models/demo --reader whisper-tiny.en [--samples samples/demo-tdt]
 
-Each recording of the folder's manifest is searched once, whole (beam 8); its hypotheses are then ordered with
-each weight. Also told: the fewest words that could be wrong with these lists. Where the reader is an ARPA
-file, so is the best path of the whole lattice under it, and the search's best where it hears the file itself.
+Each recording of the folder's manifest is searched once, whole (beam 8), and its hypotheses are ordered with
+each weight. Also prints the fewest wrong words that these lists allow and, for an ARPA file as reader, the
+best path of the whole lattice under it and the best of a search that hears the file itself.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The sections of the document, each measured and written as Markdown. Reads no arguments."""
+"""The sections of the document: each is measured and written as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements as Markdown. Knows figures; measures nothing."""
+"""The measurements as Markdown tables."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How well the score of forced alignment tells the right transcript of a recording from a wrong one.
+"""How well the score of forced alignment tells a recording's own transcript from a wrong one.
 
-`python -m ops.accuracy.typescripts SPEECH --model models/demo [--joined N]` aligns recordings of the folder's
-manifest (`path`, `text`, `duration`, `split`, `speaker`) with their own text and with the texts of the three
-recordings next longer; with `--joined`, N recordings one after another with a second between. The threshold
-that errs least is chosen on the recordings of one half of the speakers and judged on those of the other.
-SPEECH/long, where it is there, gives the errors of word starts against its references.
+`python -m ops.accuracy.typescripts SPEECH --model models/demo [--joined N]` aligns the recordings of the
+folder's manifest (`path`, `text`, `duration`, `split`, `speaker`) with their own text and with those of the
+three next longer recordings; with `--joined`, N recordings one after another with a second between. The
+threshold with the fewest errors is chosen on the recordings of half of the speakers and judged on the others.
+If there is a SPEECH/long, the errors of word starts against its references are printed too.
 """
 
 import argparse

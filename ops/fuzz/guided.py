@@ -1,12 +1,12 @@
-"""Fuzzes the readers along what they have not run yet: `python -m ops.fuzz.guided arpa --seconds 600`.
+"""Fuzzes the readers towards code that has not run yet: `python -m ops.fuzz.guided arpa --seconds 600`.
 
-Needs `pip install atheris` (libFuzzer inside; Linux), which is no dependency of Spool. It follows the
-coverage of our own Python, so of the readers of headers, manifests, language models and checkpoints; the C of
-libsndfile, FFmpeg and MLX is not instrumented and is reached by the same files. Half of the mutations are
-libFuzzer's, half those of `ops.fuzz.mutation`, which knows where containers keep what readers believe.
+Needs `pip install atheris` (libFuzzer inside; Linux), which is not a dependency of Spool. It follows the
+coverage of our own Python: the readers of headers, manifests, language models and checkpoints. The C of
+libsndfile, FFmpeg and MLX is not instrumented but gets the same files. Half of the mutations are libFuzzer's,
+half those of `ops.fuzz.mutation`, which knows the structure of containers.
 
-What is a good answer is said in `ops.fuzz.run`; anything else stops the run, and libFuzzer keeps the file
-under `--keep`. Runs one target in one process; the corpus it finds is kept between runs under `--corpus`.
+`ops.fuzz.run` says what a good answer is; anything else stops the run, and libFuzzer keeps the file under
+`--keep`. Runs one target in one process; its corpus is kept between runs under `--corpus`.
 """
 
 import argparse

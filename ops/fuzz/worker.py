@@ -1,9 +1,9 @@
-"""Damaged recordings through a whole worker: `python -m ops.fuzz.worker --count 300 --seed 1`.
+"""Sends damaged recordings through a whole worker: `python -m ops.fuzz.worker --count 300 --seed 1`.
 
-Jobs live their whole life (claim, read, chunks, engine child with a tiny real model, transcript, bill) eight
-at a time, every tenth of them an undamaged neighbour. Afterwards every job has ended, no neighbour has
-another transcript than alone, the engine's child has never died, and the bills are the engine's busy time to
-the nanosecond; otherwise the exit code is 1.
+Jobs go from claim to bill (fetching, chunks, the engine's child with a tiny real model, the transcript),
+eight at a time, every tenth of them undamaged. Afterwards every job has ended, undamaged ones have the
+transcript that they have alone, the engine's child has never died, and the bills equal the engine's busy time
+to the nanosecond; otherwise the exit code is 1.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Looks for the request that holds an API process longest, and for what clients that never read cost it.
+"""Searches for the request that blocks an API process longest; measures what clients that never read cost.
 
     OMP_NUM_THREADS=1 python -m ops.fuzz.worst_request --seconds 240 --seed 1 --readers 2000
 
-A real API process on SQLite gets bodies of every kind that its routes parse; while each is under way,
-`/healthz` is asked all the time on another connection. The requests that stalled it longest are mutated and
-tried again; the longest of a request counts as the shortest of three tries, since a busy machine stalls too.
-Then the worst ones are sent by eight clients at once for ten seconds. Last, `--readers` clients ask for a
-recording and read nothing of it. Exit code 1 where `/healthz` took longer than 100 ms (99th percentile).
+A real API process on SQLite gets bodies of every kind that its routes parse; meanwhile `/healthz` is asked
+all the time on another connection. The requests that delayed it most are mutated and tried again; each counts
+as the shortest of three tries, since a busy machine delays too. Then eight clients send the worst ones at
+once for ten seconds. Last, `--readers` clients ask for a recording and read nothing of it. Exits with 1 if
+`/healthz` took longer than 100 ms (99th percentile).
 """
 
 import argparse

@@ -1,13 +1,11 @@
 """Runs the steps of a Dockerfile in a folder with `chroot`, for machines without containers.
 
-Knows the instructions that ours use and refuses every other, so that what it runs is what an image builder
-would.
-
     python3 ops/images/dockerfile.py FILE TARGET ROOT        # as root, from the repository's root
-    python3 ops/images/dockerfile.py FILE TARGET --steps     # prints the steps alone
+    python3 ops/images/dockerfile.py FILE TARGET --steps     # only prints the steps
 
-FROM of an outside image takes ROOT as it is: who calls has put there what stands for that image. Standard
-library alone: it runs before there is an environment.
+It refuses every instruction that our files do not use, so that what it runs is what an image builder would.
+For FROM of an outside image the caller has put a stand-in into ROOT. Standard library only: it runs before
+there is an environment.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""What must be so once the stack runs: jobs done, metrics read, a person told of alerts.
-
-Asks at the services' ports, which are this machine's; raises SystemExit where something is not so.
-"""
+"""Checks that the running stack does jobs, serves metrics and sends alerts. Raises SystemExit otherwise."""
 
 import json
 import subprocess

@@ -1,9 +1,8 @@
-"""Starts what docker-compose.yml describes without containers, and sends a sample and an alert through it.
+"""Starts the services of docker-compose.yml without containers, and sends a sample and an alert through them.
 
 The roots are those that ops/images/try.sh has made. Commands, environment, secrets, users, health checks and
-volumes are read out of the file. Each service runs as its user, without new privileges, on a root that it
-cannot write to. It wants a network of its own (`unshare --net`), where every service's name is this machine.
-Knows the services by name, and what stands in for an image that cannot be had.
+volumes are read from the file. Each service runs as its user, without new privileges, on a read-only root.
+Needs a network namespace of its own (`unshare --net`), where every service's name is this machine.
 """
 
 import shlex

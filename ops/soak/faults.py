@@ -1,7 +1,7 @@
-"""The faults of a soak, done to the real processes of a `ops.testbed.stack.Stack`, and who mends them.
+"""The faults of a soak, injected into the real processes of a `ops.testbed.stack.Stack`, and their repair.
 
-`Supervisor` is the service manager: what died is started again. `Faults` injects one fault at a time and
-sees to it that what it broke comes back; it knows nothing of jobs, and no law.
+`Supervisor` is the service manager: it restarts what died. `Faults` injects one fault at a time and sees to
+it that what it broke comes back.
 """
 
 import contextlib

@@ -1,9 +1,9 @@
-"""What a soak submits, and its clients: recordings like no other, over HTTP, until each is accepted.
+"""What a soak submits, and its clients: recordings, no two alike, over HTTP, until each is accepted.
 
-A submitter is a client as it should be: it asks again under the same idempotency key after every error, and
-remembers which job each key was answered with. Half of the short recordings are uploaded one by one, half
-are named in manifests; one in eight is submitted a second time as another job. A reader fetches transcripts
-meanwhile and keeps the digest of each. Knows nothing of faults.
+A submitter repeats a request under the same idempotency key after every error, and remembers which job each
+key was answered with. Half of the short recordings are uploaded one by one, half are named in manifests; one
+in eight is submitted a second time as another job. A reader fetches transcripts meanwhile and keeps the
+digest of each.
 """
 
 import contextlib

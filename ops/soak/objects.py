@@ -1,7 +1,7 @@
-"""The S3 server of a soak, and its objects as they lie in it.
+"""The S3 server of a soak, and what is in it.
 
-The server is moto, in the soak's own process. To verify thousands of objects they are taken from its memory
-instead of being asked for one by one: nothing of Spool's, and no proxy, stands between.
+The server is moto, in the soak's own process. Thousands of objects are verified from its memory instead of
+being fetched one by one, so that neither Spool's code nor a proxy stands between.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""What a soak came to: what was lost, done twice and repeated, and how each kind of fault was recovered from.
-
-Pure: the outcome's numbers in, sentences out.
+"""The result of a soak in sentences: what was lost, done twice and repeated, and how each kind of fault was
+recovered from.
 """
 
 from collections import defaultdict

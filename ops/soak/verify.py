@@ -1,7 +1,7 @@
-"""What a soak left behind, held against the laws by SQL of its own.
+"""Checks what a soak left behind against the laws, with SQL of its own.
 
-Shares no code with `spool.audit` and knows the tables by their names alone, so that a mistake of the audit,
-or of the store's queries, is not repeated here. Each check of `CHECKS` returns the rows that break it.
+Shares no code with `spool.audit` and names the tables only, so that a mistake of the audit or of the store's
+queries is not repeated here. Each check of `CHECKS` returns the rows that break it.
 """
 
 import hashlib

@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self._send(data, rule)
 
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_request  # noqa: N815
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_OPTIONS = do_request  # noqa: N815
 
     def _forward(self, body: bytes, rule: Rule) -> tuple[int, dict[str, str], bytes]:
         asked = {k: v for k, v in self.headers.items() if not (rule.etag and k == "If-Match")}

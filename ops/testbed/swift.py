@@ -3,8 +3,9 @@
     python -m venv swift-env && swift-env/bin/pip install swift
     python -m ops.testbed.swift swift-env/bin        prints what to export, runs until Enter
 
-then, with those variables exported, `pytest tests/live/test_objects.py`. It is one replica on one device in a
-temporary folder, whose file system needs extended attributes.
+then, with those variables exported, `pytest tests/live/test_objects.py tests/page/test_uploads.py`. It is one
+replica on one device in a temporary folder, whose file system needs extended attributes; it lets in the pages
+of every origin.
 """
 
 import os
@@ -54,6 +55,7 @@ pipeline = catch_errors gatekeeper cache listing_formats s3api tempauth copy slo
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+cors_allow_origin = *
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:gatekeeper]
@@ -66,6 +68,7 @@ use = egg:swift#listing_formats
 [filter:s3api]
 use = egg:swift#s3api
 location = us-east-1
+cors_preflight_allow_origin = *
 [filter:tempauth]
 use = egg:swift#tempauth
 user_spool_tester = testing .admin

@@ -1,11 +1,10 @@
-"""Draws the Grafana dashboard's panels from a Prometheus, as one HTML page, where no Grafana is at hand.
+"""Draws the Grafana dashboard's panels from a Prometheus as one HTML page, without Grafana.
 
     python -m ops.watch.render_dashboard --prometheus http://127.0.0.1:9090 --minutes 10 --out dashboard.html
 
-Each panel's own expressions are asked of Prometheus' HTTP API; lines, stacks, single numbers, units,
-legends and words for no data are drawn as the panel says, nothing else of it. Panels without data are named
-on standard output, and expressions that Prometheus refuses end it with exit code 1. Knows the dashboard's
-form; knows no metric.
+Asks Prometheus for each panel's expressions and draws lines, stacks, single numbers, units, legends and the
+text for no data; nothing else of a panel. Prints the panels without data; exits with 1 if Prometheus refuses
+an expression.
 """
 
 import argparse

@@ -8,6 +8,7 @@ A line of the log is a fault as `ops.testbed.stack.Fault` saw it; the table stan
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,13 +20,21 @@ BEGIN, END = "<!-- made by `make faults`: begin -->", "<!-- made by `make faults
 
 
 def rows(lines: Iterable[str]) -> list[str]:
-    """The table, a row a fault in the order of the run."""
-    table = ["| fault | jobs | recovered in (s) | repeated, of all decodings |", "|---|---|---|---|"]
+    """The table in the order of the run: a row a fault, but one for those that repeated nothing and differ by
+    their failpoint alone."""
+    grouped: dict[tuple[str, str, str, str], list[tuple[str, float]]] = {}
     for line in filter(str.strip, lines):
         fault: Mapping[str, Any] = json.loads(line)
         note = "; ".join(filter(None, (fault["states"], fault["note"])))
         again = f"{fault['repeated']} of {fault['decoded']}" if fault["repeated"] else "nothing"
-        table.append(f"| {fault['name']} | {note} | {fault['seconds']:.1f} | {again} |")
+        named = re.fullmatch(r"(.*? at )([a-z]+\.[a-z]+)(.*)", fault["name"])
+        before, point, rest = named.groups() if named and not fault["repeated"] else (fault["name"], "", "")
+        grouped.setdefault((before, rest, note, again), []).append((point, fault["seconds"]))
+    table = ["| fault | jobs | recovered in (s) | repeated, of all decodings |", "|---|---|---|---|"]
+    for (before, rest, note, again), faults in grouped.items():
+        points, seconds = zip(*faults, strict=True)
+        took = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (min(seconds), max(seconds))))
+        table.append(f"| {before}{', '.join(points)}{rest} | {note} | {took} | {again} |")
     return table
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from spool.command_options import read_phrases
 from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
@@ -146,7 +147,7 @@ class Fusion:
 
     def phrases(self) -> tuple[str, ...]:
         """All phrases, those of the file last. Raises InvalidRequest."""
-        return (*(self.boost or ()), *_lines(self.boost_file))
+        return (*(self.boost or ()), *read_phrases(self.boost_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,15 +262,3 @@ def context_of(text: str | None) -> tuple[int, int] | None:
     if match is None:
         raise InvalidRequest(f"--att-context {text!r} must have the form LEFT,RIGHT, such as 70,13")
     return int(match[1]), int(match[2])
-
-
-def _lines(path: Path | None) -> tuple[str, ...]:
-    """The lines of a text file. Raises InvalidRequest."""
-    if path is None:
-        return ()
-    try:
-        return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{path}: not UTF-8 text") from error
-    except OSError as error:
-        raise InvalidRequest(f"{path}: the phrases cannot be read: {error.strerror}") from error

@@ -40,6 +40,7 @@ from worker.engine.protocol import (
     Stop,
     Utterance,
 )
+from worker.machine.huge_pages import start_with_huge_pages
 from worker.models.base import ModelInfo
 
 WATCHER_SECONDS = 10.0
@@ -350,7 +351,8 @@ class EngineProcess:
         )
         self._sending = threading.Lock()
         self._reaping = threading.Lock()
-        self._process.start()
+        with start_with_huge_pages():
+            self._process.start()
         theirs.close()  # or the child's death would never end the pipe
         # multiprocessing's own exit hook sends SIGTERM, which the child ignores, and then waits for ever.
         atexit.register(self.kill)

@@ -11,11 +11,23 @@ from dataclasses import dataclass
 
 from spool.domain.fleet.routing import route_of
 from spool.domain.options import JobOptions
-from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
+from spool.errors import (
+    EngineCrashed,
+    EngineError,
+    EngineStopped,
+    ModelError,
+    ShareForbidden,
+    ShareMissing,
+    SpoolError,
+    UnknownModel,
+)
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.service.context import WorkerContext
+
+# A machine without a share, or whose settings do not name it, fails no recording that others can read.
+_OF_ITS_PLACE = (ShareMissing, ShareForbidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,7 @@ def is_suspect(error: SpoolError) -> bool:
     accused after a harmless sound has passed on the next one (`worker.engine.pending`)."""
     if error.retryable or isinstance(error, EngineCrashed):
         return False
-    return isinstance(error, (ModelError, EngineError)) or type(error) is SpoolError
+    return isinstance(error, (ModelError, EngineError, *_OF_ITS_PLACE)) or type(error) is SpoolError
 
 
 def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdict | None:
@@ -46,8 +58,10 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     if others := _others(context, attempt, refusals | {own}):
         if isinstance(error, UnknownModel) and _lacks_what_is_asked(context, job.options):
             return Verdict(f"left to {_listed(others)}", blames_worker=False)
-        if isinstance(error, ModelError) or not refusals:
+        if isinstance(error, (ModelError, *_OF_ITS_PLACE)) or not refusals:
             return Verdict(f"left to {_listed(others)}")
+    if isinstance(error, _OF_ITS_PLACE):
+        return None  # nobody has that folder
     problem = _self_test(context, attempt, error)
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
 

@@ -23,6 +23,8 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     NotFound,
+    ShareForbidden,
+    ShareMissing,
     SourceChanged,
     SourceError,
     SourceForbidden,
@@ -38,6 +40,8 @@ from spool.settings import Settings
 from worker.sources.https import download
 from worker.sources.pace import Pace, PaceLimits, read_watched
 
+# A disk or share that went away, and may come back.
+_SHARE_LOST = {errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EHOSTDOWN, errno.ETIMEDOUT}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -105,11 +109,13 @@ class Sources:
         try:
             real = path.resolve(strict=True)
         except FileNotFoundError:
+            self._root_of(path.resolve(), path, name)
             raise SourceMissing(f"{name}: {path} does not exist (any more).") from None
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+            if isinstance(error, OSError) and error.errno in _SHARE_LOST:
+                raise StorageError(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
-        if not any(real.is_relative_to(root) for root in self._settings.source_roots):
-            raise SourceForbidden(f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS allows.")
+        self._root_of(real, path, name)
         if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
             raise SourceForbidden(f"{name}: {path} is in a folder of Spool's own.")
         if not real.is_file():
@@ -122,6 +128,22 @@ class Sources:
                 f"{name}: {path} had {source.size} bytes when it was submitted and has changed."
             )
         return real
+
+    def _root_of(self, real: Path, path: Path, name: str) -> None:
+        """Check that `real` lies below a root of this machine, and that the root's disk or share is there."""
+        root = next((root for root in self._settings.source_roots if real.is_relative_to(root)), None)
+        if root is None:
+            named = Path(os.path.normpath(path))
+            is_link = any(named.is_relative_to(root) for root in self._settings.source_roots)
+            raise (SourceForbidden if is_link else ShareForbidden)(
+                f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS of this worker allows."
+            )
+        try:
+            is_there = any(root.iterdir())  # a folder without its disk is empty
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise ShareMissing(f"{name}: {path} does not exist, and {root} is missing or empty here.")
 
     def _upload(self, source: Source, copy: "_Copy", hashes: bytes | None) -> None:
         try:

@@ -1,11 +1,11 @@
-"""Holds `spool-worker transcribe` with a Canary against NeMo's (repaired) n-best lists, from file to JSON.
+"""Compares `spool-worker transcribe` with a Canary, from file to JSON, with NeMo's n-best lists.
 
     python -m ops.accuracy.canary.command --models FOLDER --dumps FOLDER --audio FOLDER
 
 The folders are those of `ops.accuracy.canary.oracle`. The command runs once for each prompt, beam and length
-penalty, with the recordings of all lists that have them, and greedily for each prompt. Prompts are given as
-NeMo's slots (`--prompt JSON`), beams with `--decoder beam --beam K --nbest K`. Prints a line a model; exits 1
-where a list differs in tokens or order or a score is outside its tolerance.
+penalty over the recordings whose lists have them, and once greedily for each prompt. Prompts are given as
+NeMo's slots (`--prompt JSON`), beams with `--decoder beam --beam K --nbest K`. Prints a line for each model;
+exits with 1 if a list differs in tokens or order or a score is outside its tolerance.
 """
 
 import argparse

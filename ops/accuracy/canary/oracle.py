@@ -1,12 +1,12 @@
-"""Holds this Canary against what NeMo (repaired) answered with small models of its shapes.
+"""Compares our Canary with NeMo's answers (its beam repaired) for small models of each shape.
 
     python -m ops.accuracy.canary.oracle --models FOLDER --dumps FOLDER --audio FOLDER [--width N]
 
-FOLDER of models holds `NAME.nemo`; each dump (NAME.npz) holds encoder frames, decoder layers,
+The models' folder holds `NAME.nemo`. Each dump (NAME.npz) holds encoder frames, decoder layers,
 log-probabilities, greedy tokens, n-best lists for several prompts, texts, word stamps and forced alignments
-of some of the recordings in the FOLDER of audio. All utterances and prompts of one search go through as one
-batch, in a shuffled order, once from the audio and once from NeMo's frames. Prints two lines a model; exits 1
-where anything differs or a number is outside its tolerance.
+of some recordings of the audio folder. All utterances and prompts of a search go through as one batch, in
+shuffled order, once from the audio and once from NeMo's frames. Prints two lines for each model; exits with 1
+if an answer differs or a number is outside its tolerance.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Holds live sessions against what NeMo answered for the whole recordings.
+"""Compares live sessions with NeMo's answers for the whole recordings.
 
     python -m ops.accuracy.live.oracle FOLDER NAME…
 
-FOLDER holds `audio/*.wav`, `families/NAME.nemo` and `dumps/NAME.npz` of cache-aware models: under each
-attention context the encoder's frames of the whole, how many each step gave, of some steps the frames and the
-caches, the greedy path, CTC tokens and the n-best lists of beams. All recordings of a model are sessions of
-one group, one opened a second after the other, sent in blocks of changing length. Prints a line a model and a
-context; exits 1 where a list differs or a number is off by more than its tolerance.
+FOLDER holds `audio/*.wav`, `families/NAME.nemo` and `dumps/NAME.npz` of cache-aware models. For each
+attention context a dump has the encoder's frames of the whole recording, how many each step gave, the frames
+and caches of some steps, the greedy path, CTC tokens and the beams' n-best lists. All recordings of a model
+are sessions of one group, opened a second apart and sent in blocks of changing length. Prints a line for each
+model and context; exits with 1 if a list differs or a number is outside its tolerance.
 """
 
 import argparse

@@ -4,10 +4,6 @@ LatticeSimpleDecoder prunes by its beam alone; FasterDecoder also by the number 
 are of units, blank first.
 """
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import kaldi_decoder
@@ -17,6 +13,7 @@ from kaldifst.lib import _kaldifst
 from numpy.typing import NDArray
 
 from spool.graphs.arrays import GraphArrays
+from spool.graphs.build import quiet
 
 Fst = Any
 """A graph or lattice of kaldifst, which has no types."""
@@ -28,20 +25,6 @@ class KaldiPath(NamedTuple):
     cost: float
     words: tuple[int, ...]
     labels: tuple[int, ...] = ()
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Kaldi writes to standard error from C++."""
-    sys.stderr.flush()
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
 
 
 def kaldi_graph(arrays: GraphArrays) -> Fst:

@@ -1,12 +1,12 @@
-"""Holds the WeNet family against what WeNet itself answered.
+"""Compares the WeNet family with WeNet's own answers.
 
     python -m ops.accuracy.wenet.oracle --dumps FOLDER [--from features|audio]
 
-FOLDER holds a model's folder NAME and its answers NAME.npz for each model: recordings, features, encoder
-frames and CTC log-probabilities of each utterance, and as JSON its greedy tokens, n-best lists with times,
-both decoders' sums, rescoring, attention beams and transducer beams. Everything runs as the product runs it,
-all utterances of a model as one batch; from features, what the front end computes differently in 32 bit does
-not count. Prints a line a kind and a model; exits 1 where a list differs or a number is off by more than its
+For each model FOLDER holds its folder NAME and its answers NAME.npz: recordings, features, encoder frames and
+CTC log-probabilities of each utterance and, as JSON, its greedy tokens, n-best lists with times, both
+decoders' sums, rescoring, attention beams and transducer beams. Everything runs as in production, all
+utterances of a model as one batch. `--from features` leaves out what the front end computes differently in 32
+bits. Prints a line for each kind and model; exits with 1 if a list differs or a number is outside its
 tolerance.
 """
 

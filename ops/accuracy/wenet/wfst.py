@@ -1,11 +1,11 @@
-"""Holds the search of decoding graphs against dumps of Kaldi's decoders and WeNet's runtime.
+"""Compares the search of decoding graphs with dumps of Kaldi's decoders and WeNet's runtime.
 
     python -m ops.accuracy.wenet.wfst --dumps FOLDER
 
 FOLDER has wfst.npz (kaldi-decoder 0.3.2: exact lattices and n-best lists with a beam that loses nothing, best
-paths of a pruned search) and runtime.npz (WeNet's runtime: n-best lists with times, blanks skipped, length
+paths of a pruned search) and runtime.npz (WeNet's runtime: n-best lists with times, skipped blanks, length
 penalty). Prints what was compared, how much of it is equal, and the largest differences of costs. Kaldi
-rounds costs to 1 / 1024 where it determinises a lattice.
+rounds costs to 1 / 1024 when it determinises a lattice.
 """
 
 import argparse

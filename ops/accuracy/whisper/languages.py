@@ -1,11 +1,11 @@
-"""Whether a multilingual Whisper tells languages apart, on speech that this machine synthesises.
+"""Whether a multilingual Whisper recognises languages, tried on synthetic speech.
 
     apt-get install espeak-ng
     python -m ops.accuracy.whisper.languages MODEL
 
-Article 1 of the Universal Declaration of Human Rights, by espeak-ng in a low and a high voice. Prints for
-each language what the model holds the recordings for, with the probability it gives to the right one. Few
-voices are less like people's: the same formants read every language.
+espeak-ng reads article 1 of the Universal Declaration of Human Rights in a low and a high voice. Prints for
+each language what the model takes the recordings for, and the probability it gives the right one. These
+voices are unlike people's: the same formants read every language.
 """
 
 # ruff: noqa: E402, RUF001 - the BLAS has to be loaded before MLX is; letters of other alphabets are meant

@@ -1,10 +1,11 @@
-"""Holds this Whisper against what openai-whisper answered on real weights and recordings.
+"""Compares our Whisper with openai-whisper's answers on real weights and recordings.
 
     python -m ops.accuracy.whisper.oracle --models FOLDER --dumps FOLDER --speech FOLDER [--width N]
 
-FOLDER of models holds one folder a name (`tiny.en`, `base`); each dump (.npz) names its model, recording and
-options and holds the prompt, greedy tokens, every n-best list of BeamSearchDecoder, word times and samples of
-encoder and logits. Prints a line a dump and the counts; exits 1 where anything differs.
+The models' folder holds a folder for each name (`tiny.en`, `base`). Each dump (.npz) names its model,
+recording and options and holds the prompt, greedy tokens, every n-best list of BeamSearchDecoder, word times
+and samples of encoder and logits. Prints a line for each dump and the counts; exits with 1 if anything
+differs.
 """
 
 import argparse
@@ -95,7 +96,7 @@ class Oracle(Agreement):
     def numbers(self) -> None:
         for name, dump in self.dumps.items():
             window, prompt = self.encoded[name], dump["prompt"].tolist()
-            frames = np.array(window.batch.frames[0])
+            frames = np.array(window.frames)
             self.gap(
                 "encoder, relative", np.abs(frames[::25] - dump["enc_every"]).max() / np.abs(frames).max()
             )

@@ -1,9 +1,9 @@
-"""Sounds without speech, of any length: what a model hears in them is invented.
+"""What a model hears in sounds without speech, where every word is invented.
 
     python -m ops.accuracy.whisper.sounds MODEL [--seconds N]
 
-Prints what the model answers to each as one utterance, past the silence gate that chunks go through first.
-Every sound is float32 at 16 kHz and the same on every run.
+Prints the model's answer to each sound as one utterance, without the silence gate that chunks go through
+first. Sounds are float32 at 16 kHz and the same on every run.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

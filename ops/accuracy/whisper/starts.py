@@ -1,11 +1,10 @@
-"""How far the words of a model begin and end from where they are known to, in a recording whose words have
-times.
+"""How far the times of a model's words are off, in a recording whose word times are known.
 
     python -m ops.accuracy.whisper.starts MODEL FOLDER/NAME.json [--span FIRST-LAST] [--beam N] [--worst N]
 
-NAME.json, beside its recording, is JSON: `audio` (a file name), `words` of `w`, `start` and `end` in
-seconds. Through Spool's own chunks; words that both have are compared, after a best alignment of the two
-texts. --span leaves out the rest of the recording, --worst prints the words that are furthest off.
+NAME.json, beside its recording, has `audio` (a file name) and `words` of `w`, `start` and `end` in seconds.
+The recording is transcribed in Spool's own chunks, and words that both texts have are compared. --span takes
+a part of the recording, --worst prints the words that are furthest off.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

@@ -1,11 +1,11 @@
-"""Word error rates of a Whisper through Spool's own chunks and engine, by domain and in all.
+"""Word error rates of a Whisper in Spool's own chunks and engine, by domain and in total.
 
     pip install whisper-normalizer
     python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N] [--language en] …
 
 A line of the manifest is JSON: `recording` (`a.flac` or `a.flac@12.5-40.25` in seconds, 16 kHz mono, within
 FOLDER), `text` and `domain`. Words are compared as Whisper's English normaliser writes them, each digit a
-word. The normaliser is no dependency of the project.
+word. The normaliser is not a dependency of the project.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

@@ -1,10 +1,10 @@
 """Kernels of an attention decoder against MLX's own operations, CPU time of one thread. Writes nothing.
 
-    python ops/bench/attention.py [--seconds 1.0] [--only NAME]
+    python -m ops.bench.engine.attention [--seconds 1.0] [--only NAME]
 
-Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5. `mlx` is what one would write with
-MLX's operations where rows lie in order of their utterances, `reference` the yardstick beside each kernel;
-milliseconds of the fastest of several calls, for one layer where it is an attention.
+Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5. `mlx` is the usual way to
+write it with MLX's operations, `reference` the plain-MLX reference beside each kernel. Prints milliseconds
+of the fastest of several calls, of one layer for attention.
 """
 
 # ruff: noqa: E402 - threads are counted and the BLAS is loaded before MLX is

@@ -1,4 +1,4 @@
-"""What every measurement of live sessions is asked, and how its times are summed up."""
+"""The options of a measurement of live sessions, and how its times are summed up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

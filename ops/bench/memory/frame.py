@@ -1,10 +1,10 @@
-"""What a feature frame of a batch costs in memory, which `worker/engine/memory_budget.py` counts with: peaks
-of the encoder over padded batches of several sizes, and the slope through them.
+"""How much memory a feature frame of a batch takes, for `worker/engine/memory_budget.py`: the
+encoder's peaks over padded batches of several sizes, and the slope through them.
 
     python -m ops.bench.memory.frame [--model large|small|demo] [--dtype float32|bfloat16] [--seconds
     30]
 
-Random weights over noise, on the path that a GPU takes. A float32 frame costs twice a bfloat16 one.
+Random weights over noise, on the path that a GPU takes. A float32 frame takes twice what a bfloat16 one does.
 """
 
 import argparse

@@ -28,6 +28,7 @@ from ops.bench.peers.child import Seconds, read_utterances, write_utterances
 from ops.bench.peers.environment import peer_python
 from ops.bench.peers.speech import batches_of, cut_utterances, read_speech
 from worker.audio import SAMPLE_RATE
+from worker.machine.huge_pages import with_huge_pages
 
 ROOT = Path(__file__).parents[3]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spool" / "peers"
@@ -51,6 +52,7 @@ class Peer:
         threads: int,
         searches: Sequence[str] = SEARCHED,
     ) -> None:
+        environment = os.environ | dict.fromkeys(THREADS, str(threads))
         self.name = name
         self.searches = list(searches)
         self.best: dict[tuple[int, str], Seconds] = {}
@@ -61,7 +63,7 @@ class Peer:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=os.environ | dict.fromkeys(THREADS, str(threads)),
+            env=with_huge_pages(environment) if name == "spool" else environment,  # as a worker starts it
         )
         self._read()
 

@@ -1,13 +1,13 @@
-"""How much engine time a kill repeats: a worker is killed again and again in one long recording.
+"""How much engine time a kill wastes: a worker is killed again and again within one long recording.
 
     python -m ops.bench.queue.kill_cost --pace 5 20 100 --kills 6
     python -m ops.bench.queue.kill_cost --model demo
 
-A real worker over SQLite and a folder, its engine in its own process. The models of `--pace` take a second
-for so many seconds of audio and compute nothing, so that the figures are those of devices of such speeds, on
+A real worker over SQLite and a folder, with its engine in its own process. The models of `--pace` take a
+second for so many seconds of audio and compute nothing, so the figures are those of devices of such speeds on
 a busy machine too; `demo` is the demo model. kill -9 comes at random moments of the engine's work. *Lost* is
-what the engine had worked since its first batch and no saved chunk bills: the next worker repeats it. Pauses
-between batches count as lost, so it is an upper bound. Exit code 1 above 10 s.
+the engine's work that no saved chunk bills, so that the next worker repeats it. Pauses between batches count
+as lost, so it is an upper bound. Exits with 1 above 10 s.
 """
 
 import argparse

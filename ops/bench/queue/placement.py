@@ -1,9 +1,9 @@
-"""How often a worker loads models when jobs of two that do not fit together come in turns.
+"""How often a worker loads models when jobs alternate between two that do not fit together.
 
     python -m ops.bench.queue.placement [--jobs 24] [--stay 20]
 
-A real worker, twice: with the stay, and with none, as if nothing were held back. The two models are the demo
-model and a copy of it; the memory has room for one. Prints loads, seconds in loading, and how long it took.
+Runs a real worker twice: with `SPOOL_MODEL_STAY_SECONDS` and without. The models are the demo model and a
+copy of it; the memory has room for one. Prints loads, seconds spent loading, and how long it took.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""An upgrade of a fleet that works meanwhile: an older version beside this one, over one PostgreSQL.
+"""Upgrades a fleet while it works: an older version beside this one, over one PostgreSQL.
 
     python -m ops.bench.queue.rolling OLD_COMMIT [--seconds 120]
 
-The older version's own code is taken from git. Its API and worker transcribe, the database is migrated under
-them, both versions work at once, each API's jobs done by either's worker, the old worker is stopped in the
-middle of a job, and comes back once more as if the upgrade were taken back. Prints what each step came to;
-ends with the audit, and with 1 where a job was lost or a law broken.
+The older version's code is taken from git. Its API and worker transcribe; the database is migrated under
+them; both versions work at once, each API's jobs done by either's worker; the old worker is stopped in the
+middle of a job, and started once more as if the upgrade were taken back. Prints what each step came to and
+ends with the audit; exits with 1 if a job was lost or a law broken.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""The processor time that SQL takes of a short job: claim, look at its versions, ending.
+"""The processor time that SQL takes for a short job: claim, look for versions, ending.
 
     python -m ops.bench.queue.statements [--jobs 400] [--together 4]
 
-One thread claims, looks and ends so many jobs together as a worker does, on a PostgreSQL of its own; no
-audio is decoded. Processor time of this process alone, so it can be read on a busy machine; the first
-quarter of the jobs, in which statements are compiled, does not count.
+One thread claims, looks and ends so many jobs together as a worker does, on a PostgreSQL of its own; no audio
+is decoded. Only this process's own time counts, so a busy machine matters little. The first quarter of the
+jobs, in which statements are compiled, is left out.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""What a job costs beside its decoding: thousands of recordings of a second through real workers.
+"""What a job costs besides its decoding: thousands of one-second recordings through real workers.
 
     python -m ops.bench.queue.tiny_jobs --jobs 10000 --workers 1
 
 Workers with a model that computes nothing, over PostgreSQL, a Redis and a folder of their own; all jobs wait
 before the first worker starts. Prints the seconds from the first claim to the last end, and the processor
-time of workers and engines a job after the first ones, which says more on a busy machine.
+time of workers and engines per job after the first ones, which says more on a busy machine.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Writes what the demo model hears in `samples/demo-tdt/` to its words.json; a Mac's answers are held against
-it.
+"""Writes what the demo model hears in `samples/demo-tdt/` to its words.json, with which a Mac's answers are
+compared.
 
     python -m ops.train.data.hear_samples models/demo
 
-To be run when the model or the samples change. Runs Spool's own engine; needs no PyTorch.
+Run it when the model or the samples change. Runs Spool's own engine; needs no PyTorch.
 """
 
 from __future__ import annotations

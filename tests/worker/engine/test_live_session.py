@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-from numpy.typing import NDArray
 
 from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
+from tests.golden.streaming.golden import GOLDEN, Samples, audio
 from tests.worker.engine.gated_models import LOADER
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
@@ -26,13 +25,11 @@ from worker.live.session import LiveOptions
 from worker.models.load import load_model
 
 pytestmark = pytest.mark.integration
-GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 MODEL = str(GOLDEN / "model.nemo")
 SEARCH = SearchOptions(head="rnnt", att_context=(70, 1))
 RULES = EndpointRules(silence=0.24, longest=1.0)
 REQUEST = LiveRequest(MODEL, SEARCH, RULES)
 BLOCK = 4000
-Samples = NDArray[np.float32]
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +37,6 @@ def engine() -> Iterator[Engine]:
     engine = Engine(EngineOptions(slots=8, slot_samples=12 * 16_000, device="cpu")).start()
     yield engine
     engine.close()
-
-
-def audio(number: int) -> Samples:
-    samples: Samples = soundfile.read(GOLDEN / f"{number}.flac", dtype="float32")[0]
-    return samples
 
 
 def expected(samples: Samples) -> list[Event]:

@@ -1,41 +1,22 @@
 """The steps of live sessions in the engine's process: what is lost, what fails alone, what is refused."""
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
-import numpy as np
 import pytest
-import soundfile
-from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest, SpoolError, StateLost
+from tests.golden.streaming.golden import audio, model
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.live_steps import LiveSteps
 from worker.engine.protocol import Failure, Recognition
 from worker.live.events import End, Event
 from worker.live.feed import LiveAnswer, LiveFeed
-from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 SEARCH = SearchOptions(head="rnnt", att_context=(70, 1))
 BLOCK = 16_000
-
-
-@cache
-def model() -> NemoModel:
-    loaded = load_model(str(GOLDEN / "model.nemo"))
-    assert isinstance(loaded, NemoModel)
-    return loaded
-
-
-@cache
-def audio() -> NDArray[np.float32]:
-    samples: NDArray[np.float32] = soundfile.read(GOLDEN / "1.flac", dtype="float32")[0]
-    return samples
 
 
 class Fragile:
@@ -54,7 +35,7 @@ class Fragile:
 
 
 def feed(steps: LiveSteps, *feeds: LiveFeed) -> list[Recognition | Failure]:
-    pieces = [audio()[each.offset : each.offset + BLOCK] for each in feeds]
+    pieces = [audio(1)[each.offset : each.offset + BLOCK] for each in feeds]
     return steps.recognize(pieces, SEARCH, [DecodeRequest(step=each) for each in feeds])
 
 
@@ -112,5 +93,5 @@ def test_a_context_that_the_model_lacks_is_refused() -> None:
     options = SearchOptions(head="rnnt", att_context=(70, 5))
     with pytest.raises(InvalidRequest):
         steps.check(options, LiveFeed("a", 0))
-    [answer] = steps.recognize([audio()[:BLOCK]], options, [DecodeRequest(step=LiveFeed("a", 0))])
+    [answer] = steps.recognize([audio(1)[:BLOCK]], options, [DecodeRequest(step=LiveFeed("a", 0))])
     assert isinstance(error_of(answer), InvalidRequest)

@@ -1,7 +1,7 @@
 """Alignment as a job: the words of the local command, on the bill, none heard twice."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,7 @@ from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound
-from spool.settings import Settings
 from spool.store.archive.typescripts import typescript_of
-from spool.store.database import Database
 from spool.store.deletions import mark_deleted
 from worker.engine.client import Engine
 from worker.engine.protocol import DEFAULT_LOADER
@@ -40,14 +38,9 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def harness(
-    sqlite_url: str, archive: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    db = Database(sqlite_url)
+def worker_settings() -> dict[str, object]:
     models = {"demo": str(DEMO), "tdt": str(ROOT / "tests" / "golden" / "tdt")}
-    settings = make_settings(models=models, default_model="demo", source_roots=(archive,))
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+    return {"models": models, "default_model": "demo"}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Speakers of jobs: real voices through the engine, on the bill, found again without decoding a word."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 import soundfile
 from sqlalchemy import func, select
 
-from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from spool.audit.runner import audit
@@ -17,8 +17,6 @@ from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
-from spool.settings import Settings
-from spool.store.database import Database
 from spool.store.deletions import mark_deleted
 from spool.store.jobs import cancel_job
 from spool.store.queue.leases import claim_job
@@ -33,41 +31,25 @@ from worker.diarization.base import SpeakerActivity, SpeakerBounds, run_here
 from worker.diarization.registry import load_diarization, load_network
 from worker.diarization.words import assign_speakers
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
 from worker.jobs.runner import run_claimed
 from worker.speech.detector import SpeechDetector
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, loader=LOADER)).start()
-    yield engine
-    engine.close()
-
-
 @pytest.fixture
-def harness(
-    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    db = Database(sqlite_url)
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    settings = make_settings(
-        models={"plain": "plain", "other": "plain+weights=/dev/null"},
-        diarization_models={
+def worker_settings() -> dict[str, object]:
+    return {
+        "models": {"plain": "plain", "other": "plain+weights=/dev/null"},
+        "diarization_models": {
             "sortformer": str(archive_of(STREAMING)),
             "at-once": str(archive_of(OFFLINE)),
             "broken": "/nowhere/gone.nemo",
         },
-        default_model="plain",
-        source_roots=(archive,),
-        lease_seconds=20.0,
-        heartbeat_seconds=1.0,
-    )
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+        "default_model": "plain",
+        "lease_seconds": 20.0,
+        "heartbeat_seconds": 1.0,
+    }
 
 
 def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:

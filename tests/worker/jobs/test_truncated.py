@@ -3,43 +3,18 @@
 SQLite with a real engine.
 """
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import soundfile
 
-from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, speechlike
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
-from spool.settings import Settings
-from spool.store.database import Database
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def harness(
-    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    db = Database(sqlite_url)
-    (tmp_path / "archive").mkdir()
-    settings = make_settings(
-        models={"plain": "plain"}, default_model="plain", source_roots=(tmp_path / "archive",)
-    )
-    yield WorkerHarness(settings, db, engine, tmp_path / "archive")
-    db.close()
 
 
 def cut(harness: WorkerHarness, name: str) -> Path:

@@ -2,49 +2,25 @@
 
 import itertools
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
+from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
 from worker.decode.types import SearchOptions
 from worker.live.endpoint import EndpointRules
 from worker.live.events import End, Event, Final, Mark, Partial
 from worker.live.group import LiveGroup
 from worker.live.session import LiveOptions, LiveSession
 from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
 from worker.models.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 CONTEXT = (70, 1)
 EVERYWHERE = EndpointRules(silence=0.24, longest=2.0)
 """Endpoints at every turn: they must change no token."""
-Samples = NDArray[np.float32]
-
-
-@cache
-def model() -> NemoModel:
-    loaded = load_model(str(GOLDEN / "model.nemo"))
-    assert isinstance(loaded, NemoModel)
-    return loaded
-
-
-@cache
-def answers() -> dict[str, NDArray]:
-    return dict(np.load(GOLDEN / "answers.npz"))
-
-
-@cache
-def audio(number: int) -> Samples:
-    samples: Samples = soundfile.read(GOLDEN / f"{number}.flac", dtype="float32")[0]
-    return samples
 
 
 def options(beam: int | None = None, rules: EndpointRules | None = EVERYWHERE, **how: bool) -> LiveOptions:

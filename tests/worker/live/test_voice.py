@@ -1,27 +1,16 @@
 """The speech detector beside a live session."""
 
-from pathlib import Path
-
 import numpy as np
-import soundfile
-from numpy.typing import NDArray
 
+from tests.golden.streaming.golden import audio
 from worker.live.voice import Voice
 from worker.speech.detector import SpeechDetector
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
-
 
 SILENCE = np.zeros(32_000, np.float32)
 
 
-def speech() -> NDArray[np.float32]:
-    samples: NDArray[np.float32] = soundfile.read(GOLDEN / "2.flac", dtype="float32")[0]
-    return samples
-
-
 def test_since_when_nobody_speaks() -> None:
-    voice, samples = Voice(SpeechDetector.load()), speech()
+    voice, samples = Voice(SpeechDetector.load()), audio(2)
     end = 2.0 + len(samples) / 16_000
     voice.push(np.concatenate([SILENCE, samples, SILENCE]))
     assert 1.7 <= voice.unvoiced(2.0) <= 2.0
@@ -34,7 +23,7 @@ def test_since_when_nobody_speaks() -> None:
 
 
 def test_neither_blocks_nor_what_comes_later_change_what_is_said_of_a_moment() -> None:
-    samples = np.concatenate([speech(), SILENCE, speech()])
+    samples = np.concatenate([audio(2), SILENCE, audio(2)])
     known, heard = Voice(SpeechDetector.load()), Voice(SpeechDetector.load())
     known.push(samples)
     for first in range(0, len(samples), 777):

@@ -163,8 +163,9 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
 
     code, alone = run(*speech[:2], *beam, "--format", "kaldi", "--prune", 3)
     assert (code, alone) == (0, "".join(one["lattice"] for one in kaldis))
+    # By itself both times: a transducer's scores may differ in their last digit beside another file.
     told = json.loads(run(speech[0], *beam, "--format", "lattice", "--prune", 3)[1])
-    assert told == asked[0]["lattice"]
+    assert told == json.loads(run(speech[0], *beam, "--lattice", "json", "--prune", 3)[1])[0]["lattice"]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +351,7 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
         (
             ["--model", str(MODEL), "--boost-file", "gone"],
             2,
-            "spool-worker: gone: the phrases cannot be read",
+            "spool-worker: gone cannot be read",
         ),
         (
             ["--model", str(MODEL), "--decoder", "beam", "--nbest", "5"],

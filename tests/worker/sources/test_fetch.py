@@ -18,6 +18,8 @@ from spool.errors import (
     InvalidRequest,
     JobCancelled,
     ObjectDamaged,
+    ShareForbidden,
+    ShareMissing,
     SourceChanged,
     SourceError,
     SourceForbidden,
@@ -273,8 +275,34 @@ def test_files_count_where_their_bytes_are(make_sources: Callable[..., Sources],
             fetch(sources, "file", f"file://{quote(str(path))}")
     with pytest.raises(SourceMissing):
         fetch(sources, "file", (root / "gone.wav").as_uri())
-    with pytest.raises(SourceForbidden):
+    with pytest.raises(ShareForbidden):
         fetch(make_sources(), "file", inside.as_uri())
+
+
+def test_a_folder_that_this_machine_lacks_is_told_from_a_file_that_is_gone(
+    make_sources: Callable[..., Sources], tmp_path: Path
+) -> None:
+    root, other = tmp_path / "share", tmp_path / "other"
+    other.mkdir()
+    (other / "a.wav").write_bytes(BODY)
+    sources = make_sources(source_roots=(root, other))
+    gone = (root / "reel 1" / "a.wav").as_uri()
+    with pytest.raises(ShareMissing, match="missing or empty here"):
+        fetch(sources, "file", gone)
+    root.mkdir()  # where its disk is mounted
+    with pytest.raises(ShareMissing, match="missing or empty here"):
+        fetch(sources, "file", gone)
+    (root / "reel 2").mkdir()
+    for address in (gone, (other / "b.wav").as_uri()):
+        with pytest.raises(SourceMissing) as caught:
+            fetch(sources, "file", address)
+        assert not isinstance(caught.value, ShareMissing)
+    # A link that leads out is the recording's fault, not that of the worker's settings
+    (other / "out.wav").symlink_to(tmp_path / "secret.wav")
+    (tmp_path / "secret.wav").write_bytes(BODY)
+    with pytest.raises(SourceForbidden) as refused:
+        fetch(sources, "file", (other / "out.wav").as_uri())
+    assert not isinstance(refused.value, ShareForbidden)
 
 
 def test_names_on_disk_need_not_be_utf_8(make_sources: Callable[..., Sources], tmp_path: Path) -> None:

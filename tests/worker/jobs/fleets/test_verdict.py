@@ -87,6 +87,26 @@ def test_a_worker_that_lacks_a_model_serves_its_others(
     assert fleet.worker_row(lacking).busy_ns > 0
 
 
+def test_a_worker_without_the_share_fails_no_job(make_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
+    fleet = make_fleet(SPOOL_UNWELL_RETRY_SECONDS="0.3")
+    share = tmp_path / "share"
+    share.mkdir()
+    lacking = fleet.start(name="lacking", SPOOL_SOURCE_ROOTS="")
+    recording = write_wav(share / "a.wav", speechlike(3))
+    alone = fleet.submit(recording)
+    until(lambda: fleet.ended([alone]), "nobody else is there")
+    assert (fleet.job(alone).state, fleet.job(alone).error_code) == (JobState.FAILED, "source_forbidden")
+
+    fleet.start(name="mounted", SPOOL_SOURCE_ROOTS=str(share))
+    jobs = [fleet.submit(recording) for _ in range(JOBS // 2)]
+    until(lambda: fleet.ended(jobs), "all jobs ended")
+    ended = [fleet.job(job_id) for job_id in jobs]
+    assert Counter(job.state for job in ended) == {JobState.DONE: len(jobs)}
+    if refused := [job for job in ended if job.refusals]:
+        assert {name for job in refused for name in job.refusals or {}} == {"lacking"}
+    assert drained(lacking) == 0
+
+
 @pytest.mark.long
 def test_a_worker_that_lacks_a_language_model_leaves_its_jobs_to_others(
     make_fleet: Callable[..., Fleet], tmp_path: Path
