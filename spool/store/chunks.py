@@ -7,16 +7,15 @@ and its time is billed as wasted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
-from spool.store.sql import now_utc, upsert, upsert_statement
+from spool.store.sql import ManyRows, now_utc, upsert
 from spool.tables import chunks, speaker_turns
 
 
@@ -72,7 +71,7 @@ def save_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charg
     if not decoded:
         return
     rows = [_row(claim, chunk) for claim, chunk, _ in decoded]
-    saved = set(tx.execute(_saved_now(tx.dialect.name), rows).scalars())
+    saved = set(_SAVED.execute(tx, rows).scalars())
     charges.charge_jobs(
         tx,
         [
@@ -82,9 +81,13 @@ def save_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charg
     )
 
 
-@cache  # building it takes longer than running it
-def _saved_now(dialect: str) -> Executable:
-    return upsert_statement(dialect, chunks, {"created_at": now_utc()}, returning=[chunks.c.job_id])
+_SAVED = ManyRows(
+    chunks,
+    [column.name for column in chunks.c if column.name != "created_at"],
+    {"created_at": now_utc()},
+    skip=True,
+    returning=[chunks.c.job_id],
+)
 
 
 def _row(claim: Claim, chunk: SavedChunk) -> dict[str, Any]:

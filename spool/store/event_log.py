@@ -27,7 +27,7 @@ from spool.domain.events import (
 )
 from spool.domain.jobs import TERMINAL, Job, JobState
 from spool.store.batch_progress import batch_counts
-from spool.store.sql import now_utc, seconds_from_now, upsert
+from spool.store.sql import ManyRows, now_utc, seconds_from_now, upsert
 from spool.store.webhooks import add_deliveries
 from spool.tables import batches, event_inbox, event_position, events, jobs
 
@@ -39,16 +39,18 @@ def note_jobs(tx: Connection, *changed: Job) -> None:
     """Record that each of the jobs entered its present state."""
     rows = [_job_row(JOB_EVENTS[job.state], job, _data(job)) for job in changed if job.state in JOB_EVENTS]
     if rows:
-        tx.execute(_NOTED, rows)
+        _NOTED.execute(tx, rows)
 
 
-_NOTED = insert(event_inbox).values(at=now_utc())  # built once, for every claim and every ending
+_NOTED = ManyRows(
+    event_inbox, ("type", "project", "job_id", "batch_id", "custom_id", "data"), {"at": now_utc()}
+)
 
 
 def note_exported(tx: Connection, job: Job, files: Mapping[str, int]) -> None:
     """Record that no file of the job's output is still to be written; `files`: how many by state."""
     data = {"state": job.state.value, "name": job.name, "files": dict(files)}
-    tx.execute(_NOTED, [_job_row(JOB_EXPORTED, job, data)])
+    _NOTED.execute(tx, [_job_row(JOB_EXPORTED, job, data)])
 
 
 def note_corrected(tx: Connection, job: Job, edit: Edit) -> None:
@@ -60,7 +62,7 @@ def note_corrected(tx: Connection, job: Job, edit: Edit) -> None:
         "undoes": edit.undoes,
         "author": edit.author,
     }
-    tx.execute(_NOTED, [_job_row(TRANSCRIPT_CORRECTED, job, data)])
+    _NOTED.execute(tx, [_job_row(TRANSCRIPT_CORRECTED, job, data)])
 
 
 def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:

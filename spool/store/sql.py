@@ -1,9 +1,12 @@
-"""The SQL that every query shares: the database's clock, inserts that may find their row there, and pages.
+"""The SQL that every query shares: the database's clock, inserts that may find their row there, statements
+that write many rows at once, and pages.
 
 Instants come from the database, so that machines whose clocks disagree still agree on leases. On PostgreSQL
 the clock is `statement_timestamp()`: unlike `now()` it moves on within a transaction, and unlike
-`clock_timestamp()` an index can be searched by it. A cursor is accepted only by the query that returned it.
-What is in the tables is for the modules beside this one to know.
+`clock_timestamp()` an index can be searched by it. There many rows are one parameter, a JSON array: so their
+statement is compiled and planned once, where one with a parameter for each value is another for each number
+of rows. A cursor is accepted only by the query that returned it. What is in the tables is for the modules
+beside this one to know.
 """
 
 import base64
@@ -13,9 +16,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     BindParameter,
     ColumnElement,
@@ -27,14 +33,23 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    TableValuedAlias,
+    Text,
+    bindparam,
+    cast,
+    column,
+    func,
     literal,
+    select,
     tuple_,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import TypeDecorator
 
 from spool.errors import InvalidRequest
 from spool.tables.base import ID, UtcDateTime
@@ -135,30 +150,97 @@ def upsert(
     A row whose primary key exists is set to `update` if it meets `where`. Without `update` a row that breaks
     any unique index is left out. `returning` yields the rows that were written.
     """
-    written = upsert_statement(
-        tx.dialect.name, table, values, update=update, where=where, returning=returning
-    )
-    return tx.execute(written) if rows is None else tx.execute(written, rows)
-
-
-def upsert_statement(
-    dialect: str,
-    table: Table,
-    values: Mapping[str, Any],
-    *,
-    update: Mapping[str, Any] | None = None,
-    where: ColumnElement[bool] | None = None,
-    returning: Sequence[ColumnElement[Any]] = (),
-) -> Executable:
-    """The statement of `upsert`, for one that is executed so often that it is built once."""
-    build = sqlite_insert if dialect == "sqlite" else postgresql_insert
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     statement = build(table).values(**values)
     if update is None:
         statement = statement.on_conflict_do_nothing()
     else:
         key = list(table.primary_key.columns)
         statement = statement.on_conflict_do_update(index_elements=key, set_=dict(update), where=where)
-    return statement.returning(*returning) if returning else statement
+    written = statement.returning(*returning) if returning else statement
+    return tx.execute(written) if rows is None else tx.execute(written, rows)
+
+
+ROWS = "rows"
+"""The parameter's name."""
+_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
+def rows_in_json(table: Table, names: Sequence[str]) -> TableValuedAlias:
+    """SQL, for PostgreSQL: the rows that the parameter `ROWS` holds, with these columns of the table."""
+    columns = [column(name, table.c[name].type) for name in names]
+    array = cast(bindparam(ROWS, type_=Text()), JSON())
+    given = func.json_to_recordset(array).table_valued(*columns, name="given")
+    return given.render_derived(name="given", with_types=True)
+
+
+def json_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
+    """These rows of the table as `rows_in_json` reads them."""
+    own = {name: table.c[name].type for name in rows[0]}
+    decorated = {name: kind for name, kind in own.items() if isinstance(kind, TypeDecorator)}
+    if decorated:
+        rows = [
+            {**row, **{n: kind.process_bind_param(row[n], _POSTGRESQL) for n, kind in decorated.items()}}
+            for row in rows
+        ]
+    return json.dumps(rows, default=_hexadecimal)
+
+
+def _hexadecimal(value: object) -> str:
+    """Bytes as PostgreSQL reads them."""
+    assert isinstance(value, bytes)
+    return f"\\x{value.hex()}"
+
+
+class ManyRows:
+    """An insert of rows with the columns `names`, to each of which the SQL in `values` is added.
+
+    A row whose primary key exists is set to `update`; without it, and with `skip`, one that breaks any unique
+    index is left out. `returning` yields the rows that were written. Built when it is first executed.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        values: Mapping[str, ColumnElement[Any]] = MappingProxyType({}),
+        *,
+        update: Mapping[str, Any] | None = None,
+        skip: bool = False,
+        returning: Sequence[ColumnElement[Any]] = (),
+    ) -> None:
+        self._table = table
+        self._names = tuple(names)
+        self._values = dict(values)
+        self._update = update
+        self._skip = skip
+        self._returning = returning
+
+    def execute(self, tx: Connection, rows: Sequence[Mapping[str, Any]]) -> CursorResult[Any]:
+        """Write the rows, at least one, each with exactly the columns `names`."""
+        if tx.dialect.name == "sqlite":
+            return tx.execute(self._for_sqlite, rows)
+        return tx.execute(self._for_postgresql, {ROWS: json_of(self._table, rows)})
+
+    @cached_property
+    def _for_sqlite(self) -> Executable:
+        return self._finished(sqlite_insert(self._table).values(**self._values))
+
+    @cached_property
+    def _for_postgresql(self) -> Executable:
+        given = rows_in_json(self._table, self._names)
+        chosen = select(*given.c, *self._values.values())
+        insert = postgresql_insert(self._table).from_select([*self._names, *self._values], chosen)
+        return self._finished(insert)
+
+    def _finished(self, insert: Any) -> Executable:  # noqa: ANN401 - of either dialect
+        if self._update is not None:
+            key = list(self._table.primary_key.columns)
+            insert = insert.on_conflict_do_update(index_elements=key, set_=dict(self._update))
+        elif self._skip:
+            insert = insert.on_conflict_do_nothing()
+        finished: Executable = insert.returning(*self._returning) if self._returning else insert
+        return finished
 
 
 @dataclass(frozen=True, slots=True)

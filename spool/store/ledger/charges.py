@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Executable,
     Row,
     Select,
     bindparam,
@@ -33,7 +31,7 @@ from spool.domain.ledger import CostSums, Measured
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import now_utc, today_utc, upsert_statement
+from spool.store.sql import ManyRows, now_utc, today_utc, upsert
 from spool.tables import cost_lines, jobs, workers
 
 _OF_JOB = ("key_id", "batch_id", "tags")  # columns that a line copies from its job
@@ -83,7 +81,7 @@ def charge_jobs(tx: Connection, due: Sequence[Due]) -> None:
         | {"job_id": each.job.id, **{name: getattr(each.job, name) for name in _OF_JOB}}
         for each in by_line.values()
     ]
-    for total in tx.execute(_today(tx.dialect.name), rows):
+    for total in _ADDED_TODAY.execute(tx, rows):
         each = by_line[total.job_id, total.attempt, total.wasted]
         _reprice(tx, each.bill, total)
 
@@ -136,24 +134,22 @@ _TOTAL = [*(column for column in cost_lines.primary_key), cost_lines.c.engine_ns
 
 def _add_lines(tx: Connection, fixed: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> list[Row[Any]]:
     """Add these amounts, each to another line; the totals of the lines."""
-    return list(tx.execute(_added(tx.dialect.name, fixed), rows))
-
-
-def _added(dialect: str, fixed: Mapping[str, Any]) -> Executable:
-    added = {
-        name: cost_lines.c[name] + literal_column(f"excluded.{name}", BigInteger)
-        for name in ("engine_ns", "audio_samples")
-    }
     values = {**fixed, "updated_at": now_utc()}
-    return upsert_statement(
-        dialect, cost_lines, values, update=added | {"updated_at": now_utc()}, returning=_TOTAL
-    )
+    return list(upsert(tx, cost_lines, values, rows, update=_MORE, returning=_TOTAL))
 
 
-@cache  # building it takes longer than running it
-def _today(dialect: str) -> Executable:
-    """Adds to the lines of today."""
-    return _added(dialect, {"day": today_utc()})
+_SUMS: dict[str, ColumnElement[Any]] = {
+    name: cost_lines.c[name] + literal_column(f"excluded.{name}", BigInteger)
+    for name in ("engine_ns", "audio_samples")
+}
+_MORE = _SUMS | {"updated_at": now_utc()}
+_ADDED_TODAY = ManyRows(
+    cost_lines,
+    [column.name for column in cost_lines.c if column.name not in {"day", "updated_at"}],
+    {"day": today_utc(), "updated_at": now_utc()},
+    update=_MORE,
+    returning=_TOTAL,
+)
 
 
 def _reprice(tx: Connection, bill: Charge, total: Row[Any]) -> None:

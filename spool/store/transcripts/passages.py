@@ -12,11 +12,27 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Label, Row, Select, case, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Insert,
+    Label,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
 from spool.domain.archive.review import REASONS, ReviewPassage
+from spool.store.sql import ManyRows
 from spool.tables import passage_words, passages, review_passages, review_recordings
 from spool.wer import normal_words
 
@@ -40,17 +56,23 @@ def write_passages(tx: Connection, *of_jobs: JobPassages) -> None:
     so finds the passages of one recording in the order in which they are spoken."""
     last_first = [(job_id, project, each) for job_id, project, own, _ in of_jobs for each in own[::-1]]
     for at in range(0, len(last_first), PIECE):
-        tx.execute(insert(passages), [row_of(*each) for each in last_first[at : at + PIECE]])
+        _PASSAGES.execute(tx, [row_of(*each) for each in last_first[at : at + PIECE]])
     for project, own in groupby(sorted(of_jobs, key=_project), key=_project):
         words = [(*each, job_id) for job_id, _, spoken, _ in own for each in sounds_of(spoken)]
         for at in range(0, len(words), WORDS):
             _write_words(tx, project, words[at : at + WORDS])
     review = [_review_row(one.job_id, one.project, each) for one in of_jobs for each in one.review]
     for at in range(0, len(review), PIECE):
-        tx.execute(insert(review_passages), review[at : at + PIECE])
+        _REVIEW.execute(tx, review[at : at + PIECE])
     if review:
-        given = recording_doubts([one.job_id for one in of_jobs if one.review])
-        tx.execute(insert(review_recordings).from_select(given.selected_columns.keys(), given))
+        tx.execute(_RECORDINGS, {"reviewed": [one.job_id for one in of_jobs if one.review]})
+
+
+_PASSAGES = ManyRows(passages, [column.name for column in passages.c if column.name != "id"])
+_REVIEW = ManyRows(
+    review_passages,
+    [column.name for column in review_passages.c if column.name not in {"checked_at", "checked_by"}],
+)
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
@@ -65,7 +87,7 @@ def drop_review(tx: Connection, job_ids: Sequence[str]) -> None:
         tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
 
 
-def recording_doubts(job_ids: Sequence[str]) -> Select[Any]:
+def recording_doubts(job_ids: Sequence[str] | BindParameter[str]) -> Select[Any]:
     """SQL: the row of `review_recordings` that the passages of each of these jobs give."""
     c = review_passages.c
     length, unchecked = c.end_seconds - c.start_seconds, c.checked_at.is_(None)
@@ -85,6 +107,10 @@ def recording_doubts(job_ids: Sequence[str]) -> Select[Any]:
         .where(c.job_id.in_(job_ids))
         .group_by(c.job_id, c.project)
     )
+
+
+_GIVEN = recording_doubts(bindparam("reviewed", expanding=True))
+_RECORDINGS = insert(review_recordings).from_select(_GIVEN.selected_columns.keys(), _GIVEN)
 
 
 def update_recording(tx: Connection, job_id: str) -> None:
@@ -166,15 +192,25 @@ def _times(words: Sequence[Spoken], start: float) -> bytes:
 def _write_words(tx: Connection, project: str, words: Sequence[tuple[str, str, str]]) -> None:
     """The rows (sound, word, job) by which a search by sound learns how the jobs' words are spelled; in one
     statement on PostgreSQL, to which a statement for each row takes several times as long."""
-    names = ("sound", "token", "job_id")
     if tx.dialect.name != "postgresql":
-        rows = [dict(zip(names, word, strict=True), project=project) for word in words]
+        rows = [dict(zip(_WORD_NAMES, word, strict=True), project=project) for word in words]
         tx.execute(insert(passage_words), rows)
         return
-    columns = [func.string_to_array(" ".join(column), " ") for column in zip(*words, strict=True)]
-    sounding = func.unnest(*columns).table_valued(*names).render_derived()
-    own = select(literal(project), *sounding.c)
-    tx.execute(insert(passage_words).from_select(["project", *names], own))
+    columns = {
+        name: " ".join(column) for name, column in zip(_WORD_NAMES, zip(*words, strict=True), strict=True)
+    }
+    tx.execute(_WORDS_WRITTEN, {"of_project": project, **columns})
+
+
+def _words_written() -> Insert:
+    columns = [func.string_to_array(bindparam(name, type_=Text()), " ") for name in _WORD_NAMES]
+    sounding = func.unnest(*columns).table_valued(*_WORD_NAMES).render_derived()
+    own = select(bindparam("of_project", type_=passage_words.c.project.type), *sounding.c)
+    return insert(passage_words).from_select(["project", *_WORD_NAMES], own)
+
+
+_WORD_NAMES = ("sound", "token", "job_id")
+_WORDS_WRITTEN = _words_written()
 
 
 def _project(of_job: JobPassages) -> str:
