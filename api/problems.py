@@ -26,7 +26,7 @@ MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 20
 """Errors of one request that its answer lists: an answer stays below 64 KB, whatever was sent."""
 # OpenAI's clients read the message from the member `error`.
-OPENAI_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
+OPENAI_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/models")
 
 # The most specific class wins; a class that is not listed has the status of its nearest listed parent.
 STATUS: Mapping[type[errors.SpoolError], int] = {
@@ -96,7 +96,7 @@ def problem_response(
         "code": code,
         "instance": _shortened(request.url.path, 1000),
     }
-    if request.url.path in OPENAI_PATHS:
+    if request.url.path.startswith(OPENAI_PATHS):
         body["error"] = {"message": body["detail"], "type": code, "code": code, "param": None}
     body |= {key: value for key, value in (members or {}).items() if key not in body}
     # ASCII, since the request may have contained half a surrogate pair.

@@ -157,6 +157,7 @@ ROUTES = (
     # Hosts and busy times tell about every project's work.
     Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),
     Route("GET", "/models", fleet.models, None, docs.MODELS),
+    Route("GET", "/models/{model}", fleet.model, None, docs.MODEL),
     Route("PUT", "/models/default", fleet.set_default, ADMIN, docs.DEFAULT_MODEL),
 )
 

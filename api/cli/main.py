@@ -140,10 +140,12 @@ def _fail(error: Exception) -> None:
     from rich.text import Text
 
     from api.cli.connection import Exit
+    from api.local.instance import spool_command
     from spool.client import ClientError, Refused, Unreachable
 
     if isinstance(error, Unreachable):
-        sentence, code = f"{error} Start a server on this machine with `spool up`.", Exit.UNREACHABLE
+        start = f"Start a server on this machine with `{spool_command()} up`."
+        sentence, code = f"{error} {start}", Exit.UNREACHABLE
     elif isinstance(error, Refused):
         sentence, code = error.detail, Exit.REFUSED
     elif isinstance(error, ClientError):

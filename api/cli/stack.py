@@ -5,7 +5,6 @@ They start each part as a process by its command and import neither worker nor k
 
 import math
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from rich.text import Text
 
 from api.cli.connection import err, out
 from api.local.demo import run_demo
-from api.local.instance import Running, find_running, lock_holder
+from api.local.instance import Running, down_command, find_running, lock_holder
 from api.local.processes import is_alive
 from api.local.stack import Stack, StackError
 from api.local.token import local_token
@@ -58,7 +57,7 @@ def up(
     if sources:
         environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
     if detach:
-        _print_running(_detached(environ), _down_command(home))
+        _print_running(_detached(environ), down_command(home))
         return
     with interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
@@ -66,7 +65,7 @@ def up(
             with stack:
                 running = find_running(stack.settings.home)
                 if running is not None:
-                    _print_running(running, f"Ctrl-C, or {_down_command(home)}")
+                    _print_running(running, f"Ctrl-C, or {down_command(home)}")
                 while True:
                     stack.check()
                     time.sleep(_POLL_S)
@@ -76,11 +75,6 @@ def up(
         err.print(Text(f"still running: {survivor.pid} {survivor.command}", style="red"))
     if stack.left_behind:
         raise typer.Exit(1)
-
-
-def _down_command(home: Path | None) -> str:
-    """What stops this stack, as it is typed in this folder."""
-    return "`spool down`" if home is None else f"`spool down --home {shlex.quote(str(home))}`"
 
 
 def down(home: Home = None) -> None:

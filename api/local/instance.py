@@ -7,6 +7,9 @@ left behind by a process that was killed.
 import fcntl
 import json
 import os
+import shlex
+import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +49,7 @@ class RunLock:
         except BlockingIOError:
             os.close(self._fd)
             raise Conflict(
-                f"A stack is already running in {self._home}; `spool down --home {self._home}` stops it."
+                f"A stack is already running in {self._home}; `{down_command(self._home)}` stops it."
             ) from None
         os.ftruncate(self._fd, 0)
         os.write(self._fd, str(os.getpid()).encode())
@@ -63,6 +66,29 @@ class RunLock:
         draft = self._home / f"{_FILE}.draft"
         draft.write_text(json.dumps(asdict(running)))
         draft.replace(self._home / _FILE)
+
+
+def spool_command() -> str:
+    """What to type in this folder for this very `spool`: its name where the shell finds it, else its path."""
+    started = Path(sys.argv[0])
+    script = started if started.name == "spool" else Path(sys.executable).with_name("spool")
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m api.cli.main"
+    on_path = shutil.which("spool")
+    if on_path is not None and Path(on_path).samefile(script):
+        return "spool"
+    script = script.absolute()
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+
+
+def down_command(home: Path | None) -> str:
+    """What stops the stack of `home` (None: of this folder), as it is typed in this folder."""
+    return (
+        f"{spool_command()} down"
+        if home is None
+        else f"{spool_command()} down --home {shlex.quote(str(home))}"
+    )
 
 
 def lock_holder(home: Path) -> int | None:

@@ -14,7 +14,15 @@ from spool.domain.transcript import Lattice, Transcript
 from spool.formats import CONTENT_TYPES
 from spool.schemas.costs import CostReportOut
 from spool.schemas.examples import costs, jobs
-from spool.schemas.fleet import DefaultModel, Health, ModelList, ProblemOut, Readiness, WorkerList
+from spool.schemas.fleet import (
+    DefaultModel,
+    Health,
+    ModelDetail,
+    ModelList,
+    ProblemOut,
+    Readiness,
+    WorkerList,
+)
 from spool.schemas.jobs import JobDetail, JobPage, JobRequest, UploadRequest, inline_schema
 
 Words = dict[str, Any]
@@ -297,6 +305,8 @@ WORKERS = describe(
 )
 
 MODELS = describe("List models", answer(200, "The models that jobs may name.", ModelList, jobs.MODELS))
+
+MODEL = describe("Show a model", answer(200, "The model.", ModelDetail, jobs.MODEL), problems("not_found"))
 
 DEFAULT_MODEL = describe(
     "Set the default model",

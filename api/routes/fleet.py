@@ -15,13 +15,15 @@ from api.presenters.jobs import shown_worker
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
+from api.submission.openai_models import ITS_MODELS
 from spool.domain.fleet.models import can_stream
 from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
-from spool.errors import describe_code
+from spool.errors import NotFound, describe_code
 from spool.schemas.fleet import (
     DefaultModel,
     EndedOut,
+    ModelDetail,
     ModelList,
     ModelOut,
     OpenAIModel,
@@ -45,20 +47,32 @@ def workers(services: ServicesDep) -> WorkerList:
 
 def models(services: ServicesDep) -> ModelList:
     """The models that workers have or the settings name, and how many live workers offer each."""
+    items = _models(services)
+    return ModelList(items=items, data=[OpenAIModel(id=model.name) for model in items])
+
+
+def model(model: str, services: ServicesDep) -> ModelDetail:
+    """One model; a name that clients of OpenAI's API know, such as `whisper-1`, is the default one.
+
+    Raises NotFound.
+    """
+    known = _models(services)
+    for entry in known:
+        if entry.name == model or (entry.default and model in ITS_MODELS):
+            return ModelDetail(id=model, **entry.model_dump())
+    raise NotFound(
+        f"There is no model {model!r}. Available models: {', '.join(entry.name for entry in known)}."
+    )
+
+
+def _models(services: Services) -> list[ModelOut]:
     state, default = services.fleet.read(), services.fleet.default()
     offered = Counter(name for worker in state.workers if worker.alive for name in worker.info.models)
-    names = state.models | set(services.settings.models) | {default}
-    ordered = sorted(names)
     facts = [worker.info.facts for worker in state.workers if worker.alive]
-    return ModelList(
-        items=[
-            ModelOut(
-                name=name, default=name == default, workers=offered[name], streams=can_stream(name, facts)
-            )
-            for name in ordered
-        ],
-        data=[OpenAIModel(id=name) for name in ordered],
-    )
+    return [
+        ModelOut(name=name, default=name == default, workers=offered[name], streams=can_stream(name, facts))
+        for name in sorted(state.models | set(services.settings.models) | {default})
+    ]
 
 
 async def set_default(request: Request, services: ServicesDep) -> DefaultModel:

@@ -122,6 +122,12 @@ class OpenAIModel(BaseModel):
     owned_by: str = "spool"
 
 
+class ModelDetail(OpenAIModel, ModelOut):
+    """One model: our words for it, and those of OpenAI's API (`models.retrieve()`)."""
+
+    model_config = with_example(examples.MODEL)
+
+
 class ModelList(BaseModel):
     """Every model that a worker has, or that the settings name."""
 

@@ -143,8 +143,7 @@ class AvReader(Decoding):
             try:
                 packet = next(packets, None)
             except av.error.FFmpegError as error:
-                if isinstance(error, OSError):
-                    raise
+                # Never the disk's, whatever its type: PyAV raises what reading the file raised as it was.
                 if self._at_end and self._clock.seconds > 0:
                     return  # cut off in the middle of a packet
                 raise AudioUnreadable(

@@ -14,7 +14,7 @@ import soundfile
 from spool.errors import AudioUnreadable, StorageError
 from worker.audio.base import Block, at_time, block_frames, check_rate, source_error
 from worker.audio.sniff import Content
-from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
+from worker.audio.wav_header import DataWindow, WavHeader, is_placeholder, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
 _SYSTEM_ERROR = 2
@@ -65,11 +65,14 @@ class SoundfileReader:
             raise NotForSoundfile(error.error_string) from error
 
     def _open_window(self, header: WavHeader, subtype: str) -> soundfile.SoundFile:
-        second = header.rate * header.block_align
-        self.warnings.append(
-            f"the WAV header promises {header.promised} bytes ({header.promised / second:.2f} s) of audio, "
-            f"the file holds {header.present} ({header.present / second:.2f} s): read to the end of the file"
-        )
+        # A shortfall is the caller's to report, who compares what was read with what is stated.
+        if header.promised < header.present or is_placeholder(header.promised):
+            second = header.rate * header.block_align
+            self.warnings.append(
+                f"the WAV header promises {header.promised} bytes ({header.promised / second:.2f} s) "
+                f"of audio, the file holds {header.present} ({header.present / second:.2f} s): "
+                "read to the end of the file"
+            )
         self._window = DataWindow(self._file, header.data_offset, header.present)
         try:
             return soundfile.SoundFile(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from worker.audio.sniff import content_head, mp3_stated_frames, mp4_structure, ogg_has_end
-from worker.audio.wav_header import read_wav_header
+from worker.audio.wav_header import is_placeholder, read_wav_header
 
 EXACT = 0.001
 """Seconds that may be missing where the header counts samples."""
@@ -29,8 +29,6 @@ DEMUXERS = frozenset({"ape", "ast", "dsf", "flv", "mpc", "mpc8", "nistsphere", "
 _MAX_CHUNKS = 4096
 _LONGEST = 1e8
 """Seconds, three years; what states more is damaged."""
-_STREAMED = ((0, 0), (0x7FFF_0000, 0x8000_0000), (0xFFFF_0000, 0xFFFF_FFFF))
-"""What writers leave in a 32-bit length that they could not go back to fill in."""
 _AU_BITS = {1: 8, 2: 8, 3: 16, 4: 24, 5: 32, 6: 32, 7: 64, 23: 4, 25: 3, 26: 5, 27: 8}
 _AIFC_FRAMES = {b"ima4": 64}
 _ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
@@ -95,17 +93,13 @@ def stated_length(file: BinaryIO) -> StatedLength:
     return StatedLength()
 
 
-def _is_placeholder(length: int) -> bool:
-    return any(first <= length <= last for first, last in _STREAMED)
-
-
 def _wav(file: BinaryIO, size: int) -> StatedLength:
     header = read_wav_header(file)
-    if header is None or _is_placeholder(header.promised) or header.promised < header.present:
+    if header is None or is_placeholder(header.promised) or header.promised < header.present:
         return StatedLength()
     if header.subtype is not None:
         return StatedLength(header.promised / (header.rate * header.block_align), slack=EXACT)
-    if header.samples is not None and not _is_placeholder(header.samples):
+    if header.samples is not None and not is_placeholder(header.samples):
         return StatedLength(header.samples / header.rate)
     if header.byte_rate:
         return StatedLength(
@@ -251,7 +245,7 @@ def _matroska(file: BinaryIO, size: int) -> StatedLength:
 def _avi(file: BinaryIO, size: int) -> StatedLength:
     file.seek(4)
     (length,) = struct.unpack("<I", file.read(4))
-    return StatedLength() if _is_placeholder(length) else StatedLength(cut=8 + length > size + 1)
+    return StatedLength() if is_placeholder(length) else StatedLength(cut=8 + length > size + 1)
 
 
 def _asf(file: BinaryIO, _size: int) -> StatedLength:

@@ -25,6 +25,12 @@ _SUBTYPES = {
     (_MULAW, 8): "ULAW",
 }
 _MAX_CHUNKS = 4096
+_STREAMED = ((0, 0), (0x7FFF_0000, 0x8000_0000), (0xFFFF_0000, 0xFFFF_FFFF))
+
+
+def is_placeholder(length: int) -> bool:
+    """Whether this 32-bit length is what writers leave that could not go back to fill it in."""
+    return any(first <= length <= last for first, last in _STREAMED)
 
 
 @dataclass(frozen=True)

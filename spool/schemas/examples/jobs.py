@@ -187,11 +187,10 @@ WORKERS: Example = {
     ]
 }
 
-MODELS: Example = {
-    "items": [{"name": "demo-tdt", "default": True, "workers": 1, "streams": False}],
-    "object": "list",
-    "data": [{"id": "demo-tdt", "object": "model", "created": 0, "owned_by": "spool"}],
-}
+_MODEL: Example = {"name": "demo-tdt", "default": True, "workers": 1, "streams": False}
+_OPENAI_MODEL: Example = {"id": "demo-tdt", "object": "model", "created": 0, "owned_by": "spool"}
+MODEL: Example = _MODEL | _OPENAI_MODEL
+MODELS: Example = {"items": [_MODEL], "object": "list", "data": [_OPENAI_MODEL]}
 
 DEFAULT_MODEL: Example = {"name": "demo-tdt"}
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     try:
         home, words = str(commands.home), str(SAMPLES / "words")
         started = commands.run("up", "--detach", "--home", home, "--sources", words).stdout
-        assert f"`spool down --home {home}`" in started
+        stop = re.search(r"^stop +(.*)$", started, re.MULTILINE)
+        assert stop is not None
         yield commands
+        # What it says stops it, typed where it was said.
+        typed = subprocess.run(
+            stop[1], shell=True, env=commands.environ, cwd=folder, check=False, timeout=150
+        )
+        assert typed.returncode == 0
+        assert find_running(commands.home) is None
     finally:
         commands.run("down")
     assert processes_of(commands.home) == []

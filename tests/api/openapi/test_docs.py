@@ -18,6 +18,7 @@ def test_every_route_is_described() -> None:
             .replace("{passage}", "12")
             .replace("{glossary}", "names")
             .replace("{language_model}", "parish")
+            .replace("{model}", "parakeet")
         )
         shown = re.sub(r"\\\{\w+\\\}", r"[a-z]+_\\w+…?", re.escape(path))
         assert re.search(shown, TEXT), path

@@ -81,6 +81,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/language-models",
         "GET /v1/language-models/{language_model}",
         "GET /v1/models",
+        "GET /v1/models/{model}",
         "GET /v1/overview",
         "GET /v1/review",
         "GET /v1/review/recordings",

@@ -80,7 +80,7 @@ def existing(http: httpx.Client, path: str) -> list[Parameters]:
     # Of a second parameter nothing is known; a webhook that is removed by one operation is gone for the next.
     if not items or path.count("{") != 1:
         return []
-    return [{name: items[-1]["name" if name in ("name", "glossary", "language_model") else "id"]}]
+    return [{name: items[-1]["name" if name in ("name", "glossary", "language_model", "model") else "id"]}]
 
 
 @pytest.fixture

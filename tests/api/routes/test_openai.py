@@ -197,6 +197,16 @@ def test_models_are_listed_as_that_api_lists_them(client: openai.OpenAI) -> None
     assert [model.id for model in client.models.list()] == ["demo-tdt"]
 
 
+def test_a_model_is_retrieved_under_our_names_and_theirs(client: openai.OpenAI) -> None:
+    assert client.models.retrieve("demo-tdt") == next(iter(client.models.list())).model_copy(
+        update={"name": "demo-tdt", "default": True, "workers": 0, "streams": None}
+    )
+    theirs = client.models.retrieve("whisper-1").model_dump()
+    assert (theirs["id"], theirs["name"]) == ("whisper-1", "demo-tdt")
+    with pytest.raises(openai.NotFoundError, match="Available models: demo-tdt"):
+        client.models.retrieve("gpt-9")
+
+
 def test_a_recording_that_cannot_be_read_says_so(client: openai.OpenAI, live: Live) -> None:
     working = worked(live, error="audio_unreadable")
     with pytest.raises(openai.UnprocessableEntityError, match="It is a text file"):

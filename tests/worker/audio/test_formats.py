@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.testbed.bad_audio import Samples, babble, pcm16, wav_bytes, write_av
+from spool.errors import AudioUnreadable
 from worker.audio import SAMPLE_RATE, Channels, open_audio
 from worker.audio.resample import Resampler
 
@@ -92,6 +93,33 @@ def test_formats_of_pyav_keep_length_pitch_and_level(
     assert len(samples) == pytest.approx(SECONDS * SAMPLE_RATE, abs=1800)
     assert pitch(samples) == pytest.approx(440.0, abs=1.0)
     assert np.abs(samples[8000:40_000]).max() == pytest.approx(0.4, abs=0.05)
+
+
+def test_a_gxf_of_a_broadcaster_is_read_to_its_end(tmp_path: Path) -> None:
+    path, sound = tmp_path / "a.gxf", tone(48_000)[:, 0]
+    with av.open(str(path), "w", format="gxf") as container:
+        film = container.add_stream("mpeg2video", rate=25)
+        film.width, film.height, film.pix_fmt = 720, 576, "yuv420p"
+        track = container.add_stream("pcm_s16le", rate=48_000, layout="mono")
+        for number, start in enumerate(range(0, len(sound), 1920)):
+            picture = av.VideoFrame.from_ndarray(np.zeros((864, 720), np.uint8), format="yuv420p")
+            picture.pts = number
+            container.mux(film.encode(picture))
+            some = (sound[None, start : start + 1920] * 32_767).astype(np.int16)
+            frame = av.AudioFrame.from_ndarray(some, format="s16", layout="mono")
+            frame.rate, frame.pts = 48_000, start
+            container.mux(track.encode(frame))
+        container.mux(film.encode(None))
+        container.mux(track.encode(None))
+    samples = read(path)[:, 0]
+    # Packets of one size, the last padded; FFmpeg calls it an error that none follows.
+    assert SECONDS * SAMPLE_RATE <= len(samples) < (SECONDS + 1) * SAMPLE_RATE
+    assert pitch(samples[: round(SECONDS * SAMPLE_RATE)]) == pytest.approx(440.0, abs=1.0)
+    content = path.read_bytes()
+    header = content.index(b"\0\0\0\0\1\xbf", len(content) // 2)
+    path.write_bytes(content[:header] + b"\xff" * 16 + content[header + 16 :])
+    with pytest.raises(AudioUnreadable, match=r"a\.gxf: the container is damaged after \d"):
+        read(path)
 
 
 def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
