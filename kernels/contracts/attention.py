@@ -8,6 +8,7 @@ import numpy as np
 
 from kernels.attention.cross_attention import cross_attention, cross_attention_reference
 from kernels.attention.dtw import dtw, dtw_reference
+from kernels.attention.full_attention import full_attention, full_attention_reference
 from kernels.attention.rules import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
 from kernels.contracts.case import Case, lengths_of, normal
@@ -58,6 +59,10 @@ def _self(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
     return run
 
 
+def _make_full(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    return [normal(batch, FRAMES, 3 * HEADS * 16, dtype=dtype)]
+
+
 def _make_rules(batch: int, dtype: mx.Dtype, *, tokens: int, times: int) -> list[mx.array]:
     """Rows of every kind: free, without times, times alone, text behind an id, nothing allowed."""
     first = tokens - times
@@ -94,6 +99,12 @@ def _dtw(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
 def attention_cases() -> Iterator[Case]:
     """Of an attention decoder."""
     yield Case("cross-attention", _make_cross, _cross(cross_attention), _cross(cross_attention_reference))
+    yield Case(
+        "full-attention",
+        _make_full,
+        partial(full_attention, heads=HEADS),
+        partial(full_attention_reference, heads=HEADS),
+    )
     yield Case("self-attention", _make_self, _self(self_attention), _self(self_attention_reference))
     for name, tokens, times in (("many", 1700, 201), ("few", 70, 20), ("text", 70, 0)):
         yield Case(

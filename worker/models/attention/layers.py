@@ -13,6 +13,7 @@ from typing import Literal
 import mlx.core as mx
 
 from kernels.attention.cross_attention import plain_keys
+from kernels.attention.full_attention import full_attention
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
 from kernels.nn.row_products import RowProducts, can_run
@@ -149,23 +150,13 @@ def is_cpu() -> bool:
     return mx.default_device() == mx.Device(mx.cpu)
 
 
-def attend_full(queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
-    """Attention without a mask over many queries, all [B, H, T, D]; queries are scaled -> [B, H, T, D]."""
-    if not is_cpu():
-        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0)
-    batch, heads, _, _ = queries.shape
-    # Heads that lie apart are multiplied a third slower.
-    queries, keys, values = mx.contiguous(queries), mx.contiguous(keys), mx.contiguous(values)
-    outputs = []
-    for b in range(batch):
-        for h in range(heads):
-            for first in range(0, queries.shape[2], ROWS):
-                # Each finished before the next: its scores are then in the cache, and one's alone.
-                rows = queries[b, h, first : first + ROWS]
-                output = _attend(rows @ keys[b, h].T, values[b, h])
-                mx.eval(output)
-                outputs.append(output)
-    return mx.concatenate(outputs).reshape(queries.shape)
+def attend_full(fused: mx.array, heads: int) -> mx.array:
+    """Attention without a mask of every position to all: [B, T, 3 * H * D], scaled queries, keys and values
+    side by side -> [B, T, H * D]."""
+    if is_cpu():
+        return full_attention(fused, heads)
+    queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
+    return join_heads(mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0))
 
 
 def by_rows(layer: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:

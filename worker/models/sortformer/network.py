@@ -15,7 +15,7 @@ import numpy as np
 from mlx import nn
 
 from spool.errors import EngineError
-from worker.models.attention.layers import Linear, Norm, attend_full, join_heads, split_heads
+from worker.models.attention.layers import Linear, Norm, attend_full
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.sortformer.config import SortformerConfig
@@ -90,8 +90,7 @@ class _Layer:
 
     def __call__(self, x: mx.array, heads: int) -> mx.array:
         """[1, T, d] -> [1, T, d]."""
-        query, keys, values = (split_heads(part, heads) for part in mx.split(self.fused(x), 3, axis=-1))
-        x = self.norm1(x + self.out(join_heads(attend_full(query, keys, values))))
+        x = self.norm1(x + self.out(attend_full(self.fused(x), heads)))
         return self.norm2(x + self.narrow(mx.maximum(self.widen(x), 0)))
 
 

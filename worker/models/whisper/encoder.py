@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import mlx.core as mx
 
 from kernels.nn.activations import gelu
-from worker.models.attention.layers import attend_full, by_rows, join_heads, split_heads
+from worker.models.attention.layers import attend_full, by_rows
 from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layers import Tensors
@@ -50,9 +50,7 @@ class WhisperEncoder:
         x = x + self.positions
         heads = self.dims.n_audio_head
         for attention, mlp in self.layers:
-            fused = attention.fused(attention.norm(x))
-            queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
-            x = x + attention.out(join_heads(attend_full(queries, keys, values)))
+            x = x + attention.out(attend_full(attention.fused(attention.norm(x)), heads))
             x = x + by_rows(mlp, x)
             give_way(x)
         return self.norm(x)

@@ -151,11 +151,27 @@ SPOOL_INLINE Wide wide_rint(Wide v) {
   return v;
 #endif
 }
+// p * 2^n, n whole: rounded once, also below the smallest normal number.
+SPOOL_INLINE Wide wide_scale(Wide p, Wide n) {
+#if defined(__AVX512F__)
+  return _mm512_scalef_ps(p, n);
+#else
+  const WideInt power = __builtin_convertvector(n, WideInt), half = power >> 1;
+  return p * (Wide)((half + 127) << 23) * (Wide)((power - half + 127) << 23);
+#endif
+}
+SPOOL_INLINE Wide wide_within(Wide x, float lo, float hi) {  // NaN stays
+#if defined(__AVX512F__)
+  return _mm512_min_ps(wide_of(hi), _mm512_max_ps(wide_of(lo), x));
+#else
+  x = x < wide_of(lo) ? wide_of(lo) : x;
+  return x > wide_of(hi) ? wide_of(hi) : x;
+#endif
+}
 SPOOL_INLINE Wide wide_exp(Wide x) {
-  Wide bounded = x < wide_of(-150.0f) ? wide_of(-150.0f) : x;
-  bounded = bounded > wide_of(100.0f) ? wide_of(100.0f) : bounded;
+  // At the bounds the answer is zero and infinity as of what lies beyond.
+  const Wide bounded = wide_within(x, -150.0f, 100.0f);
   const Wide power = wide_rint(bounded * wide_of(1.44269504088896341f));
-  const WideInt n = __builtin_convertvector(power, WideInt);
   Wide rest = wide_fma(power, wide_of(-0.693359375f), bounded);
   rest = wide_fma(power, wide_of(2.12194440e-4f), rest);
   Wide p = wide_of(1.9875691500e-4f);
@@ -165,11 +181,7 @@ SPOOL_INLINE Wide wide_exp(Wide x) {
   p = wide_fma(p, rest, wide_of(1.6666665459e-1f));
   p = wide_fma(p, rest, wide_of(5.0000001201e-1f));
   p = wide_fma(p, rest * rest, rest) + wide_of(1.0f);
-  const WideInt half_n = n >> 1;
-  Wide y = p * (Wide)((half_n + 127) << 23) * (Wide)((n - half_n + 127) << 23);
-  y = x < wide_of(-104.0f) ? Wide{} : y;
-  y = x > wide_of(88.8f) ? wide_of(INFINITY) : y;
-  return x != x ? x : y;
+  return wide_scale(p, power);
 }
 SPOOL_INLINE slots exp(slots a) { return SPOOL_EACH1(wide_exp(x)); }
 
