@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from api import problems
-from api.auth.key_cache import must_ask
+from api.auth.key_cache import is_key_required
 from api.middleware.access_log import AccessLog
 from api.middleware.load import InFlight, LoadShedding
 from api.middleware.local_origin import LocalOriginGuard
@@ -38,7 +38,7 @@ class _App(FastAPI):
             page = super().openapi()
             described.add_problem_schema(page)
             add_event_schemas(page)
-            if not must_ask(self.state.settings):
+            if not is_key_required(self.state.settings):
                 described.make_keys_optional(page)
         return super().openapi()
 
@@ -47,11 +47,11 @@ class _App(FastAPI):
         settings: Settings = self.state.settings
         in_flight = InFlight(settings.concurrent_requests, settings.concurrent_requests_per_key)
         inner = LoadShedding(SlowBody(super().build_middleware_stack()), in_flight)
-        return AccessLog(LocalOriginGuard(inner, settings.api_host, self._asks))
+        return AccessLog(LocalOriginGuard(inner, settings.api_host, self._requires_key))
 
-    def _asks(self) -> bool:
+    def _requires_key(self) -> bool:
         services: Services | None = getattr(self.state, "services", None)
-        return services is not None and services.key_cache.asks
+        return services is not None and services.key_cache.requires_key
 
 
 def create_app(settings: Settings) -> FastAPI:

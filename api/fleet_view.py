@@ -12,7 +12,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection, select
 
-from spool.background.thread import BackgroundLoop, jittered
+from spool.background.thread import BackgroundLoop, jitter
 from spool.domain.fleet.models import can_stream, different_weights, lacks_head
 from spool.domain.fleet.routing import Route, route_of, why_waiting
 from spool.domain.jobs import Job, JobState
@@ -69,7 +69,7 @@ class FleetView(BackgroundLoop):
         """Read it."""
         self._keep_first_default()
         self.read()
-        return jittered(REFRESH_SECONDS)
+        return jitter(REFRESH_SECONDS)
 
     def read(self) -> FleetState:
         """As it is now. Raises StorageError."""

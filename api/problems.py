@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import compile_path
 
-from api.middleware.log_context import subject
+from api.middleware.log_context import get_subject
 from spool import errors
 
 log = structlog.get_logger(__name__)
@@ -92,9 +92,9 @@ def problem_response(
         "type": f"urn:spool:problem:{code}",
         "title": code.replace("_", " ").capitalize(),
         "status": status,
-        "detail": _shortened(detail, 2000),
+        "detail": _shorten(detail, 2000),
         "code": code,
-        "instance": _shortened(request.url.path, 1000),
+        "instance": _shorten(request.url.path, 1000),
     }
     if request.url.path.startswith(OPENAI_PATHS):
         body["error"] = {"message": body["detail"], "type": code, "code": code, "param": None}
@@ -141,29 +141,29 @@ def _on_spool_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = 'Basic realm="spool"' if basic else "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
-        log.warning("a store does not answer", **subject(), path=request.url.path, error=error.message)
+        log.warning("a store does not answer", **get_subject(), path=request.url.path, error=error.message)
     return problem_response(request, status, error.code, error.message, headers=headers)
 
 
 def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _on_problem(request, refused_fields(error.errors()))
+    return _on_problem(request, validation_problem(error.errors()))
 
 
-def refused_fields(faults: Sequence[Any], *prefix: str) -> Problem:
+def validation_problem(faults: Sequence[Any], *prefix: str) -> Problem:
     """Pydantic's first errors as one problem, without the values that were sent: they may be secrets."""
     listed = []
     for fault in faults[:MAX_ERRORS]:
         where = ".".join(str(step) for step in (*prefix, *fault["loc"])) or "body"
         message = errors.fault_message(fault)
-        listed.append({"where": _shortened(where, 200), "message": _shortened(message, 500)})
+        listed.append({"where": _shorten(where, 200), "message": _shorten(message, 500)})
     detail = "; ".join(f"{fault['where']}: {fault['message']}" for fault in listed[:3])
     if len(faults) > MAX_ERRORS:
         detail += f"; and {len(faults) - 3} more errors"
     return Problem(422, "invalid_request", detail, errors=listed)
 
 
-def _shortened(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -195,6 +195,6 @@ def _on_disconnect(request: Request, _error: Exception) -> Response:
 
 def _on_unexpected(request: Request, error: Exception) -> Response:
     reference = f"err_{uuid.uuid4().hex[:12]}"
-    log.error("unexpected error", **subject(), reference=reference, path=request.url.path, exc_info=error)
+    log.error("unexpected error", **get_subject(), reference=reference, path=request.url.path, exc_info=error)
     detail = f"An unexpected error occurred. The server's log has the details under {reference}."
     return problem_response(request, 500, "internal", detail, members={"reference": reference})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from api.auth.authentication import let_in
+from api.auth.authentication import authenticate
 from api.openapi import batches as batch_docs
 from api.openapi import jobs as docs
 from api.openapi import page as page_docs
@@ -68,96 +68,96 @@ _SOURCE, _LM = "/sources/{source_id}", "/language-models/{language_model}"
 
 ROUTES = (
     Route("POST", "/jobs", jobs.create, SUBMIT, docs.CREATE),
-    Route("GET", "/jobs", jobs.listed, READ, docs.LIST),
-    Route("GET", _JOB, jobs.one, READ, docs.ONE),
+    Route("GET", "/jobs", jobs.list_jobs, READ, docs.LIST),
+    Route("GET", _JOB, jobs.get_job, READ, docs.ONE),
     Route("DELETE", _JOB, jobs.cancel, SUBMIT, docs.CANCEL),
     Route("DELETE", f"{_JOB}/content", jobs.delete, SUBMIT, jobs.DELETE),
     Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
-    Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
+    Route("GET", f"{_JOB}/transcript", transcripts.get_transcript, READ, docs.TRANSCRIPT),
     Route("POST", f"{_JOB}/rerun", versions.rerun, SUBMIT, versions.RERUN),
-    Route("GET", f"{_JOB}/versions", versions.listed, READ, versions.LIST),
+    Route("GET", f"{_JOB}/versions", versions.list_versions, READ, versions.LIST),
     Route("GET", f"{_JOB}/diff", versions.diff, READ, versions.DIFF),
     Route("POST", f"{_JOB}/diarize", speakers.diarize, SUBMIT, speakers.DIARIZE),
-    Route("GET", f"{_JOB}/speakers", speakers.listed, READ, speakers.LIST),
+    Route("GET", f"{_JOB}/speakers", speakers.list_speakers, READ, speakers.LIST),
     Route("PATCH", f"{_JOB}/speakers", speakers.name, SUBMIT, speakers.NAME),
-    Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
-    Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
-    Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
-    Route("GET", f"{_JOB}/edits", edits.listed, READ, edits.LIST),
+    Route("GET", f"{_JOB}/phrases", jobs.get_phrases, READ, jobs.PHRASES),
+    Route("GET", f"{_JOB}/events", events.follow_job, READ, webhook_docs.OF_JOB),
+    Route("POST", f"{_JOB}/audio-link", audio.create_link, READ, page_docs.AUDIO_LINK),
+    Route("GET", f"{_JOB}/edits", edits.list_edits, READ, edits.LIST),
     Route("POST", f"{_JOB}/edits", edits.add, SUBMIT, edits.ADD),
     Route("POST", f"{_JOB}/edits/{{revision}}/undo", edits.undo, SUBMIT, edits.UNDO),
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
-    Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
-    Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
+    Route("GET", "/voices", speakers.list_voices, READ, speakers.VOICES),
+    Route("DELETE", "/voices/{voice_id}", speakers.forget_voice, SUBMIT, speakers.FORGET),
     Route("POST", f"{_JOB}/passages/{{passage}}/check", review.check, SUBMIT, review.CHECK),
-    Route("GET", "/review", review.listed, READ, review.LIST),
-    Route("GET", "/review/recordings", review.recordings, READ, review.RECORDINGS),
-    Route("GET", "/review/size", samples.size, READ, samples.SIZE),
+    Route("GET", "/review", review.list_passages, READ, review.LIST),
+    Route("GET", "/review/recordings", review.list_recordings, READ, review.RECORDINGS),
+    Route("GET", "/review/size", samples.get_size, READ, samples.SIZE),
     Route("POST", "/review/samples", samples.draw, SUBMIT, samples.DRAW),
-    Route("GET", "/review/samples", samples.listed, READ, samples.LIST),
-    Route("GET", "/review/samples/{sample_id}", samples.one, READ, samples.ONE),
+    Route("GET", "/review/samples", samples.list_samples, READ, samples.LIST),
+    Route("GET", "/review/samples/{sample_id}", samples.get_sample, READ, samples.ONE),
     Route("GET", "/search", search.search, READ, search.SEARCH),
-    Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
+    Route("GET", "/overview", fleet.get_overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
     Route("POST", "/audio/translations", openai.translate, SUBMIT, page_docs.TRANSLATE),
     # Reading needs the scope submit too: who knows a part's address may send it.
     Route("POST", "/uploads", uploads.create, SUBMIT, uploads.CREATE),
-    Route("GET", _UPLOAD, uploads.one, SUBMIT, uploads.ONE),
-    Route("GET", f"{_UPLOAD}/parts", uploads.parts, SUBMIT, uploads.PARTS),
+    Route("GET", _UPLOAD, uploads.get_upload, SUBMIT, uploads.ONE),
+    Route("GET", f"{_UPLOAD}/parts", uploads.list_parts, SUBMIT, uploads.PARTS),
     Route("POST", f"{_UPLOAD}/complete", uploads.complete, SUBMIT, uploads.COMPLETE),
     Route("DELETE", _UPLOAD, uploads.drop, SUBMIT, uploads.DROP),
     Route("POST", "/batches", batches.create, SUBMIT, batch_docs.CREATE),
-    Route("GET", "/batches", batches.listed, READ, batch_docs.LIST),
-    Route("GET", _BATCH, batches.one, READ, batch_docs.ONE),
+    Route("GET", "/batches", batches.list_batches, READ, batch_docs.LIST),
+    Route("GET", _BATCH, batches.get_batch, READ, batch_docs.ONE),
     Route("DELETE", _BATCH, batches.cancel, SUBMIT, batch_docs.CANCEL),
-    Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
-    Route("GET", f"{_BATCH}/transcripts", batches.transcripts, READ, batch_docs.TRANSCRIPTS),
-    Route("GET", f"{_BATCH}/diff", versions.batch_diff, READ, versions.BATCH_DIFF),
+    Route("GET", f"{_BATCH}/results", batches.get_results, READ, batch_docs.RESULTS),
+    Route("GET", f"{_BATCH}/transcripts", batches.get_transcripts, READ, batch_docs.TRANSCRIPTS),
+    Route("GET", f"{_BATCH}/diff", versions.diff_batch, READ, versions.BATCH_DIFF),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
-    Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
+    Route("GET", f"{_BATCH}/events", events.follow_batch, READ, webhook_docs.OF_BATCH),
     # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.
     Route("POST", "/webhooks", webhooks.create, SUBMIT, webhook_docs.CREATE),
-    Route("GET", "/webhooks", webhooks.listed, SUBMIT, webhook_docs.LIST),
-    Route("GET", _WEBHOOK, webhooks.one, SUBMIT, webhook_docs.ONE),
+    Route("GET", "/webhooks", webhooks.list_webhooks, SUBMIT, webhook_docs.LIST),
+    Route("GET", _WEBHOOK, webhooks.get_webhook, SUBMIT, webhook_docs.ONE),
     Route("DELETE", _WEBHOOK, webhooks.remove, SUBMIT, webhook_docs.REMOVE),
     Route("POST", f"{_WEBHOOK}/rotate", webhooks.rotate, SUBMIT, webhook_docs.ROTATE),
     Route("POST", f"{_WEBHOOK}/enable", webhooks.enable, SUBMIT, webhook_docs.ENABLE),
     Route("POST", f"{_WEBHOOK}/test", webhooks.test, SUBMIT, webhook_docs.TEST),
-    Route("GET", f"{_WEBHOOK}/deliveries", webhooks.deliveries, SUBMIT, webhook_docs.DELIVERIES),
+    Route("GET", f"{_WEBHOOK}/deliveries", webhooks.list_deliveries, SUBMIT, webhook_docs.DELIVERIES),
     Route(
         "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
     ),
     # A connection's endpoint is an address that the server talks to.
     Route("POST", "/connections", outputs.create, ADMIN, outputs.CREATE),
-    Route("GET", "/connections", outputs.listed, SUBMIT, outputs.LIST),
+    Route("GET", "/connections", outputs.list_connections, SUBMIT, outputs.LIST),
     Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
     Route("POST", "/glossaries", glossaries.put, SUBMIT, glossaries.PUT),
-    Route("GET", "/glossaries", glossaries.listed, READ, glossaries.LIST),
+    Route("GET", "/glossaries", glossaries.list_glossaries, READ, glossaries.LIST),
     Route("GET", "/glossary-suggestions", glossaries.suggest, READ, glossaries.SUGGEST),
-    Route("GET", "/glossaries/{glossary}", glossaries.one, READ, glossaries.ONE),
+    Route("GET", "/glossaries/{glossary}", glossaries.get_glossary, READ, glossaries.ONE),
     Route("DELETE", "/glossaries/{glossary}", glossaries.remove, SUBMIT, glossaries.REMOVE),
     Route("POST", "/language-models", language_models.put, SUBMIT, language_models.PUT),
-    Route("GET", "/language-models", language_models.listed, READ, language_models.LIST),
-    Route("GET", _LM, language_models.one, READ, language_models.ONE),
+    Route("GET", "/language-models", language_models.list_language_models, READ, language_models.LIST),
+    Route("GET", _LM, language_models.get_language_model, READ, language_models.ONE),
     Route(
         "DELETE", "/language-models/{language_model}", language_models.remove, SUBMIT, language_models.REMOVE
     ),
     Route("POST", "/sources", sources.create, SUBMIT, sources.CREATE),
-    Route("GET", "/sources", sources.listed, READ, sources.LIST),
+    Route("GET", "/sources", sources.list_sources, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),
-    Route("GET", _SOURCE, sources.one, READ, sources.ONE),
+    Route("GET", _SOURCE, sources.get_source, READ, sources.ONE),
     Route("PATCH", _SOURCE, sources.change, SUBMIT, sources.CHANGE),
     Route("DELETE", _SOURCE, sources.remove, SUBMIT, sources.REMOVE),
-    Route("GET", f"{_SOURCE}/items", sources.items, READ, sources.ITEMS),
+    Route("GET", f"{_SOURCE}/items", sources.list_items, READ, sources.ITEMS),
     Route("POST", f"{_SOURCE}/pause", sources.pause, SUBMIT, sources.PAUSE),
     Route("POST", f"{_SOURCE}/resume", sources.resume, SUBMIT, sources.RESUME),
     Route("POST", f"{_SOURCE}/check", sources.check, SUBMIT, sources.CHECK),
-    Route("GET", "/costs", costs.costs, READ, docs.COSTS),
+    Route("GET", "/costs", costs.get_costs, READ, docs.COSTS),
     # Hosts and busy times tell about every project's work.
-    Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),
-    Route("GET", "/models", fleet.models, None, docs.MODELS),
-    Route("GET", "/models/{model}", fleet.model, None, docs.MODEL),
+    Route("GET", "/workers", fleet.list_workers, ADMIN, docs.WORKERS),
+    Route("GET", "/models", fleet.list_models, None, docs.MODELS),
+    Route("GET", "/models/{model}", fleet.get_model, None, docs.MODEL),
     Route("PUT", "/models/default", fleet.set_default, ADMIN, docs.DEFAULT_MODEL),
 )
 
@@ -175,8 +175,8 @@ SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scop
 
 
 @cache  # the same for every app of a process
-def _versioned() -> APIRouter:
-    v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=docs.EVERYWHERE)
+def _build_v1() -> APIRouter:
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=docs.EVERYWHERE)
     for route in ROUTES:
         v1.add_api_route(route.path, route.handler, methods=[route.method], tags=[route.tag], **route.docs)
     return v1
@@ -185,22 +185,22 @@ def _versioned() -> APIRouter:
 def add_routes(app: FastAPI) -> None:
     """Add every route, and the page, to `app`."""
     app.state.scopes = SCOPES
-    app.include_router(_versioned())
+    app.include_router(_build_v1())
     # A player sends a signed link instead of a key.
     app.add_api_route(
         "/v1/jobs/{job_id}/audio",
-        audio.audio,
+        audio.get_audio,
         methods=["GET"],
         tags=["jobs"],
-        dependencies=[Depends(audio.listener)],
+        dependencies=[Depends(audio.authenticate_listener)],
         **page_docs.AUDIO,
     )
     app.add_api_route(
         "/metrics",
-        metrics.metrics,
+        metrics.get_metrics,
         methods=["GET"],
         tags=["fleet"],
-        dependencies=[Depends(let_in)],
+        dependencies=[Depends(authenticate)],
         **page_docs.METRICS,
     )
     app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **docs.HEALTHZ)

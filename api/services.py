@@ -119,7 +119,7 @@ def open_services(settings: Settings) -> Services:
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
         fleet=FleetView(database, settings),
-        feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
+        feed=EventBroker(database, settings, lambda: key_cache.requires_key, sender.wake),
         sender=sender,
         secret_box=box,
         live=live_services(settings),

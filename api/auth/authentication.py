@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 from api.auth.principal import ANYBODY, OPERATOR, Principal, principal_of
 from api.auth.rate_limit import Allowance, Buckets, address_name
 from api.middleware.load import Ticket
-from api.problems import Problem, refused_fields
+from api.problems import Problem, validation_problem
 from api.services import Services, services_of
 from spool.domain.api_keys import Scope, key_id_of
 from spool.errors import Forbidden, Unauthorized
@@ -29,13 +29,13 @@ _bearer = HTTPBearer(
 )
 
 
-async def let_in(
+async def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
     """The caller. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429 and 503."""
     address = _address(request)
     key = credentials.credentials if credentials else _password_of(request)
-    caller = await _identified(request, key, address)
+    caller = await _identify(request, key, address)
     request.state.caller = caller
     count_caller(request, caller, address)
     _check_scope(request, caller)
@@ -61,11 +61,11 @@ def _password_of(request: Request) -> str | None:
 _SCHEMES = frozenset({"token", "bearer"})
 
 
-async def let_in_live(websocket: WebSocket) -> Principal:
+async def authenticate_websocket(websocket: WebSocket) -> Principal:
     """The caller of a WebSocket. A browser, which can set no header, sends its key as a second subprotocol,
     behind `token` or `bearer`; `subprotocol_of` is what to accept it with.
 
-    Raises as `let_in`.
+    Raises as `authenticate`.
     """
     address = _address(websocket)
     scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
@@ -73,7 +73,7 @@ async def let_in_live(websocket: WebSocket) -> Principal:
     offered: list[str] = websocket.scope.get("subprotocols", [])
     if key is None and subprotocol_of(websocket) is not None and len(offered) > 1:
         key = offered[1]
-    caller = await _identified(websocket, key, address)
+    caller = await _identify(websocket, key, address)
     websocket.state.caller = caller
     _count(websocket, services_of(websocket).limits, caller.key_id or address)
     _check_scope(websocket, caller)
@@ -94,7 +94,7 @@ def count_caller(request: Request, caller: Principal | None = None, address: str
     ticket.assign(name)
 
 
-CallerDep = Annotated[Principal, Depends(let_in)]
+CallerDep = Annotated[Principal, Depends(authenticate)]
 
 
 def rule_name(connection: HTTPConnection) -> str:
@@ -102,25 +102,27 @@ def rule_name(connection: HTTPConnection) -> str:
     return f"{connection.scope.get('method', 'GET')} {connection.scope['route'].path}"
 
 
-async def _identified(request: HTTPConnection, text: str | None, address: str) -> Principal:
+async def _identify(request: HTTPConnection, text: str | None, address: str) -> Principal:
     services = services_of(request)
     token, key_cache = services.settings.api_token, services.key_cache
-    if text is not None and token is not None and _equal(text, token.get_secret_value()):
+    if text is not None and token is not None and _is_equal(text, token.get_secret_value()):
         return OPERATOR
     key_id = key_id_of(text) if text is not None else None
     if text is not None and key_id is not None:
-        key = key_cache.remembered(key_id, text) or await _find_key(services, key_id, text, address)
+        key = key_cache.get_cached(key_id, text) or await _find_key(services, key_id, text, address)
         request.state.caller = principal_of(key)  # for the log, even if the key is refused
         if not key.alive:
             raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
-        key_cache.used(key.id)
+        key_cache.note_use(key.id)
         return principal_of(key)
-    if not (key_cache.asks if key_cache.is_sure else await run_in_threadpool(key_cache.look)):
+    if not (
+        key_cache.requires_key if key_cache.is_sure else await run_in_threadpool(key_cache.check_required)
+    ):
         return ANYBODY
     if text is None:
         raise Unauthorized("Send an API key as `Authorization: Bearer …`.")
     _count_miss(services.misses, address)
-    raise _unknown()
+    raise _unknown_key()
 
 
 async def _find_key(services: Services, key_id: str, text: str, address: str) -> ApiKey:
@@ -130,7 +132,7 @@ async def _find_key(services: Services, key_id: str, text: str, address: str) ->
     key = await run_in_threadpool(services.key_cache.find, key_id, text)
     if key is None:
         _count_miss(services.misses, address)
-        raise _unknown()
+        raise _unknown_key()
     return key
 
 
@@ -138,11 +140,11 @@ def _address(request: HTTPConnection) -> str:
     return address_name(request.client.host if request.client else None)
 
 
-def _unknown() -> Unauthorized:
+def _unknown_key() -> Unauthorized:
     return Unauthorized("The API key is not one that this server knows.")
 
 
-def _equal(text: str, token: str) -> bool:
+def _is_equal(text: str, token: str) -> bool:
     return hmac.compare_digest(text.encode(), token.encode())
 
 
@@ -174,7 +176,7 @@ def _check_query(request: Request) -> None:
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         message = f"is no parameter of this route; it takes: {', '.join(sorted(known)) or 'none'}"
-        raise refused_fields([{"loc": (name,), "msg": message} for name in unknown], "query")
+        raise validation_problem([{"loc": (name,), "msg": message} for name in unknown], "query")
 
 
 def _query_of(dependant: Dependant) -> Iterator[str]:

@@ -27,7 +27,7 @@ _REMEMBERED = 10_000
 log = structlog.get_logger(__name__)
 
 
-def must_ask(settings: Settings) -> bool:
+def is_key_required(settings: Settings) -> bool:
     """Whether a key is required whatever the database contains."""
     return settings.api_token is not None or not is_loopback(settings.api_host)
 
@@ -37,7 +37,7 @@ class KeyCache:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._must = must_ask(settings)
+        self._must = is_key_required(settings)
         self._noticed = False
         self._looked = float("-inf")
         self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
@@ -59,25 +59,25 @@ class KeyCache:
             self._watcher.join(10)
 
     @property
-    def asks(self) -> bool:
+    def requires_key(self) -> bool:
         """Whether a key is required, as far as is known without a query."""
         return self._must or self._noticed
 
     @property
     def is_sure(self) -> bool:
-        """Whether `required` is true or was checked recently."""
-        return self.asks or time.monotonic() - self._looked < _STALE_S
+        """Whether `requires_key` is true or was checked recently."""
+        return self.requires_key or time.monotonic() - self._looked < _STALE_S
 
-    def look(self) -> bool:
+    def check_required(self) -> bool:
         """Whether a key is required, by the database. Raises StorageError."""
-        if not self.asks:
+        if not self.requires_key:
             began = time.monotonic()
             with self._database.read() as tx:
                 self._noticed = any_key(tx)
             self._looked = began
-        return self.asks
+        return self.requires_key
 
-    def remembered(self, key_id: str, text: str) -> ApiKey | None:
+    def get_cached(self, key_id: str, text: str) -> ApiKey | None:
         """The key, valid or not, if it is cached; None if the database has to be queried."""
         known = self._known.get(key_id)
         if known is None or time.monotonic() - known[1] > REMEMBERED_S or not is_same(text, known[0].sha256):
@@ -104,7 +104,7 @@ class KeyCache:
                 self._known.popitem(last=False)
         return key
 
-    def used(self, key_id: str) -> None:
+    def note_use(self, key_id: str) -> None:
         """Note the use of a key; written in the background, once a minute."""
         now = time.monotonic()
         if now - self._noted.get(key_id, float("-inf")) < USE_NOTED_SECONDS:
@@ -122,9 +122,9 @@ class KeyCache:
             log.warning("the use of a key could not be recorded", key=key_id, error=error.message)
 
     def _watch(self) -> None:
-        while not self._closing.is_set() and not self.asks:
+        while not self._closing.is_set() and not self.requires_key:
             try:
-                self.look()
+                self.check_required()
             except SpoolError as error:
                 log.warning("cannot check whether there are keys", error=error.message)
             self._closing.wait(LOOK_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from api.middleware.log_context import concerns
+from api.middleware.log_context import set_subject
 from spool.domain.api_keys import Scope
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
@@ -67,7 +67,7 @@ class Principal:
 
     def reaches(self, uri: str) -> bool:
         """Whether its key may read sources at this address."""
-        return self.sources is None or any(lies_below(uri, beginning) for beginning in self.sources)
+        return self.sources is None or any(is_below(uri, beginning) for beginning in self.sources)
 
 
 ANYBODY = Principal("anybody", None, frozenset({Scope.ADMIN}))
@@ -79,7 +79,7 @@ def principal_of(key: ApiKey) -> Principal:
     return Principal(key.id, key.project, key.scopes, key.sources)
 
 
-def lies_below(address: str, beginning: str) -> bool:
+def is_below(address: str, beginning: str) -> bool:
     """Whether an address equals the other one or is below it, compared by path segments."""
     if address == beginning:
         return True
@@ -93,7 +93,7 @@ def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
     if is_id(job_id, "job"):  # anything else is not worth a query
         job = get_job(tx, job_id)
         if caller.sees(job.project):
-            concerns(job.ids)
+            set_subject(job.ids)
             return job
     raise NotFound(f"There is no job {job_id}.")
 
@@ -103,7 +103,7 @@ def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) ->
     if is_id(job_id, "job"):
         job, cost = job_with_cost(tx, job_id)
         if caller.sees(job.project):
-            concerns(job.ids)
+            set_subject(job.ids)
             return job, cost
     raise NotFound(f"There is no job {job_id}.")
 
@@ -113,7 +113,7 @@ def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch
     if is_id(batch_id, "bat"):
         batch = get_batch(tx, batch_id)
         if caller.sees(batch.project):
-            concerns({"batch_id": batch.id})
+            set_subject({"batch_id": batch.id})
             return batch
     raise NotFound(f"There is no batch {batch_id}.")
 

@@ -17,7 +17,7 @@ from spool.store.api_keys import find_key
 HOLDS_SECONDS = 12 * 3600
 
 
-def signed_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
+def sign_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
     """`path` with its signature, and when that expires (seconds since 1970)."""
     until = int(time.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
@@ -27,7 +27,7 @@ def signed_link(services: Services, caller: Principal, path: str) -> tuple[str, 
     return f"{path}?{urlencode(query)}", until
 
 
-def bearer_of(services: Services, path: str, by: str, until: int, signature: str) -> Principal:
+def verify_link(services: Services, path: str, by: str, until: int, signature: str) -> Principal:
     """The caller who created the link. Raises Unauthorized if it was altered, has expired or lost its key."""
     secret = _secret(services, by)
     if secret is None or not hmac.compare_digest(_signature(secret, path, until), signature):

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
-from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
 from api.cli.files import print_copies, print_skipped
 from api.cli.jobs import submit_recordings
 from api.cli.options import DELETED, Copies, Place, Search, Yes
 from api.cli.progress import follow_batch, sending
-from api.cli.tables import clock, held_words, moment, money
+from api.cli.tables import describe_hold, format_duration, format_money, format_time
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
 from spool.command_options import takes_options
@@ -67,7 +67,7 @@ def submit(
     request |= deliver.to_request()
     request |= {"strict": strict, "reuse": not no_reuse}
     request |= {} if source_connection is None else {"connection": source_connection}
-    with connected(url) as (spool, running):
+    with connect(url) as (spool, running):
         if _must_upload(running, source):
             err.print(
                 f"The server may not read {source}: its recordings are uploaded one by one, as jobs with the "
@@ -81,7 +81,7 @@ def submit(
             submit_recordings(spool, running, [source], own, wait=wait, as_json=as_json)
             return
         try:
-            batch = _submitted(spool, source, request)
+            batch = _submit(spool, source, request)
         except Refused as error:
             _print_refused(error)
             raise
@@ -109,7 +109,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the progress, remaining time and cost of a batch, or list the latest batches."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if batch_id is None:
             page = spool.batch_page(limit=20)
             print_json(page) if as_json else out.print(_table(page.items))
@@ -129,7 +129,7 @@ def results(
     url: Url = None,
 ) -> None:
     """Print one line of JSON for each job, as it is now."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
@@ -177,7 +177,7 @@ def transcripts(
     Each file is complete or absent, also when the command is stopped; run again, it replaces them.
     """
     wanted = list(dict.fromkeys(map(_format, forms or ["txt"])))
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         taken: set[str] = set()
         for job in spool.jobs(batch=batch_id, state=JobState.DONE):
             if job.deleted is not None and job.deleted.transcript is not None:
@@ -207,7 +207,7 @@ def download(
     """
     zipped = output or Path(f"{batch_id}.{form}.zip")
     partial = zipped.with_name(f"{zipped.name}.part")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         blocks = spool.batch_transcripts(batch_id, form)
         with partial.open("wb") as file:
             for block in blocks:
@@ -219,7 +219,7 @@ def download(
 @app.command("retry-failed")
 def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
     """Queue every failed job of a batch again."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         answer = spool.retry_failed(batch_id)
     print_json(answer) if as_json else out.print(f"{answer.retried} queued again")
 
@@ -227,7 +227,7 @@ def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> N
 @app.command()
 def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
     """Cancel a batch. Running jobs stop at their next chunk."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         batch = spool.cancel_batch(batch_id)
     _show(batch, as_json=as_json)
 
@@ -254,7 +254,7 @@ def delete(
         typer.confirm(question, abort=True, err=True)
     jobs: list[JobDeletion] = []
     left: list[str] = []
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.batch(batch_id)  # refuses an unknown one
         for job in spool.jobs(batch=batch_id):
             try:
@@ -287,7 +287,7 @@ def _must_upload(running: Running | None, source: str) -> bool:
     return not any(path.is_relative_to(root) for root in roots)
 
 
-def _submitted(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
+def _submit(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
     """The batch of an address, of a manifest here, or of a folder here that the server may read."""
     if "://" in source:
         return spool.submit_batch(source, **request)
@@ -345,16 +345,17 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
 
 
 def _progress_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
-    cost, done = batch.cost, f"{clock(batch.audio.done_seconds)} done"
+    cost, done = batch.cost, f"{format_duration(batch.audio.done_seconds)} done"
     if batch.state == "ended":
         yield "audio", done
-        yield "cost", money(cost.billable, cost.currency)
+        yield "cost", format_money(cost.billable, cost.currency)
         return
-    expected = "unknown" if cost.expected is None else money(cost.expected, cost.currency)
-    yield "audio", f"{done}, {clock(batch.audio.left_seconds)} left"
+    expected = "unknown" if cost.expected is None else format_money(cost.expected, cost.currency)
+    yield "audio", f"{done}, {format_duration(batch.audio.left_seconds)} left"
     yield "RTFx now", "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
-    yield "time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"
-    yield "cost", f"{money(cost.billable, cost.currency)} so far, {expected} expected in total ({cost.basis})"
+    yield "time left", f"{format_duration(batch.time.left_seconds)} ({batch.time.basis})"
+    billable = format_money(cost.billable, cost.currency)
+    yield "cost", f"{billable} so far, {expected} expected in total ({cost.basis})"
 
 
 def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
@@ -362,9 +363,9 @@ def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
         yield "priority", batch.priority
     if batch.deadline is not None:
         at = batch.deadline
-        yield "deadline", f"{moment(at.at)}, {at.state.replace('_', ' ')} ({at.basis})"
+        yield "deadline", f"{format_time(at.at)}, {at.state.replace('_', ' ')} ({at.basis})"
     if batch.held is not None:
-        yield "held", held_words(batch.held)
+        yield "held", describe_hold(batch.held)
     for reason in batch.waiting_for:
         yield "waiting for", reason
 

@@ -5,7 +5,7 @@ If the server does not answer, there are no completions and no message, since th
 
 from collections.abc import Callable, Iterable
 
-from api.cli.connection import connected
+from api.cli.connection import connect
 from spool.client import ClientError, Retries, Spool
 from spool.errors import SpoolError
 
@@ -18,7 +18,7 @@ _ONCE = Retries(tries=1, greetings=1)
 
 def complete_job(incomplete: str) -> list[Offer]:
     """The latest jobs, by id."""
-    return _offered(
+    return _offer(
         incomplete,
         lambda spool: [(job.id, f"{job.state}, {job.name}") for job in spool.job_page(limit=_LATEST).items],
     )
@@ -26,7 +26,7 @@ def complete_job(incomplete: str) -> list[Offer]:
 
 def complete_batch(incomplete: str) -> list[Offer]:
     """The latest batches, by id."""
-    return _offered(
+    return _offer(
         incomplete,
         lambda spool: [(one.id, f"{one.state}, {one.name}") for one in spool.batch_page(limit=_LATEST).items],
     )
@@ -34,7 +34,7 @@ def complete_batch(incomplete: str) -> list[Offer]:
 
 def complete_model(incomplete: str) -> list[Offer]:
     """The models that jobs may name."""
-    return _offered(
+    return _offer(
         incomplete,
         lambda spool: [
             (model.name, "the server's default" if model.default else "") for model in spool.models()
@@ -42,9 +42,9 @@ def complete_model(incomplete: str) -> list[Offer]:
     )
 
 
-def _offered(incomplete: str, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
+def _offer(incomplete: str, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
     try:
-        with connected(None, _ONCE) as (spool, _):
+        with connect(None, _ONCE) as (spool, _):
             return [offer for offer in ask(spool) if offer[0].startswith(incomplete)]
     except (ClientError, SpoolError, OSError):
         return []

@@ -30,7 +30,7 @@ _UNCUT = 10_000
 """Columns where nobody looks at a screen: wider than any line."""
 
 
-def for_output(*, stderr: bool = False) -> Console:
+def output_console(*, stderr: bool = False) -> Console:
     """A console that wraps and cuts for a screen only: what goes into a file or another program keeps its
     ids and paths whole, unless COLUMNS says how wide it is to be."""
     console = Console(stderr=stderr, highlight=False)
@@ -39,8 +39,8 @@ def for_output(*, stderr: bool = False) -> Console:
     return console
 
 
-out = for_output()
-err = for_output(stderr=True)
+out = output_console()
+err = output_console(stderr=True)
 
 # A server that never answered fails at once; one that is busy or goes away is retried.
 _RETRIES = Retries(tries=10, greetings=1)
@@ -61,7 +61,7 @@ class Exit(IntEnum):
 
 
 @contextmanager
-def connected(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spool, Running | None]]:
+def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spool, Running | None]]:
     """A client of the server, and the local stack if that is the server."""
     settings = load_settings()
     running = find_running(settings.home)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch, complete_job
-from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
 from api.cli.files import print_copies, print_skipped, recordings_under
 from api.cli.options import (
     DELETED,
@@ -64,7 +64,7 @@ def submit(
         request["reuse"] = True
     if source_connection is not None:
         request["connection"] = source_connection
-    with connected(url) as (spool, running):
+    with connect(url) as (spool, running):
         submit_recordings(spool, running, sources, request, wait=wait, as_json=as_json)
 
 
@@ -78,7 +78,7 @@ def submit_recordings(
     as_json: bool,
 ) -> None:
     """Submit a job for each recording and print them; what the server may not read is uploaded."""
-    jobs, refused = _submit_all(spool, running, list(_expanded(sources)), request, quiet=as_json)
+    jobs, refused = _submit_all(spool, running, list(_expand(sources)), request, quiet=as_json)
     conclude(spool, jobs, refused, wait=wait, as_json=as_json)
 
 
@@ -119,7 +119,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show one job, or the latest jobs."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if job_id is not None:
             job = spool.job(job_id)
             print_json(job) if as_json else out.print(job_sheet(job))
@@ -146,7 +146,7 @@ def follow_jobs(
     as_json: Json = False,
 ) -> None:
     """Follow jobs until they end."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if job_ids:
             jobs: list[JobOut] = [spool.job(job_id) for job_id in job_ids]
         else:
@@ -179,7 +179,7 @@ def transcript(
     """Print a transcript."""
     if form == "docx" and output is None and sys.stdout.isatty():
         raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         data = spool.transcript_file(job_id, form, digits=digits)
     if output is not None:
         output.write_bytes(data)
@@ -194,7 +194,7 @@ def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 
     A running job stops at its next chunk.
     """
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         job = spool.cancel(job_id)
     outcome = "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
     print_json(job) if as_json else out.print(f"{job.id} {outcome}")
@@ -202,7 +202,7 @@ def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 
 def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """Queue a failed or cancelled job again."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         job = spool.retry(job_id)
     print_json(job) if as_json else out.print(f"{job.id} {job.state}")
 
@@ -229,7 +229,7 @@ def delete(
     """
     if not yes:
         typer.confirm(f"Permanently delete {DELETED[what]} of {len(job_ids)} jobs?", abort=True, err=True)
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         jobs = [spool.delete_content(job_id, what, copies=copies) for job_id in job_ids]
     if as_json:
         print_json(jobs)
@@ -262,7 +262,7 @@ def find_speakers(
     asked = diarization_of(
         count, min_speakers, max_speakers, within=within_channels, model=diarizer, prints=voice_prints
     )
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
         if wait:
             jobs = list(follow(spool, jobs, err))
@@ -275,7 +275,7 @@ def find_speakers(
 @speakers.command("list")
 def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """List the speakers of a job's transcript, and the voices that they are like."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         job, heard = spool.job(job_id), spool.speakers(job_id).items
     if as_json:
         print_json(heard)
@@ -301,7 +301,7 @@ def name_speakers(
     if any("=" not in pair for pair in names):
         raise InvalidRequest("A name is given as LABEL=NAME, such as speaker_0=Ada.")
     pairs = dict(pair.split("=", 1) for pair in names)
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         plain = {label: text or None for label, text in pairs.items()}
         named = spool.name_speakers(job_id, plain, remember=remember)
     if as_json:
@@ -313,7 +313,7 @@ def name_speakers(
 @speakers.command("voices")
 def list_voices(url: Url = None, as_json: Json = False) -> None:
     """List the voices that are recognised in new recordings."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         known = spool.voices()
     if as_json:
         print_json(known)
@@ -328,12 +328,12 @@ def forget_voice(
     voice: Annotated[str, typer.Argument(metavar="VOICE", help="The voice's id.")], url: Url = None
 ) -> None:
     """Delete a voice and every voice print that was confirmed as it. Speakers keep the name."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.forget_voice(voice)
     out.print(f"{voice} forgotten")
 
 
-def _expanded(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
+def _expand(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
     """Addresses and files; those of a folder with their path in it as a name, which tells apart what is
     called the same in two folders."""
     for source in sources:

@@ -25,7 +25,8 @@ from spool.errors import InvalidRequest, first_fault
 from spool.schemas.common import Project
 from spool.settings import load_settings
 from spool.store import Database
-from spool.store.api_keys import ApiKey, create_key, list_keys, revoke_key
+from spool.store import api_keys as store
+from spool.store.api_keys import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Manage API keys, by project and scope.")
 
@@ -60,10 +61,10 @@ def create(
     """Create a key and print it. It is not shown again."""
     chosen = scope or [Scope.READ, Scope.SUBMIT]
     with _database() as database, database.begin() as tx:
-        minted = create_key(
+        minted = store.create_key(
             tx,
-            _checked(Name, name, "--name"),
-            None if project is None else _checked(Project, project, "--project"),
+            _check(Name, name, "--name"),
+            None if project is None else _check(Project, project, "--project"),
             chosen,
             sources=None if source is None else [_source(address) for address in source],
             expires_at=None if expires is None else _moment(expires),
@@ -79,10 +80,10 @@ def create(
 
 
 @app.command("list")
-def listed(as_json: Json = False) -> None:
+def list_keys(as_json: Json = False) -> None:
     """List all keys, including revoked ones, without their secrets."""
     with _database() as database, database.read() as tx:
-        keys = list_keys(tx)
+        keys = store.list_keys(tx)
     if as_json:
         typer.echo(json.dumps([_document(key) for key in keys], indent=2))
     elif keys:
@@ -97,7 +98,7 @@ def revoke(
 ) -> None:
     """Revoke a key."""
     with _database() as database, database.begin() as tx:
-        key = revoke_key(tx, key_id)
+        key = store.revoke_key(tx, key_id)
     out.print(
         Text(f"{key.id} ({key.name}) is revoked; running servers stop accepting it within 5 s"),
         soft_wrap=True,
@@ -113,7 +114,7 @@ def _database() -> Iterator[Database]:
         database.close()
 
 
-def _checked(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an annotated type
+def _check(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an annotated type
     try:
         return str(TypeAdapter(kind).validate_python(value))
     except ValidationError as error:

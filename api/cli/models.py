@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.completion import complete_model
-from api.cli.connection import Exit, Json, Url, connected, err, out
+from api.cli.connection import Exit, Json, Url, connect, err, out
 from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.errors import ModelError
 from spool.settings import load_settings
@@ -130,7 +130,7 @@ def default(
     url: Url = None,
 ) -> None:
     """Show or set the model of jobs that name none, for the whole fleet."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if name is not None:
             typer.echo(spool.set_default_model(name).name)
             return

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, out
-from api.cli.tables import money
+from api.cli.tables import format_money
 from spool.domain.ledger import Measured
 from spool.domain.options import Decoder
 from spool.domain.pricing import CloudPrices
@@ -351,7 +351,7 @@ def _table(*titles: str) -> Table:
 
 def _whole(amount: float, currency: str) -> str:
     """Money with thousands separators; small amounts with decimals."""
-    return f"{amount:,.0f} {currency}" if amount >= 100 else money(Decimal(repr(amount)), currency)
+    return f"{amount:,.0f} {currency}" if amount >= 100 else format_money(Decimal(repr(amount)), currency)
 
 
 def _length(seconds: float) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from api.cli.tables import clock
+from api.cli.tables import format_duration
 from spool.client import Spool
 from spool.client.exchange import Sent
 from spool.schemas.batches import BatchDetail
@@ -55,7 +55,7 @@ def follow(
             shares = [
                 1.0 if job_id in ended else job.progress.fraction or 0.0 for job_id, job in last.items()
             ]
-            audio = clock(sum(job.progress.done_seconds for job in last.values()))
+            audio = format_duration(sum(job.progress.done_seconds for job in last.values()))
             files = f"{len(ended)}/{len(last)} files"
             progress.update(bar, completed=sum(shares), audio=f"{audio} of audio", files=files)
             if time.monotonic() >= next_line:
@@ -79,7 +79,9 @@ def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
                 if reason not in printed:
                     printed.add(reason)
                     progress.console.print(Text(f"waiting for {reason}", style="yellow"))
-            left = "" if batch.time.left_seconds is None else f"{clock(batch.time.left_seconds)} left"
+            left = (
+                "" if batch.time.left_seconds is None else f"{format_duration(batch.time.left_seconds)} left"
+            )
             progress.update(bar, total=total, completed=ended, files=f"{ended}/{total} files", left=left)
 
         return spool.wait_batch(batch_id, progress=show)

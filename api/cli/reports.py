@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Json, Url, connected, out, print_json
-from api.cli.tables import clock, cost_table
+from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.tables import cost_table, format_duration
 from spool.schemas.costs import GroupBy
 from spool.schemas.fleet import WorkerList, WorkerOut
 
@@ -34,7 +34,7 @@ def costs(
     if group_by == "tag" and tag is None:
         raise typer.BadParameter("the tag whose values are the groups is missing.", param_hint="--tag")
     period = {"start": start.date() if start else None, "end": end.date() if end else None}
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         report = spool.costs(**period, group_by=group_by, tag=tag)
     if as_csv:
         from api.presenters.costs import cost_csv
@@ -51,7 +51,7 @@ STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "
 
 def workers(url: Url = None, as_json: Json = False) -> None:
     """List the workers and their state."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         listed = WorkerList(items=spool.workers())
     if as_json:
         print_json(listed)
@@ -66,7 +66,7 @@ def workers(url: Url = None, as_json: Json = False) -> None:
             Text(worker.state, style=STATUS_STYLES.get(worker.state, "dim")),
             Text(_machine(worker)),
             _models(worker),
-            clock(worker.busy_seconds),
+            format_duration(worker.busy_seconds),
             Text(worker.reason or ""),
         )
     out.print(table)

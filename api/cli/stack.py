@@ -57,7 +57,7 @@ def up(
     if sources:
         environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
     if detach:
-        _print_running(_detached(environ), down_command(home))
+        _print_running(_detach(environ), down_command(home))
         return
     with interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
@@ -129,7 +129,7 @@ def demo(
     raise typer.Exit(outcome.exit_code)
 
 
-def _detached(environ: dict[str, str]) -> Running:
+def _detach(environ: dict[str, str]) -> Running:
     settings = load_settings(environ)
     log = settings.home / "logs" / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)

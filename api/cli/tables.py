@@ -23,7 +23,7 @@ STATE_STYLES = {
 }
 
 
-def clock(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """A duration as people read it: `8.4 s`, `3:05`, `10:02:00`; a dash when unknown."""
     if seconds is None:
         return "—"
@@ -34,7 +34,7 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def money(amount: Decimal, currency: str) -> str:
+def format_money(amount: Decimal, currency: str) -> str:
     """An amount with as many decimals as it takes to see two digits of it, two at least."""
     if not amount:
         return f"0.00 {currency}"
@@ -42,19 +42,19 @@ def money(amount: Decimal, currency: str) -> str:
     return f"{amount:.{decimals}f} {currency}"
 
 
-def speed(rtfx: float | None) -> str:
+def format_speed(rtfx: float | None) -> str:
     """The real-time factor, as `RTFx 12.3`."""
     return "RTFx —" if rtfx is None else f"RTFx {rtfx:.1f}"
 
 
-def held_words(held: HeldOut) -> str:
+def describe_hold(held: HeldOut) -> str:
     """Why jobs wait, and until when."""
-    return held.reason if held.until is None else f"{held.reason} They resume at {moment(held.until)}."
+    return held.reason if held.until is None else f"{held.reason} They resume at {format_time(held.until)}."
 
 
-def deadline_words(job: JobOut) -> str:
+def describe_deadline(job: JobOut) -> str:
     """The deadline, and whether it is out of reach."""
-    return f"{moment(job.deadline)}{', out of reach' if job.late else ''}"
+    return f"{format_time(job.deadline)}{', out of reach' if job.late else ''}"
 
 
 def job_table(jobs: list[JobOut]) -> RenderableType:
@@ -70,7 +70,7 @@ def job_table(jobs: list[JobOut]) -> RenderableType:
         table.add_row(
             job.id,
             _state(job),
-            clock(job.progress.audio_seconds),
+            format_duration(job.progress.audio_seconds),
             "—" if fraction is None else f"{fraction:.0%}",
             "" if reasons else _name(job),
         )
@@ -109,15 +109,15 @@ def _reasons(job: JobOut) -> list[RenderableType]:
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
         message = job.error.message.removeprefix(f"{job.name}: ")
-        lines.append(indented(Text(f"{message} ({job.error.code})", style="red")))
+        lines.append(indent(Text(f"{message} ({job.error.code})", style="red")))
     elif job.complete is False:
-        lines.append(indented(length_words(job)))
+        lines.append(indent(describe_length(job)))
     elif job.waiting_for:
-        lines.append(indented(Text(f"waiting for {job.waiting_for}", style="yellow")))
+        lines.append(indent(Text(f"waiting for {job.waiting_for}", style="yellow")))
     return lines
 
 
-def length_words(job: JobOut) -> Text:
+def describe_length(job: JobOut) -> Text:
     """Whether the recording is all there, by its own header."""
     if job.complete is None:
         return Text("not stated by the file")
@@ -125,22 +125,22 @@ def length_words(job: JobOut) -> Text:
         return Text("complete: as long as the file's header states" if job.expected_seconds else "complete")
     if job.expected_seconds is None or job.missing_seconds is None:
         return Text("cut off; how much is missing is not stated by the file", style="yellow")
-    missing = f"{clock(job.missing_seconds)} of {clock(job.expected_seconds)} are missing"
+    missing = f"{format_duration(job.missing_seconds)} of {format_duration(job.expected_seconds)} are missing"
     return Text(f"cut off: {missing}", style="yellow")
 
 
-def coverage_words(job: JobOut) -> str:
+def describe_coverage(job: JobOut) -> str:
     """What became of the recording's samples."""
     parts = [f"{job.coverage or 0:.2%} of the samples in exactly one chunk"]
     if job.decoded_seconds is not None:
-        parts.append(f"{clock(job.decoded_seconds)} decoded")
-        parts.append(f"{clock(job.skipped_seconds)} passed over as silence or without speech")
+        parts.append(f"{format_duration(job.decoded_seconds)} decoded")
+        parts.append(f"{format_duration(job.skipped_seconds)} passed over as silence or without speech")
     if job.speech_coverage is not None:
         parts.append(f"{1 - job.speech_coverage:.1%} of the detected speech without words")
     return ", ".join(parts)
 
 
-def how_words(options: JobOptions) -> str:
+def describe_options(options: JobOptions) -> str:
     """How the words of a job come about."""
     return options.decoder if options.align is None else "aligned text"
 
@@ -151,7 +151,8 @@ def job_sheet(job: JobDetail) -> Table:
     sheet.add_column(style="dim", no_wrap=True)
     sheet.add_column(overflow="fold")
     cost = job.cost
-    done = f"{clock(job.progress.done_seconds)} of {clock(job.progress.audio_seconds)}"
+    billable, wasted = (format_money(each, cost.currency) for each in (cost.billable, cost.wasted))
+    done = f"{format_duration(job.progress.done_seconds)} of {format_duration(job.progress.audio_seconds)}"
     rows: list[tuple[str, str | Text]] = [
         ("job", job.id),
         ("name", Text(job.name)),
@@ -159,26 +160,26 @@ def job_sheet(job: JobDetail) -> Table:
         ("source", Text(job.source.uri)),
         ("project", job.project),
         *((("priority", job.priority),) if job.priority != "normal" else ()),
-        *((("deadline", deadline_words(job)),) if job.deadline else ()),
-        *((("held", Text(held_words(job.held))),) if job.held else ()),
+        *((("deadline", describe_deadline(job)),) if job.deadline else ()),
+        *((("held", Text(describe_hold(job.held))),) if job.held else ()),
         *((("waiting for", Text(job.waiting_for, style="yellow")),) if job.waiting_for else ()),
         *((("requires", Text(str(job.requires))),) if job.requires else ()),
-        ("model", Text(f"{job.options.model}, {how_words(job.options)}")),
+        ("model", Text(f"{job.options.model}, {describe_options(job.options)}")),
         ("audio", done),
         ("attempts", str(job.attempts)),
-        ("created", moment(job.times.created_at)),
-        ("started", moment(job.times.started_at)),
-        ("finished", moment(job.times.finished_at)),
-        ("engine", f"{clock(cost.engine_seconds)}, {speed(cost.rtfx)}"),
-        ("cost", f"{money(cost.billable, cost.currency)} (and {money(cost.wasted, cost.currency)} wasted)"),
+        ("created", format_time(job.times.created_at)),
+        ("started", format_time(job.times.started_at)),
+        ("finished", format_time(job.times.finished_at)),
+        ("engine", f"{format_duration(cost.engine_seconds)}, {format_speed(cost.rtfx)}"),
+        ("cost", f"{billable} (and {wasted} wasted)"),
     ]
     if job.deleted is not None:
         gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
-        deletions = (f"{what} on {moment(at)}" for what, at in gone.items() if at)
+        deletions = (f"{what} on {format_time(at)}" for what, at in gone.items() if at)
         rows.append(("deleted", ", ".join(deletions)))
     if job.state is JobState.DONE:
-        rows.append(("length", length_words(job)))
-        rows.append(("coverage", coverage_words(job)))
+        rows.append(("length", describe_length(job)))
+        rows.append(("coverage", describe_coverage(job)))
     rows += [("warning", Text(warning, style="yellow")) for warning in job.warnings]
     if job.words is not None:
         rows.append(("words", str(job.words)))
@@ -199,7 +200,7 @@ def _file_words(file: ExportOut) -> Text:
     """Where a file of the output is, or why it is not there."""
     if file.state == "written":
         return Text(file.uri or "", "green")
-    again = f"; next attempt at {moment(file.next_try_at)}" if file.next_try_at and file.error else ""
+    again = f"; next attempt at {format_time(file.next_try_at)}" if file.next_try_at and file.error else ""
     reason = f": {file.error}{again}" if file.error else ""
     return Text(f"{file.state}{reason}", "yellow" if file.state == "pending" else "red")
 
@@ -218,7 +219,7 @@ def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
         row: list[str | Text] = [
             each.label,
             Text(each.name or "—"),
-            clock(each.talk_seconds),
+            format_duration(each.talk_seconds),
             str(each.words),
         ]
         matches = ", ".join(f"{match.name} ({match.similarity:.2f})" for match in each.matches)
@@ -248,8 +249,8 @@ def cost_table(report: CostReportOut) -> RenderableType:
     if len(report.rows) != 1:
         table.add_row("total", *_amounts(report.total, report.currency), style="bold")
     if report.idle_cost is not None:
-        idle = money(report.idle_cost, report.currency)
-        table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
+        idle = format_money(report.idle_cost, report.currency)
+        table.add_row("idle", "", format_duration(report.idle_seconds), "", idle, "", style="dim")
     if not report.budgets:
         return table
     return Group(table, *(_budget_line(one, report.currency) for one in report.budgets))
@@ -257,13 +258,13 @@ def cost_table(report: CostReportOut) -> RenderableType:
 
 def _budget_line(budget: BudgetOut, currency: str) -> Text:
     share = "" if budget.share is None else f" ({budget.share:.0%})"
-    spent, limit = money(budget.spent, currency), money(budget.budget, currency)
+    spent, limit = format_money(budget.spent, currency), format_money(budget.budget, currency)
     words = f"{budget.project}: {spent} of {limit} this month"
     styles = {"within": "dim", "near": "yellow", "over": "bold red"}
     return Text(f"{words}{share}, {budget.state}", style=styles[budget.state])
 
 
-def indented(*parts: RenderableType) -> Padding:
+def indent(*parts: RenderableType) -> Padding:
     """Two columns to the right."""
     return Padding(Group(*parts), (0, 0, 0, 2), expand=False)
 
@@ -271,14 +272,14 @@ def indented(*parts: RenderableType) -> Padding:
 def _amounts(row: CostRowOut, currency: str) -> list[str]:
     rate = "—" if row.rtfx is None else f"{row.rtfx:.1f}"
     return [
-        clock(row.audio_seconds),
-        clock(row.engine_seconds),
+        format_duration(row.audio_seconds),
+        format_duration(row.engine_seconds),
         rate,
-        money(row.billable, currency),
-        money(row.wasted, currency),
+        format_money(row.billable, currency),
+        format_money(row.wasted, currency),
     ]
 
 
-def moment(at: datetime | None) -> str:
+def format_time(at: datetime | None) -> str:
     """A time by this machine's clock, with its zone; a dash when there is none."""
     return "—" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
 from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, WebhookOut, WebhookSecret
 
 app = typer.Typer(no_args_is_help=True, help="Send events to your own servers (Standard Webhooks).")
@@ -35,7 +35,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Create a webhook and print its signing secret. The secret is not shown again."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         webhook = spool.add_webhook(
             address, events=event, project=project, batch=batch, description=description
         )
@@ -43,13 +43,13 @@ def add(
 
 
 @app.command("list")
-def listed(
+def list_webhooks(
     project: Annotated[str | None, typer.Option(help="List only webhooks of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List webhooks and their state."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         webhooks = spool.webhooks(project=project)
     if as_json:
         print_json(webhooks)
@@ -62,7 +62,7 @@ def listed(
 @app.command()
 def remove(webhook_id: WebhookId, url: Url = None) -> None:
     """Delete a webhook and its delivery log."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.remove_webhook(webhook_id)
     out.print(f"{webhook_id} removed")
 
@@ -73,7 +73,7 @@ def rotate(webhook_id: WebhookId, url: Url = None, as_json: Json = False) -> Non
 
     Messages are signed with both secrets for a day. The secret is not shown again.
     """
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         webhook = spool.rotate_webhook(webhook_id)
     _print_secret(webhook, as_json=as_json)
 
@@ -81,7 +81,7 @@ def rotate(webhook_id: WebhookId, url: Url = None, as_json: Json = False) -> Non
 @app.command()
 def enable(webhook_id: WebhookId, url: Url = None) -> None:
     """Enable a webhook that was disabled."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.enable_webhook(webhook_id)
     out.print(f"{webhook_id} enabled")
 
@@ -97,7 +97,7 @@ def deliveries(
     as_json: Json = False,
 ) -> None:
     """List the latest deliveries and their results."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         page = spool.delivery_page(webhook_id, state=state, limit=limit)
     if as_json:
         print_json(page)
@@ -119,7 +119,7 @@ def replay(
     """Send deliveries again, with their original ids."""
     if bool(delivery) == failed:
         raise typer.BadParameter("Name deliveries, or pass --failed.")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         ids = delivery or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
         for delivery_id in ids:
             spool.replay_delivery(webhook_id, delivery_id)
@@ -129,7 +129,7 @@ def replay(
 @app.command("test")
 def send_test(webhook_id: WebhookId, url: Url = None) -> None:
     """Send a webhook.test message and print the result of the first attempt."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         sent = spool.test_webhook(webhook_id)
         with err.status("waiting for the receiver"):
             while not sent.tries and sent.state == "pending":

@@ -69,7 +69,7 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
     names = {MISSING}
     missing = ["custom_id\tjob\tstate\treason\n"]
     with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
-        for one in _rendered(db, objects, batch_id, form):
+        for one in _render_each(db, objects, batch_id, form):
             if one.data is None:
                 cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason)
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
@@ -84,7 +84,7 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
     yield sink.take()
 
 
-def _rendered(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[_Rendered]:
+def _render_each(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[_Rendered]:
     after: tuple[int, str] | None = None
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="archive") as pool:
         while True:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from api.presenters.jobs import shown_job
+from api.presenters.jobs import present_job
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
 from spool.errors import NotFound, ObjectDamaged
@@ -43,7 +43,7 @@ def result_lines(
 
 
 def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
-    shown = shown_job(job)
+    shown = present_job(job)
     result = BatchResult(
         custom_id=job.custom_id,
         line=job.batch_line,
@@ -63,11 +63,11 @@ def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
         deleted = ResultError(code="deleted", message="The transcript was deleted.")
         result = result.model_copy(update={"error": result.error or deleted})
     elif job.state is JobState.DONE and job.transcript_key is not None:
-        result = result.model_copy(update=_words_of(objects, job, words=words))
+        result = result.model_copy(update=_read_words(objects, job, words=words))
     return result.model_dump_json(exclude=None if words else {"words"}).encode() + b"\n"
 
 
-def _words_of(objects: ObjectStore, job: Job, *, words: bool) -> dict[str, Any]:
+def _read_words(objects: ObjectStore, job: Job, *, words: bool) -> dict[str, Any]:
     try:
         record = json.loads(read_verified(objects, job.transcript_key or "", job.transcript_sha256 or ""))
     except ObjectDamaged as error:

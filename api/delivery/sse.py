@@ -63,13 +63,13 @@ class Stream:
 
     def offer(self, items: Sequence[Event | Progress]) -> None:
         """Queue events or progress."""
-        self._soon(self._take, items)
+        self._soon(self._queue, items)
 
     def close(self) -> None:
         """End it at once; the client may reconnect."""
         self._soon(self._close)
 
-    async def taken(self, timeout: float) -> list[Event | Progress]:
+    async def receive(self, timeout: float) -> list[Event | Progress]:
         """What was queued since; empty if nothing was for `timeout` seconds, or the stream was closed."""
         if not self._held and not self.closed:
             try:
@@ -89,7 +89,7 @@ class Stream:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(call, *given)
 
-    def _take(self, items: Sequence[Event | Progress]) -> None:
+    def _queue(self, items: Sequence[Event | Progress]) -> None:
         self._held.extend(items)
         if len(self._held) > _HELD:
             self._lose()
@@ -138,7 +138,7 @@ async def stream_text(database: Database, stream: Stream, begin: Beginning) -> A
             stream.behind = stream.behind or len(block) == PAGE
             over = begin.ended and not stream.behind
         else:
-            block, over = await stream.taken(KEEP_ALIVE_S), False
+            block, over = await stream.receive(KEEP_ALIVE_S), False
             if not block:
                 yield ": keep-alive\n\n"
         last = None

@@ -162,7 +162,7 @@ class WebhookDispatcher(threading.Thread):
         webhook_id = taken.delivery.webhook_id
         try:
             began = time.perf_counter()
-            answer = await _posted(client, taken, self._box)
+            answer = await _post(client, taken, self._box)
             milliseconds = round((time.perf_counter() - began) * 1000)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
@@ -221,7 +221,7 @@ class WebhookDispatcher(threading.Thread):
                 gone = prune_deliveries(tx, self._settings.event_days)
 
 
-async def _posted(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answer:
+async def _post(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answer:
     """Send it once, signed with the present time. Only the status of the answer is read."""
     try:
         keys = [box.decrypt(secret) for secret in taken.secrets]

@@ -77,17 +77,17 @@ class Seats:
 
     def _check(self, caller: str, model: str) -> None:
         if self.taken >= self._total:
-            raise no_room(f"This server has {self._total} live sessions, as many as it takes.")
+            raise full(f"This server has {self._total} live sessions, as many as it takes.")
         if self._callers[caller] >= self._per_caller:
-            raise no_room(f"This caller has {self._per_caller} live sessions, as many as it may have.")
+            raise full(f"This caller has {self._per_caller} live sessions, as many as it may have.")
         if self._full_until.get(model, 0.0) > time.monotonic():
-            raise no_room(f"No worker has room for another live session of {model} now.")
+            raise full(f"No worker has room for another live session of {model} now.")
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
         """A place among those that wait for a worker. Raises `Problem` 503."""
         if self._opening >= MOST_OPENING:
-            raise no_room(f"{MOST_OPENING} live sessions are being opened now; try again in a moment.")
+            raise full(f"{MOST_OPENING} live sessions are being opened now; try again in a moment.")
         self._opening += 1
         try:
             yield
@@ -99,6 +99,6 @@ class Seats:
         self._full_until[model] = time.monotonic() + REFUSED_SECONDS
 
 
-def no_room(detail: str) -> Problem:
+def full(detail: str) -> Problem:
     """The refusal of a session that may be opened later."""
     return Problem(503, "no_room", detail, {"Retry-After": str(RETRY_SECONDS)})

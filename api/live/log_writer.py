@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anyio import CapacityLimiter, to_thread
 
 from api.live.limits import Ended
-from spool.broker.live_signals import LiveSignals, heard
+from spool.broker.live_signals import LiveSignals, audio_channel
 from spool.domain.live.log import KEEP_ALIVE_SECONDS, Record, record_key
 from spool.errors import StorageError
 from spool.objects import ObjectStore
@@ -137,4 +137,4 @@ class LogWriter:
 
     def _put(self, record: Record) -> None:
         self._objects.put_bytes(record_key(self._job_id, self._number, self._part), record.encode())
-        self._signals.tell(heard(self._job_id))
+        self._signals.tell(audio_channel(self._job_id))

@@ -15,11 +15,11 @@ from anyio import to_thread
 from pydantic import ValidationError
 
 from api.auth.principal import Principal
-from api.live.limits import no_room
+from api.live.limits import full
 from api.live.protocol import Asked
-from api.problems import Problem, refused_fields
+from api.problems import Problem, validation_problem
 from api.services import Services
-from api.submission.jobs import required, resolve_options
+from api.submission.jobs import requirement_of, resolve_options
 from spool.broker.live_signals import WAITING
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import Job, JobState, Source
@@ -47,14 +47,14 @@ _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 
 def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[Asked, dict[str, bool]]:
     """What a query asks for, and its switches (`_SWITCHES`). Raises `Problem` 422."""
-    values, tags = values_of(pairs)
+    values, tags = read_values(pairs)
     if values.pop("encoding", "linear16") != "linear16":
-        raise refused_parameter("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
+        raise parameter_problem("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
     switches = take_switches(values)
     default = services.fleet.default()
-    live = _live(values)
+    live = _take_live_options(values)
     if (then := values.pop("then", None)) is not None:
-        live["then"] = _then(services, default, then)
+        live["then"] = _rerun_options(services, default, then)
     search: dict[str, Any] = {name: values.pop(name) for name in _SEARCH if name in values}
     if search.get("beam", "").isdecimal():
         search["beam"] = int(search["beam"])
@@ -62,14 +62,14 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
         search["speech_detector"] = _switch(values, "speech_detector")
     named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
     if values:
-        raise refused_parameter(next(iter(values)), "is no parameter of a live session")
+        raise parameter_problem(next(iter(values)), "is no parameter of a live session")
     try:
         listening = Listening.model_validate(live)
         body = UploadRequest.model_validate(
             {key: value for key, value in named.items() if value} | {"tags": tags}
         )
     except ValidationError as error:
-        raise refused_fields(error.errors(include_url=False, include_input=False), "query") from None
+        raise validation_problem(error.errors(include_url=False, include_input=False), "query") from None
     options = _options(services, default, search, "query").kept()
     return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
 
@@ -79,7 +79,7 @@ def take_switches(values: dict[str, str]) -> dict[str, bool]:
     return {name: _switch(values, name) for name in _SWITCHES}
 
 
-def values_of(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+def read_values(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
     """The parameters that have an effect, each once, and the tags."""
     values: dict[str, str] = {}
     tags: dict[str, str] = {}
@@ -87,16 +87,16 @@ def values_of(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[st
         if name == "tag":
             key, equals, rest = value.partition("=")
             if not equals or not key or len(tags) >= _MOST_TAGS or len(value) > _MOST_TAG_LENGTH:
-                raise refused_parameter("tag", "is written key=value")
+                raise parameter_problem("tag", "is written key=value")
             tags[key] = rest
         elif name in values:
-            raise refused_parameter(name, "is there twice")
+            raise parameter_problem(name, "is there twice")
         elif name not in _WITHOUT_EFFECT:
             values[name] = value
     return values, tags
 
 
-def _live(values: dict[str, str]) -> dict[str, Any]:
+def _take_live_options(values: dict[str, str]) -> dict[str, Any]:
     """What is asked of the audio and of endpoints, taken out of `values`."""
     live: dict[str, Any] = {name: values.pop(name) for name in ("sample_rate", "channels") if name in values}
     if (endpointing := values.pop("endpointing", None)) is not None:
@@ -106,22 +106,22 @@ def _live(values: dict[str, str]) -> dict[str, Any]:
     if (context := values.pop("att_context", None)) is not None:
         match = _CONTEXT.fullmatch(context)
         if match is None:
-            raise refused_parameter("att_context", "is written LEFT,RIGHT, such as 70,1")
+            raise parameter_problem("att_context", "is written LEFT,RIGHT, such as 70,1")
         live["att_context"] = (int(match[1]), int(match[2]))
     return live
 
 
-def _then(services: Services, default: str, text: str) -> dict[str, Any]:
+def _rerun_options(services: Services, default: str, text: str) -> dict[str, Any]:
     """The options of the job on the recording: a model's name, or an object with it and other options."""
     asked: dict[str, Any] = {"model": text}
     if text.lstrip().startswith("{"):
         try:
             asked = json.loads(text)
         except ValueError:
-            raise refused_parameter("then", "is neither a model's name nor a JSON object") from None
+            raise parameter_problem("then", "is neither a model's name nor a JSON object") from None
     options = _options(services, default, asked, "then")
     if options.boost is not None:
-        raise refused_parameter("then", "takes no phrases; submit such a job when the session is done")
+        raise parameter_problem("then", "takes no phrases; submit such a job when the session is done")
     document: dict[str, Any] = options.kept().document()
     return document
 
@@ -130,19 +130,19 @@ def _options(services: Services, default: str, asked: dict[str, Any], where: str
     try:
         return resolve_options(services.settings, default, asked)
     except ValidationError as error:
-        raise refused_fields(error.errors(include_url=False, include_input=False), where) from None
+        raise validation_problem(error.errors(include_url=False, include_input=False), where) from None
 
 
 def _switch(values: dict[str, str], name: str) -> bool:
     value = values.pop(name, "false").lower()
     if value not in _TRUE | _FALSE:
-        raise refused_parameter(name, "is true or false")
+        raise parameter_problem(name, "is true or false")
     return value in _TRUE
 
 
-def refused_parameter(name: str, message: str) -> Problem:
+def parameter_problem(name: str, message: str) -> Problem:
     """The refusal of one parameter of the query."""
-    return refused_fields([{"loc": (name,), "msg": message}], "query")
+    return validation_problem([{"loc": (name,), "msg": message}], "query")
 
 
 async def open_session(services: Services, caller: Principal, asked: Asked) -> Job:
@@ -169,13 +169,13 @@ async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
     await to_thread.run_sync(_cancel, services, job.id)
     model = asked.options.model
     services.live.seats.note_full(model)
-    raise no_room(f"No worker has room for another live session of {model} now; try again in a moment.")
+    raise full(f"No worker has room for another live session of {model} now; try again in a moment.")
 
 
 def _create(services: Services, caller: Principal, asked: Asked) -> Job:
     settings, fleet, model = services.settings, services.fleet, asked.options.model
     project = caller.project_for(asked.body.project)
-    requires = required(settings, model, None)
+    requires = requirement_of(settings, model, None)
     route = Route(asked.body.pool, None, None if asked.body.pool else model, requires=requires)
     fleet.check(route, model, live=True)
     if (then := asked.listening.then) is not None:
@@ -184,7 +184,7 @@ def _create(services: Services, caller: Principal, asked: Asked) -> Job:
     if (
         reason := fleet.recent().waiting_for(route, model) and fleet.read().waiting_for(route, model)
     ) is not None:
-        raise no_room(f"No worker can take the session now: it needs {reason}.")
+        raise full(f"No worker can take the session now: it needs {reason}.")
     job_id = new_id("job")
     name = asked.body.name or f"live-{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
     new = NewJob(

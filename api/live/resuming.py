@@ -12,14 +12,14 @@ from anyio import to_thread
 
 from api.auth.principal import Principal, get_visible_job
 from api.live.log_writer import Place
-from api.live.opening import refused_parameter, take_switches, values_of
+from api.live.opening import parameter_problem, read_values, take_switches
 from api.services import Services
 from spool.domain.jobs import Job, JobState
 from spool.domain.live.log import Parts, audio_size, decode_record, is_in_part, part_prefix
 from spool.domain.live.options import SAMPLE_RATE
 from spool.errors import Conflict, NotFound
 from spool.store.chunks import saved_chunks
-from spool.store.live import log_parts, open_part
+from spool.store.live import get_parts, open_part
 
 PARAMETER: Final = "session"
 _FROM = "from"
@@ -39,17 +39,17 @@ class Resumption:
 
 def read_resumption(pairs: list[tuple[str, str]]) -> tuple[Resumption, dict[str, bool]]:
     """What a query with `session` asks for, and its switches. Raises `Problem` 422."""
-    values, tags = values_of(pairs)
+    values, tags = read_values(pairs)
     switches = take_switches(values)
     job_id, text = values.pop(PARAMETER), values.pop(_FROM, "0")
     if values or tags:
-        raise refused_parameter(next(iter(values), "tag"), "was chosen when the session was opened")
+        raise parameter_problem(next(iter(values), "tag"), "was chosen when the session was opened")
     try:
         heard = float(text)
     except ValueError:
         heard = -1.0
     if not 0 <= heard < 1e9:
-        raise refused_parameter(_FROM, "has to be a number of seconds")
+        raise parameter_problem(_FROM, "has to be a number of seconds")
     return Resumption(job_id, heard), switches
 
 
@@ -65,7 +65,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
             job = get_visible_job(tx, caller, asked.job_id)
             if job.options.live is None or job.key_id != caller.key_id:
                 raise NotFound(f"There is no job {asked.job_id}.")
-            parts = log_parts(tx, job.id)
+            parts = get_parts(tx, job.id)
             chunks = saved_chunks(tx, job.id, 0)
         start = _stored(services, job, parts) if job.state in _OPEN else None
         if start is None:

@@ -23,11 +23,11 @@ from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND
 from api.live.log_writer import FIRST, LogWriter, Place
 from api.live.protocol import Protocol
 from api.services import Services
-from spool.broker.live_signals import LOOK_SECONDS, said
+from spool.broker.live_signals import LOOK_SECONDS, words_channel
 from spool.domain.jobs import Job, JobState
 from spool.domain.live.options import MOST_AUDIO_BYTES, Listening, Pace
 from spool.errors import StorageError
-from spool.store.live import Said, what_was_said
+from spool.store.live import Said, get_said
 
 log = structlog.get_logger(__name__)
 
@@ -181,7 +181,7 @@ class Session:
 
     async def _speak(self) -> None:
         """Say what becomes known, until the job has ended. Raises Ended where it ended badly."""
-        async with self._services.live.ears.hearing(said(self._job.id)) as ear:
+        async with self._services.live.ears.hearing(words_channel(self._job.id)) as ear:
             if self._place.part:
                 start = self._place.start
                 await self._send(self._protocol.resumed(start, self._listening.seconds_of(start)))
@@ -251,7 +251,7 @@ class Session:
 
     def _look(self) -> Said:
         with self._services.database.read() as tx:
-            return what_was_said(tx, self._job.id, self._number)
+            return get_said(tx, self._job.id, self._number)
 
     async def _send(self, messages: Iterable[dict[str, Any]]) -> None:
         for message in messages:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from api.cli.files import recordings_under, references_of
 from api.cli.progress import follow
-from api.cli.tables import clock, cost_table, indented, money, speed
+from api.cli.tables import cost_table, format_duration, format_money, format_speed, indent
 from api.local.stack import Stack
 from api.local.token import local_token
 from spool.client import Spool
@@ -105,9 +105,11 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
         began = time.monotonic()
         with status:
             stack.__enter__()
-        console.print(f"  running       {stack.url}  [dim]after {clock(time.monotonic() - began)}[/dim]")
+        console.print(
+            f"  running       {stack.url}  [dim]after {format_duration(time.monotonic() - began)}[/dim]"
+        )
         try:
-            results, costs = _transcribed(stack, samples, files, console)
+            results, costs = _transcribe(stack, samples, files, console)
             _print_page(results, costs, console)
         finally:
             with status:
@@ -127,7 +129,7 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
     return outcome
 
 
-def _transcribed(
+def _transcribe(
     stack: Stack, samples: Path, files: list[Path], console: Console
 ) -> tuple[list[Result], CostReportOut]:
     references = references_of(samples if samples.is_dir() else samples.parent)
@@ -166,16 +168,16 @@ def _print_page(results: list[Result], costs: CostReportOut, console: Console) -
         console.print(_heading(result))
         console.print(Padding(_body(result), (0, 2, 0, 4), expand=False))
         console.print()
-    console.print(indented(Text("What it cost", style="bold"), cost_table(costs)))
+    console.print(indent(Text("What it cost", style="bold"), cost_table(costs)))
     console.print()
 
 
 def _heading(result: Result) -> Text:
     cost = result.job.cost
     facts = [
-        clock(result.job.progress.audio_seconds),
-        speed(cost.rtfx),
-        money(cost.billable + cost.wasted, cost.currency),
+        format_duration(result.job.progress.audio_seconds),
+        format_speed(cost.rtfx),
+        format_money(cost.billable + cost.wasted, cost.currency),
     ]
     if result.errors is not None and result.errors.words:
         facts.append(f"WER {result.errors.rate * 100:.0f} %")

@@ -77,7 +77,7 @@ class Child:
         return ""
 
 
-def remember(record: Path, children: Sequence[Child]) -> None:
+def record_children(record: Path, children: Sequence[Child]) -> None:
     """Record the children, for the next run in case this one is killed."""
     draft = record.with_name(f"{record.name}.draft")
     draft.write_text(json.dumps([[child.group, child.command] for child in children]))

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from api.local.instance import RunLock, Running
-from api.local.processes import Child, Survivor, end_leftovers, kill_group, remember, survivors
+from api.local.processes import Child, Survivor, end_leftovers, kill_group, record_children, survivors
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.catalogue import Progress, fetch_model
 from spool.errors import SpoolError, StorageError
@@ -136,7 +136,7 @@ class Stack:
         child = Child(name, command, self._environ, self.logs / f"{name.lower()}.log")
         self._children.append(child)
         self._groups.append(child.group)
-        remember(self._record, self._children)
+        record_children(self._record, self._children)
 
     def _wait(self, ready: Callable[[], bool], timeout: float, problem: str) -> None:
         deadline = time.monotonic() + timeout

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.principal import ANYBODY, Principal
-from api.middleware.log_context import request_subject, subject
+from api.middleware.log_context import get_subject, request_subject
 from spool.tracing import Span, span
 
 log = structlog.get_logger(__name__)
@@ -41,17 +41,17 @@ class AccessLog:
             if message["type"] == "http.response.start":
                 _log(scope, message["status"], time.perf_counter() - began)
                 status = int(message["status"])
-                trace.note(**subject(), status=status)
+                trace.note(**get_subject(), status=status)
                 if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     trace.failed(HTTPException(status))
             await send(message)
 
-        with request_subject(), _traced(scope) as trace:
+        with request_subject(), _trace(scope) as trace:
             await self._app(scope, receive, send_logged)
 
 
 @contextmanager
-def _traced(scope: Scope) -> Iterator[Span]:
+def _trace(scope: Scope) -> Iterator[Span]:
     """The request's span in its client's trace; requests that only read have none."""
     if scope["method"] in _READING:
         yield Span()
@@ -76,7 +76,7 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
         method=scope["method"],
         path=scope["path"],
         status=status,
-        **subject(),
+        **get_subject(),
         key=caller.name if caller else None,
         project=caller.project if caller else None,
         address=scope["client"][0] if scope.get("client") else None,

@@ -1,6 +1,6 @@
 """The job or batch that a request is about, for its log lines and traces.
 
-A handler calls `concerns` once it knows. The holder is created once per request, so that what a handler's
+A handler calls `set_subject` once it knows. The holder is created once per request, so that what a handler's
 thread sets is visible to the access log.
 """
 
@@ -22,13 +22,13 @@ def request_subject() -> Iterator[dict[str, str]]:
         _subject.reset(before)
 
 
-def concerns(ids: dict[str, str]) -> None:
+def set_subject(ids: dict[str, str]) -> None:
     """Set the subject: `job_id`, `batch_id` or both."""
     holder = _subject.get()
     if holder is not None:
         holder |= ids
 
 
-def subject() -> dict[str, str]:
+def get_subject() -> dict[str, str]:
     """The subject, as far as it is known."""
     return dict(_subject.get() or {})

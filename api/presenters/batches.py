@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from api.presenters.jobs import shown_hold
+from api.presenters.jobs import present_hold
 from spool.domain.estimates import Outlook, Sums, outlook
 from spool.domain.jobs import JobState
 from spool.domain.pricing import money, rtfx
@@ -28,7 +28,7 @@ from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
 from spool.store.batches import Batch
 
 
-def shown_batch(
+def present_batch(
     batch: Batch, counts: Mapping[JobState, int], holds: Mapping[str, Hold] | None = None
 ) -> BatchOut:
     """A batch with its jobs by state; `holds` by project."""
@@ -49,11 +49,11 @@ def shown_batch(
         ),
         priority=PRIORITY_NAMES[batch.priority],
         deadline=_deadline(batch, counts),
-        held=shown_hold((holds or {}).get(batch.project)) if counts.get(JobState.QUEUED) else None,
+        held=present_hold((holds or {}).get(batch.project)) if counts.get(JobState.QUEUED) else None,
     )
 
 
-def shown_batch_detail(
+def present_batch_detail(
     batch: Batch,
     progress: BatchProgress,
     currency: str,
@@ -63,7 +63,7 @@ def shown_batch_detail(
     """A batch with its progress, and its expected time and cost."""
     forecast = outlook(_sums(progress))
     return BatchDetail(
-        **shown_batch(batch, progress.counts, holds).model_dump(),
+        **present_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
         skipped_files=[SkippedFileOut.model_validate(file) for file in batch.skipped_files],
         waiting_for=list(waiting_for),

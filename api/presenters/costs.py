@@ -7,7 +7,7 @@ from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
 from api.auth.principal import Principal
-from spool.domain.estimates import MILLION, budget_state, per_audio_hour, projected
+from spool.domain.estimates import MILLION, budget_state, per_audio_hour, project_costs
 from spool.domain.ledger import CostReport, CostSums
 from spool.domain.pricing import CloudPrices, money
 from spool.schemas.costs import (
@@ -21,7 +21,7 @@ from spool.schemas.costs import (
 from spool.settings import Settings
 
 
-def shown_costs(
+def present_costs(
     report: CostReport, settings: Settings, caller: Principal, month: dict[str, int]
 ) -> CostReportOut:
     """The report as the API shows it. `month`: what each project spent this month, in nano-units."""
@@ -56,7 +56,7 @@ def _row(key: str, sums: CostSums) -> CostRowOut:
 
 
 def _projection(report: CostReport, clouds: CloudPrices) -> ProjectionOut | None:
-    projection = projected(report)
+    projection = project_costs(report)
     if projection is None:
         return None
     return ProjectionOut(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 
-from api.presenters.outputs import shown_exports, shown_output
+from api.presenters.outputs import present_exports, present_output
 from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.fleet.quality import Quality
@@ -37,7 +37,7 @@ from spool.store.archive.exports import Export
 from spool.store.workers import Worker
 
 
-def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:
+def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:
     """A job without its cost; `holds` by project. `waiting_for`: what it waits for in vain."""
     waits = job.state is JobState.QUEUED
     return JobOut(
@@ -47,14 +47,14 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         state=job.state,
         source=SourceOut(
             kind=job.source.kind,
-            uri=_public(job.source),
+            uri=_public_uri(job.source),
             size=job.source.size,
             connection=job.source.connection,
         ),
         options=job.options,
         pool=job.pool,
         worker=job.worker,
-        requires=_required(job),
+        requires=_requirement(job),
         waiting_for=waiting_for if waits else None,
         lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
         attempts=job.attempt,
@@ -74,7 +74,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         coverage=job.coverage,
         warnings=job.warnings or [],
         decoded_seconds=job.decoded_seconds,
-        skipped_seconds=_skipped(job),
+        skipped_seconds=_skipped_seconds(job),
         speech_coverage=job.speech_coverage,
         complete=job.complete,
         expected_seconds=job.expected_seconds,
@@ -88,14 +88,14 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         priority=PRIORITY_NAMES[job.priority],
         deadline=job.deadline,
         late=waits and job.deadline is not None and job.deadline_rank == NEVER,
-        held=shown_hold((holds or {}).get(job.project)) if waits else None,
-        deleted=_deleted(job),
-        speakers=shown_speakers(job),
-        output=shown_output(job),
+        held=present_hold((holds or {}).get(job.project)) if waits else None,
+        deleted=_deletion(job),
+        speakers=present_speakers(job),
+        output=present_output(job),
     )
 
 
-def shown_detail(
+def present_job_detail(
     job: Job,
     cost: CostSums,
     currency: str,
@@ -105,18 +105,18 @@ def shown_detail(
 ) -> JobDetail:
     """A job with its cost so far and the files of its output."""
     return JobDetail(
-        **dict(shown_job(job, holds, waiting_for)),
-        cost=shown_cost(cost, currency),
-        exports=shown_exports(exports),
+        **dict(present_job(job, holds, waiting_for)),
+        cost=present_cost(cost, currency),
+        exports=present_exports(exports),
     )
 
 
-def shown_speakers(job: Job) -> list[SpeakerOut] | None:
+def present_speakers(job: Job) -> list[SpeakerOut] | None:
     """The speakers of a job's transcript."""
     return None if job.speakers is None else [SpeakerOut(**each) for each in job.speakers]
 
 
-def shown_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> SpeakersOut:
+def present_voice_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> SpeakersOut:
     """The speakers of a job's transcript, and who they may be by label; only those listed have a print."""
     return SpeakersOut(
         items=[
@@ -138,12 +138,12 @@ def shown_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> Spea
     )
 
 
-def shown_hold(hold: Hold | None) -> HeldOut | None:
+def present_hold(hold: Hold | None) -> HeldOut | None:
     """Why a project's jobs wait."""
     return None if hold is None else HeldOut(by=hold.by, reason=hold.reason, until=hold.until)
 
 
-def shown_cost(cost: CostSums, currency: str) -> CostOut:
+def present_cost(cost: CostSums, currency: str) -> CostOut:
     """What one job cost so far."""
     return CostOut(
         audio_seconds=cost.audio_seconds,
@@ -155,7 +155,7 @@ def shown_cost(cost: CostSums, currency: str) -> CostOut:
     )
 
 
-def shown_worker(worker: Worker) -> WorkerOut:
+def present_worker(worker: Worker) -> WorkerOut:
     """A worker as it last reported."""
     info = worker.info
     return WorkerOut(
@@ -169,12 +169,12 @@ def shown_worker(worker: Worker) -> WorkerOut:
         reason=_reason(worker),
         alive=worker.alive,
         models=list(info.models),
-        model_facts=_shown_models(worker),
+        model_facts=_present_models(worker),
         backend=info.backend,
         rtfx=_rtfx(worker),
-        loaded_models=_listed(worker.loaded),
-        pinned_models=_listed(info.pinned),
-        quality={name: _shown_quality(each) for name, each in worker.quality.items()},
+        loaded_models=_to_list(worker.loaded),
+        pinned_models=_to_list(info.pinned),
+        quality={name: _present_quality(each) for name, each in worker.quality.items()},
         gpu_cores=info.gpu_cores,
         memory_bytes=info.memory_bytes,
         concurrency=info.concurrency,
@@ -187,17 +187,17 @@ def shown_worker(worker: Worker) -> WorkerOut:
     )
 
 
-def _shown_quality(quality: Quality) -> QualityOut:
+def _present_quality(quality: Quality) -> QualityOut:
     document = {key: value for key, value in quality.document().items() if key != "no_worse"}
     return QualityOut(qoi=round(quality.qoi, 4), **document)
 
 
-def _required(job: Job) -> Requirement | None:
+def _requirement(job: Job) -> Requirement | None:
     requires = route_of(job.queue).requires
     return None if requires == ANY_MACHINE else requires
 
 
-def _shown_models(worker: Worker) -> list[WorkerModelOut]:
+def _present_models(worker: Worker) -> list[WorkerModelOut]:
     facts = worker.info.facts
     return [WorkerModelOut(name=name, **asdict(facts.get(name, ModelFacts()))) for name in worker.info.models]
 
@@ -215,23 +215,23 @@ def _reason(worker: Worker) -> str | None:
     return f"no heartbeat since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
 
 
-def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+def _to_list(names: tuple[str, ...] | None) -> list[str] | None:
     return None if names is None else list(names)
 
 
-def _deleted(job: Job) -> DeletedOut | None:
+def _deletion(job: Job) -> DeletedOut | None:
     if job.source_deleted_at is None and job.transcript_deleted_at is None:
         return None
     return DeletedOut(source=job.source_deleted_at, transcript=job.transcript_deleted_at)
 
 
-def _skipped(job: Job) -> float | None:
+def _skipped_seconds(job: Job) -> float | None:
     if job.decoded_seconds is None or job.audio_seconds is None:
         return None
     return round(max(0.0, job.audio_seconds - job.decoded_seconds), 3)
 
 
-def _public(source: Source) -> str:
+def _public_uri(source: Source) -> str:
     """The address without its query: a signed web address carries its key there."""
     return source.uri.partition("?")[0] if source.kind == "https" else source.uri
 

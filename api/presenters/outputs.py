@@ -8,12 +8,12 @@ from spool.store.archive.connections import ConnectionRow
 from spool.store.archive.exports import Export
 
 
-def shown_output(job: Job) -> OutputOut | None:
+def present_output(job: Job) -> OutputOut | None:
     """Where the job's transcript is written to."""
     return None if job.output is None else OutputOut.model_validate(job.output)
 
 
-def shown_exports(exports: Sequence[Export]) -> list[ExportOut]:
+def present_exports(exports: Sequence[Export]) -> list[ExportOut]:
     """The files of a job's output."""
     return [
         ExportOut(
@@ -30,7 +30,7 @@ def shown_exports(exports: Sequence[Export]) -> list[ExportOut]:
     ]
 
 
-def shown_connection(row: ConnectionRow) -> ConnectionOut:
+def present_connection(row: ConnectionRow) -> ConnectionOut:
     """A connection without its secret."""
     return ConnectionOut(
         name=row.name,

@@ -6,10 +6,10 @@ from spool.schemas.search import HitOut, MatchOut
 from spool.store.transcripts.search import Hit
 
 
-def shown_hit(hit: Hit) -> HitOut:
+def present_hit(hit: Hit) -> HitOut:
     """A hit with its text, and the characters of each match."""
     job, passage = hit.job, hit.passage
-    text, spans = _laid_out(passage.words)
+    text, spans = _lay_out(passage.words)
     matches = [
         MatchOut(
             start=passage.words[place.first].start,
@@ -38,7 +38,7 @@ def shown_hit(hit: Hit) -> HitOut:
     )
 
 
-def _laid_out(words: tuple[Spoken, ...]) -> tuple[str, list[tuple[int, int]]]:
+def _lay_out(words: tuple[Spoken, ...]) -> tuple[str, list[tuple[int, int]]]:
     """The words as they are written, with spaces where their script has any, and where each one is."""
     text = ""
     spans = []

@@ -7,7 +7,7 @@ from spool.schemas.sources import SourceCounts, SourceItemOut, SourceOut
 from spool.store.archive.sources import Item, WatchedSource
 
 
-def shown_source(source: WatchedSource, counts: Mapping[str, int]) -> SourceOut:
+def present_source(source: WatchedSource, counts: Mapping[str, int]) -> SourceOut:
     """A source, with how many versions of files it has in each state."""
     output = source.request.get("output")
     paused = source.paused_at is not None
@@ -34,7 +34,7 @@ def shown_source(source: WatchedSource, counts: Mapping[str, int]) -> SourceOut:
     )
 
 
-def shown_item(item: Item) -> SourceItemOut:
+def present_item(item: Item) -> SourceItemOut:
     """A version of a file."""
     return SourceItemOut(
         path=item.place,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Literal
 
-from api.presenters.jobs import shown_cost
+from api.presenters.jobs import present_cost
 from spool.comparison import Comparison, Difference
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
@@ -23,7 +23,7 @@ from spool.wer import WordErrors, total_errors
 Order = Literal["time", "doubt"]
 
 
-def shown_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
+def present_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
     """One job of a recording."""
     return VersionOut(
         job=job.id,
@@ -35,11 +35,11 @@ def shown_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
         finished_at=job.finished_at,
         words=job.words,
         deleted=job.transcript_deleted_at is not None,
-        cost=shown_cost(cost, currency),
+        cost=present_cost(cost, currency),
     )
 
 
-def shown_diff(base: str, other: str, compared: Comparison, sort: Order, limit: int) -> DiffOut:
+def present_diff(base: str, other: str, compared: Comparison, sort: Order, limit: int) -> DiffOut:
     """The first `limit` differences in this order."""
     differences: Sequence[Difference] = compared.differences
     if sort == "doubt":
@@ -52,7 +52,7 @@ def shown_diff(base: str, other: str, compared: Comparison, sort: Order, limit: 
         edits=errors.edits,
         wer=_rate(errors),
         total=len(differences),
-        items=[_shown(each) for each in differences[:limit]],
+        items=[_present_difference(each) for each in differences[:limit]],
     )
 
 
@@ -60,7 +60,7 @@ Compared = tuple[Job, Job, WordErrors, CostSums, CostSums]
 """Two versions, the errors of the second, and what each of them cost."""
 
 
-def shown_batch_diff(compared: Sequence[Compared], currency: str, next_cursor: str | None) -> BatchDiff:
+def present_batch_diff(compared: Sequence[Compared], currency: str, next_cursor: str | None) -> BatchDiff:
     """A page of compared versions, with its sums."""
     errors = total_errors(each for _, _, each, _, _ in compared)
     items = [
@@ -92,7 +92,7 @@ def _rate(errors: WordErrors) -> float | None:
     return errors.rate if errors.words else None
 
 
-def _shown(difference: Difference) -> DifferenceOut:
+def _present_difference(difference: Difference) -> DifferenceOut:
     return DifferenceOut(
         channel=difference.channel,
         start=difference.start,

@@ -6,18 +6,18 @@ from spool.schemas.webhooks import DeliveryOut, TryOut, WebhookOut, WebhookSecre
 from spool.store.webhooks import Delivery, Webhook
 
 
-def shown_webhook(webhook: Webhook) -> WebhookOut:
+def present_webhook(webhook: Webhook) -> WebhookOut:
     """A webhook without its secret."""
     return WebhookOut.model_validate(_fields(webhook))
 
 
-def shown_secret(webhook: Webhook, secret: str) -> WebhookSecret:
+def present_secret(webhook: Webhook, secret: str) -> WebhookSecret:
     """A webhook with its signing secret: for the answers that create or rotate it."""
     fields = {"secret": secret, "old_secret_until": webhook.old_secret_until}
     return WebhookSecret.model_validate(_fields(webhook) | fields)
 
 
-def shown_delivery(delivery: Delivery) -> DeliveryOut:
+def present_delivery(delivery: Delivery) -> DeliveryOut:
     """A delivery with its attempts."""
     return DeliveryOut(
         id=delivery.id,

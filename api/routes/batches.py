@@ -14,17 +14,17 @@ from api.auth.principal import get_visible_batch
 from api.delivery.batch_archive import archive_blocks
 from api.delivery.batch_results import NDJSON, result_lines
 from api.openapi.jobs import Cursor
-from api.presenters.batches import shown_batch
+from api.presenters.batches import present_batch
 from api.problems import Problem
 from api.services import ServicesDep
 from api.submission.batches import (
     create_from_address,
     create_from_manifest,
-    detail_of,
+    load_detail,
 )
 from api.submission.bodies import SMALL, SUBMISSION, parse_json, parse_off_loop, read_json
 from api.submission.jobs import IdempotencyKey
-from api.submission.uploads import received_body, received_upload
+from api.submission.uploads import receive_body, receive_upload
 from spool.domain.jobs import JobState
 from spool.formats import Format
 from spool.schemas.batches import (
@@ -71,13 +71,13 @@ async def create(
         batch, created = await run_in_threadpool(create_from_address, services, caller, body, idempotency_key)
     elif kind in MANIFEST_TYPES:
         fields = parse_json(BatchUploadRequest, (query or "{}").encode(), SMALL, "request")
-        async with received_body(request, folder, limit) as upload:
+        async with receive_body(request, folder, limit) as upload:
             manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
                 create_from_manifest, services, caller, fields, manifest, idempotency_key
             )
     elif kind == "multipart/form-data":
-        async with received_upload(request, folder, limit) as upload:
+        async with receive_upload(request, folder, limit) as upload:
             fields = await parse_off_loop(
                 request, BatchUploadRequest, upload.request or b"{}", SUBMISSION, "request"
             )
@@ -93,7 +93,7 @@ async def create(
     return batch
 
 
-def listed(
+def list_batches(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
@@ -107,18 +107,18 @@ def listed(
         page = store.list_batches(tx, caller.project or project, cursor, limit)
         counts = batch_counts(tx, [batch.id for batch in page.items])
         held = find_holds(tx, services.settings.quotas, {batch.project for batch in page.items})
-    items = [shown_batch(batch, counts[batch.id], held) for batch in page.items]
+    items = [present_batch(batch, counts[batch.id], held) for batch in page.items]
     return BatchPage(items=items, next_cursor=page.next_cursor)
 
 
-def one(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
+def get_batch(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """One batch: progress, speed, remaining time and cost."""
     with services.database.read() as tx:
         get_visible_batch(tx, caller, batch_id)
-    return detail_of(services, batch_id)
+    return load_detail(services, batch_id)
 
 
-def results(
+def get_results(
     services: ServicesDep,
     caller: CallerDep,
     batch_id: str,
@@ -135,7 +135,7 @@ def results(
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
 
-def transcripts(
+def get_transcripts(
     services: ServicesDep,
     caller: CallerDep,
     batch_id: str,
@@ -172,4 +172,4 @@ def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDeta
     """Cancel a batch. Queued jobs are cancelled at once, running ones stop at their next chunk."""
     with services.database.begin() as tx:
         store.cancel_batch(tx, get_visible_batch(tx, caller, batch_id).id)
-    return detail_of(services, batch_id)
+    return load_detail(services, batch_id)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
-from api.presenters.costs import cost_csv, cost_svg, shown_costs
+from api.presenters.costs import cost_csv, cost_svg, present_costs
 from api.services import ServicesDep
 from spool.errors import InvalidRequest
 from spool.schemas.common import Day
@@ -20,7 +20,7 @@ from spool.store.ledger.reports import cost_report, spent_since
 _DEFAULT_PERIOD = timedelta(days=30)
 
 
-def costs(
+def get_costs(
     services: ServicesDep,
     caller: CallerDep,
     start: Annotated[
@@ -49,7 +49,7 @@ def costs(
         currency = services.settings.currency
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
         month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
-    shown = shown_costs(report, services.settings, caller, month)
+    shown = present_costs(report, services.settings, caller, month)
     if form == "csv":
         name = f"costs-{first}-{last}-by-{group_by}.csv"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}

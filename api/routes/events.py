@@ -41,7 +41,7 @@ After = Annotated[
 ]
 
 
-async def of_job(
+async def follow_job(
     request: Request,
     services: ServicesDep,
     caller: CallerDep,
@@ -54,7 +54,7 @@ async def of_job(
     return await _answer(request, services, stream, after if last_event_id is None else last_event_id)
 
 
-async def of_batch(
+async def follow_batch(
     request: Request,
     services: ServicesDep,
     caller: CallerDep,

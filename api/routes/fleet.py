@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.presenters.jobs import shown_worker
+from api.presenters.jobs import present_worker
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -33,25 +33,25 @@ from spool.schemas.fleet import (
     WaitingOut,
     WorkerList,
 )
+from spool.store import workers as store
 from spool.store.monitoring import Gauges, Spent, read_gauges
 from spool.store.queue.unserved import Unserved
 from spool.store.system import set_default_model
-from spool.store.workers import list_workers
 
 
-def workers(services: ServicesDep) -> WorkerList:
+def list_workers(services: ServicesDep) -> WorkerList:
     """Workers, most recently seen first."""
     with services.database.read() as tx:
-        return WorkerList(items=[shown_worker(worker) for worker in list_workers(tx)])
+        return WorkerList(items=[present_worker(worker) for worker in store.list_workers(tx)])
 
 
-def models(services: ServicesDep) -> ModelList:
+def list_models(services: ServicesDep) -> ModelList:
     """The models that workers have or the settings name, and how many live workers offer each."""
     items = _models(services)
     return ModelList(items=items, data=[OpenAIModel(id=model.name) for model in items])
 
 
-def model(model: str, services: ServicesDep) -> ModelDetail:
+def get_model(model: str, services: ServicesDep) -> ModelDetail:
     """One model; a name that clients of OpenAI's API know, such as `whisper-1`, is the default one.
 
     Raises NotFound.
@@ -92,15 +92,15 @@ def _set_default(services: Services, body: DefaultModel) -> DefaultModel:
     return body
 
 
-def overview(services: ServicesDep, caller: CallerDep) -> Overview:
+def get_overview(services: ServicesDep, caller: CallerDep) -> Overview:
     """Queued, running and ended jobs, and today's totals; of one project if the key has one."""
     with services.database.read() as tx:
         gauges = read_gauges(tx, caller.project, month=False)
     unserved = () if caller.project else services.fleet.recent().unserved
-    return _shown_overview(gauges, services.settings.currency, unserved)
+    return _present_overview(gauges, services.settings.currency, unserved)
 
 
-def _shown_overview(gauges: Gauges, currency: str, unserved: Sequence[Unserved]) -> Overview:
+def _present_overview(gauges: Gauges, currency: str, unserved: Sequence[Unserved]) -> Overview:
     return Overview(
         now=gauges.now,
         waiting=_waiting(gauges),

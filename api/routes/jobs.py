@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job, get_visible_job_with_cost
 from api.openapi.jobs import Cursor, answer, describe, problems
-from api.presenters.jobs import shown_detail, shown_job
+from api.presenters.jobs import present_job, present_job_detail
 from api.presenters.responses import json_response, to_utc
 from api.problems import Problem
 from api.services import ServicesDep
@@ -21,10 +21,10 @@ from api.submission.jobs import (
     IdempotencyKey,
     create_from_source,
     create_from_upload,
-    current_holds,
-    detail_of,
+    find_current_holds,
+    load_detail,
 )
-from api.submission.uploads import received_upload
+from api.submission.uploads import receive_upload
 from spool.background.content_deleter import delete_content
 from spool.domain.archive.typescripts import MAX_BYTES
 from spool.domain.jobs import JobState
@@ -58,7 +58,7 @@ async def create(
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
         parts = services.upload_folder, limit, PARTS, SUBMISSION.size + MAX_BYTES
-        async with received_upload(request, *parts) as upload:
+        async with receive_upload(request, *parts) as upload:
             job, created = await run_in_threadpool(
                 create_from_upload, services, caller, upload, idempotency_key
             )
@@ -70,7 +70,7 @@ async def create(
     return job
 
 
-def listed(
+def list_jobs(
     services: ServicesDep,
     caller: CallerDep,
     state: JobState | None = None,
@@ -109,24 +109,24 @@ def listed(
         page = store.list_jobs(tx, matching, cursor, limit)
         held = find_holds(tx, services.settings.quotas, {job.project for job in page.items})
     waiting = services.fleet.waiting_for(page.items)
-    items = [shown_job(job, held, waiting.get(job.id)) for job in page.items]
+    items = [present_job(job, held, waiting.get(job.id)) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
 
 
-def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
+def get_job(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     """One job: its state, progress, attempts, times, cost so far and error."""
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
-        held = current_holds(services, tx, job)
+        held = find_current_holds(services, tx, job)
         files = exports_of(tx, job.id) if job.output else []
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting, files))
+    return json_response(present_job_detail(job, cost, services.settings.currency, held, waiting, files))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
     """Cancel a job. A queued job is cancelled at once; a running one stops at its next chunk."""
     with services.database.begin() as tx:
-        return detail_of(services, tx, store.cancel_job(tx, get_visible_job(tx, caller, job_id).id))
+        return load_detail(services, tx, store.cancel_job(tx, get_visible_job(tx, caller, job_id).id))
 
 
 def retry(
@@ -143,7 +143,7 @@ def retry(
             job, done = store.retry_job(tx, job_id), True
         else:
             job, done = store.retry_job_once(tx, job_id, idempotency_key)
-        answer = detail_of(services, tx, job)
+        answer = load_detail(services, tx, job)
     services.sweeper.wake()
     response.status_code = 202 if done else 200
     return answer
@@ -202,7 +202,7 @@ def delete(
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
         files = exports_of(tx, job_id)
-    shown = shown_detail(now, cost, services.settings.currency, exports=files)
+    shown = present_job_detail(now, cost, services.settings.currency, exports=files)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202
@@ -216,7 +216,7 @@ PHRASES = describe(
 )
 
 
-def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
+def get_phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
     """The boosted phrases of a job. The job itself shows only their number and digest."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)

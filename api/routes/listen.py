@@ -15,7 +15,7 @@ import structlog
 from fastapi import Depends, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from api.auth.authentication import let_in_live, subprotocol_of
+from api.auth.authentication import authenticate_websocket, subprotocol_of
 from api.auth.principal import Principal
 from api.live.deepgram import DeepgramProtocol
 from api.live.limits import IDLE_SECONDS, SEND_SECONDS, Ended
@@ -34,7 +34,7 @@ from spool.errors import SpoolError
 log = structlog.get_logger(__name__)
 
 _CREATED = {"type": "session.created", "event_id": "event_created", "session": {"type": "transcription"}}
-LiveCaller = Annotated[Principal, Depends(let_in_live)]
+LiveCaller = Annotated[Principal, Depends(authenticate_websocket)]
 Speaks = Callable[[Job, dict[str, bool]], Protocol]
 
 
@@ -60,7 +60,7 @@ async def listen_wenet(websocket: WebSocket, caller: LiveCaller) -> None:
 async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
     services = services_of(websocket)
     if PARAMETER in websocket.query_params:
-        await _go_on(services, websocket, caller, speaks)
+        await _resume(services, websocket, caller, speaks)
         return
     asked, switches = read_query(services, websocket.query_params.multi_items())
     with services.live.seats.seat(caller.key_id or caller.name, asked.options.model):
@@ -70,7 +70,7 @@ async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> Non
         await Session(services, websocket, job, speaks(job, switches)).run()
 
 
-async def _go_on(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
+async def _resume(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
     """Another connection of a session that is open."""
     asked, switches = read_resumption(websocket.query_params.multi_items())
     with services.live.seats.kept_seat(caller.key_id or caller.name):
@@ -84,7 +84,7 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
     """A session that speaks OpenAI's Realtime protocol."""
     services = services_of(websocket)
     pairs = [pair for pair in websocket.query_params.multi_items() if pair[0] not in {"intent", "model"}]
-    named = _ours(services, websocket.query_params.get("model"))
+    named = _own_model(services, websocket.query_params.get("model"))
     if (intent := websocket.query_params.get("intent", "transcription")) != "transcription":
         raise Problem(
             422, "invalid_request", f"intent: {intent[:60]} is not known; it has to be transcription"
@@ -92,7 +92,7 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
     with services.live.seats.seat(caller.key_id or caller.name, named or services.fleet.default()):
         await websocket.accept(subprotocol_of(websocket))
         try:
-            job = await _opened(services, websocket, caller, pairs, named)
+            job = await _open(services, websocket, caller, pairs, named)
         except WebSocketDisconnect:
             return
         except Ended as refusal:
@@ -105,12 +105,12 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
         await Session(services, websocket, job, protocol).run()
 
 
-def _ours(services: Services, model: str | None) -> str | None:
+def _own_model(services: Services, model: str | None) -> str | None:
     """A model's name, or none where it is one of OpenAI's that means the default."""
     return None if model in ITS_MODELS - services.settings.models.keys() else model
 
 
-async def _opened(
+async def _open(
     services: Services,
     websocket: WebSocket,
     caller: Principal,
@@ -126,7 +126,7 @@ async def _opened(
     except KeyError:
         raise Ended(1003, "Send session.update before any audio.") from None
     query = query_of(text, model)
-    query = [(name, value) for name, value in query if name != "model" or _ours(services, value)]
+    query = [(name, value) for name, value in query if name != "model" or _own_model(services, value)]
     try:
         asked, _ = read_query(services, pairs + query)
         return await open_session(services, caller, asked)

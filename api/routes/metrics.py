@@ -59,7 +59,7 @@ class Metrics:
             return self._text
 
 
-def metrics(request: Request, services: ServicesDep) -> Response:
+def get_metrics(request: Request, services: ServicesDep) -> Response:
     """Everything a monitor watches, in Prometheus' text form."""
     kept: Metrics = request.app.state.metrics
     return Response(kept.text(services), media_type=CONTENT_TYPE_LATEST)
@@ -77,17 +77,17 @@ class _Reading:
         yield InfoMetricFamily(
             "spool", "This server.", value={"version": __version__, "currency": self._currency}
         )
-        yield from _of_jobs(self._gauges)
+        yield from _job_metrics(self._gauges)
         yield from fleet_metrics(self._gauges)
-        yield from _of_laws(self._gauges)
-        yield from _of_webhooks(self._gauges.webhooks)
-        yield from _of_archive(self._gauges)
+        yield from _audit_metrics(self._gauges)
+        yield from _webhook_metrics(self._gauges.webhooks)
+        yield from _archive_metrics(self._gauges)
         for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
-            yield from _of_money(period, spent)
-        yield from _of_budgets(self._budgets, self._gauges.month_by_project)
+            yield from _cost_metrics(period, spent)
+        yield from _budget_metrics(self._budgets, self._gauges.month_by_project)
 
 
-def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
+def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     labels = ["pool", "priority"]
     queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=labels)
     age = Gauge(
@@ -119,7 +119,7 @@ def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
     yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
 
 
-def _of_laws(gauges: Gauges) -> Iterator[Metric]:
+def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
     lost = Total("spool_leases_lost", "Leases that ran out: jobs taken back from a worker.", labels=["pool"])
     for pool, number in gauges.leases_lost.items():
         lost.add_metric([pool], number)
@@ -133,7 +133,7 @@ def _of_laws(gauges: Gauges) -> Iterator[Metric]:
     yield from (breaches, age)
 
 
-def _of_webhooks(counts: Mapping[str, int]) -> Iterator[Metric]:
+def _webhook_metrics(counts: Mapping[str, int]) -> Iterator[Metric]:
     sent = Total("spool_webhook_deliveries", "Webhook deliveries by what came of them.", labels=["outcome"])
     for outcome in ("delivered", "failed_tries", "given_up"):
         sent.add_metric([outcome], counts.get(outcome, 0))
@@ -144,7 +144,7 @@ def _of_webhooks(counts: Mapping[str, int]) -> Iterator[Metric]:
     yield Gauge("spool_webhook_endpoints_disabled", "Endpoints given up after days of failures.", disabled)
 
 
-def _of_archive(gauges: Gauges) -> Iterator[Metric]:
+def _archive_metrics(gauges: Gauges) -> Iterator[Metric]:
     watched = Gauge("spool_sources", "Watched folders and buckets by state.", labels=["state"])
     files = Gauge("spool_source_files", "Versions of files in them, by what came of them.", labels=["state"])
     late = Gauge("spool_source_overdue_seconds", "How long the listing due first has been due.")
@@ -168,7 +168,7 @@ def _since(gauges: Gauges, moment: datetime | None) -> float:
     return 0.0 if moment is None else max((gauges.now - moment).total_seconds(), 0.0)
 
 
-def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
+def _cost_metrics(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
     labels = ["model", "pool"]
     of = f"of this UTC {'day' if period == 'today' else 'month'}"
     columns = {
@@ -197,7 +197,7 @@ def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
         yield family
 
 
-def _of_budgets(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Iterator[Metric]:
+def _budget_metrics(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Iterator[Metric]:
     share = Gauge("spool_budget_share", "Spent of a project's budget this UTC month.", labels=["project"])
     for project, budget in sorted(budgets.items()):
         if budget:

@@ -24,7 +24,7 @@ from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
 from api.submission.jobs import IdempotencyKey, create_from_upload
 from api.submission.openai_models import ITS_MODELS
-from api.submission.uploads import Upload, received_upload
+from api.submission.uploads import Upload, receive_upload
 from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
 from spool.domain.transcript import Transcript
@@ -75,7 +75,7 @@ async def transcribe(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Transcribe a recording and answer with its words, as OpenAI's `/v1/audio/transcriptions` does."""
-    return await _answered(request, services, caller, idempotency_key, "transcribe")
+    return await _run(request, services, caller, idempotency_key, "transcribe")
 
 
 async def translate(
@@ -85,27 +85,27 @@ async def translate(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Answer with a recording's words in English, as OpenAI's `/v1/audio/translations` does."""
-    return await _answered(request, services, caller, idempotency_key, "translate")
+    return await _run(request, services, caller, idempotency_key, "translate")
 
 
-async def _answered(
+async def _run(
     request: Request, services: Services, caller: Principal, idempotency_key: str | None, task: Task
 ) -> Response:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Problem(415, "unsupported_media_type", "Send multipart/form-data with the part `file`.")
     limit = min(MAX_BYTES, services.settings.upload_max_bytes)
-    async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
-        form, granularities = _asked(upload)
+    async with receive_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
+        form, granularities = _parse_form(upload)
         body = await run_in_threadpool(_job_request, upload, services, task)
         wanted = replace(upload, parts={"request": (body,)})
         created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
         streamed = _is_streamed(upload)
     services.sweeper.wake()
     if streamed:
-        answer = _streamed(request, services, caller, created.id, form, keep=idempotency_key is not None)
+        answer = _stream(request, services, caller, created.id, form, keep=idempotency_key is not None)
         return EventResponse(answer, headers={"X-Spool-Job": created.id, "Cache-Control": "no-store"})
     try:
-        job = await _ended(request, services, caller, created.id)
+        job = await _wait_for_end(request, services, caller, created.id)
     except BaseException as error:
         # The client is gone or has waited too long: its job is nobody's, unless it may ask for it again.
         if idempotency_key is None:
@@ -113,11 +113,11 @@ async def _answered(
         if isinstance(error, _ClientLeft):
             return Response(status_code=CLIENT_LEFT)  # for the log; nobody reads it
         raise
-    transcript = await run_in_threadpool(_transcript, services, job)
+    transcript = await run_in_threadpool(_read_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
 
 
-def _asked(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
+def _parse_form(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
     """The form of the answer, and whether words, segments or both are to be in it."""
     form = _text(upload, "response_format") or "json"
     if form not in FORMATS:
@@ -177,7 +177,7 @@ def _text(upload: Upload, name: str) -> str:
     return "".join(_texts(upload, name)[:1])
 
 
-async def _streamed(
+async def _stream(
     request: Request,
     services: Services,
     caller: Principal,
@@ -189,14 +189,14 @@ async def _streamed(
     """The answer as that API's events: a delta for each chunk as it is decoded, then the text. With speakers,
     who are known last, its segments come at the end. What goes wrong is an event too; a client that leaves
     cancels its job, unless `keep`."""
-    ending = asyncio.ensure_future(_ended(request, services, caller, job_id))
+    ending = asyncio.ensure_future(_wait_for_end(request, services, caller, job_id))
     chunks, streamed, silent_since = 0, "", time.monotonic()
     try:
         while not ending.done():
             await asyncio.wait({ending}, timeout=_LAST_LOOK_S)
             texts: list[str] = []
             if form != "diarized_json":
-                texts = await run_in_threadpool(_settled, services, job_id, chunks)
+                texts = await run_in_threadpool(_read_settled, services, job_id, chunks)
             chunks += len(texts)
             if delta := " ".join(text for text in texts if text):
                 delta = f" {delta}" if streamed else delta
@@ -205,9 +205,9 @@ async def _streamed(
             elif time.monotonic() - silent_since > KEEP_ALIVE_S:
                 silent_since = time.monotonic()
                 yield ": keep-alive\n\n"
-        transcript = await run_in_threadpool(_transcript, services, ending.result())
+        transcript = await run_in_threadpool(_read_transcript, services, ending.result())
         if form == "diarized_json":
-            for segment in _diarized(transcript):
+            for segment in _diarized_segments(transcript):
                 yield _event(segment)
         elif transcript.text.startswith(streamed) and (rest := transcript.text[len(streamed) :]):
             yield _event({"type": "transcript.text.delta", "delta": rest})
@@ -227,7 +227,7 @@ def _event(event: dict[str, Any]) -> str:
     return f"data: {json.dumps(event)}\n\n"
 
 
-def _settled(services: Services, job_id: str, first: int) -> list[str]:
+def _read_settled(services: Services, job_id: str, first: int) -> list[str]:
     with services.database.read() as tx:
         return settled_texts(tx, job_id, first)
 
@@ -236,7 +236,7 @@ class _ClientLeft(Exception):
     """The client closed its connection before the answer."""
 
 
-async def _ended(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
+async def _wait_for_end(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
     """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, 503 where no worker can take the
     job for `UNSERVED_SECONDS`, and `_ClientLeft`."""
     deadline, pause = time.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
@@ -276,7 +276,7 @@ def _cancel(services: Services, job_id: str) -> None:
         return
 
 
-def _transcript(services: Services, job: Job) -> Transcript:
+def _read_transcript(services: Services, job: Job) -> Transcript:
     """The transcript of a job that has ended. Raises `Problem` 422 where it has none."""
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
@@ -295,7 +295,7 @@ def _answer(
     body: dict[str, Any] = {"text": transcript.text}
     if form == "diarized_json":
         body = {"task": "transcribe", "duration": transcript.audio.duration} | body
-        body["segments"] = _diarized(transcript)
+        body["segments"] = _diarized_segments(transcript)
     if form == "verbose_json":
         body = {
             "task": transcript.options.get("task", "transcribe"),
@@ -315,7 +315,7 @@ def _answer(
     return Response(json.dumps(body), headers=headers, media_type="application/json")
 
 
-def _diarized(transcript: Transcript) -> list[dict[str, Any]]:
+def _diarized_segments(transcript: Transcript) -> list[dict[str, Any]]:
     return [
         {
             "type": "transcript.text.segment",

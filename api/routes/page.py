@@ -32,18 +32,18 @@ class _Files(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file at `path`. Raises HTTPException 404."""
         response = await super().get_response(path, scope)
-        return _guarded(response, _POLICY)
+        return _guard(response, _POLICY)
 
 
 def add_page(app: FastAPI) -> None:
     """Serve the page at `/`, the documentation at `/docs`, and the files of both."""
-    app.add_api_route("/", front, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/docs", documentation, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/", get_page, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", get_documentation, methods=["GET"], include_in_schema=False)
     app.mount("/page", _Files(directory=FOLDER), name="page")
     app.mount("/docs", _Files(packages=[("fastapi_offline", "static")]), name="swagger-ui")
 
 
-async def front(request: Request) -> Response:
+async def get_page(request: Request) -> Response:
     """The page, which may play recordings from where they lie (any web server, and the S3 server if players
     are sent there), and send them to the S3 server where that is offered."""
     services = services_of(request)
@@ -54,15 +54,15 @@ async def front(request: Request) -> Response:
     if offers_uploads(services):
         text = text.replace("<html ", "<html data-direct-uploads ", 1)
         policy = policy.replace("connect-src 'self'", f"connect-src 'self' {bucket}")
-    return _guarded(HTMLResponse(text), policy)
+    return _guard(HTMLResponse(text), policy)
 
 
-async def documentation() -> Response:
+async def get_documentation() -> Response:
     """Swagger UI for this API."""
-    return _guarded(FileResponse(FOLDER / "docs.html"), _DOCS_POLICY)
+    return _guard(FileResponse(FOLDER / "docs.html"), _DOCS_POLICY)
 
 
-def _guarded(response: Response, policy: str) -> Response:
+def _guard(response: Response, policy: str) -> Response:
     response.headers["Cache-Control"] = "no-cache"
     response.headers["Content-Security-Policy"] = policy
     return response

@@ -8,8 +8,8 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.openapi.jobs import answer, describe, json_body, no_content, problems
 from api.services import ServicesDep
+from api.submission import direct
 from api.submission.bodies import SMALL, read_json
-from api.submission.direct import complete_upload, drop_upload, list_parts, one_upload, open_upload
 from spool.schemas.examples import uploads as examples
 from spool.schemas.uploads import NewUploadRequest, PartPage, UploadOut
 
@@ -46,18 +46,18 @@ async def create(request: Request, response: Response, services: ServicesDep, ca
     """Begin to send a recording straight to the object store. With a `sha256`, a repeat continues the same
     upload. Offered where the server has a bucket that clients reach."""
     body = await read_json(request, NewUploadRequest, SMALL)
-    upload, created = await run_in_threadpool(open_upload, services, caller, body)
+    upload, created = await run_in_threadpool(direct.open_upload, services, caller, body)
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/v1/uploads/{upload.id}"
     return upload
 
 
-def one(services: ServicesDep, caller: CallerDep, upload_id: str) -> UploadOut:
+def get_upload(services: ServicesDep, caller: CallerDep, upload_id: str) -> UploadOut:
     """An upload."""
-    return one_upload(services, caller, upload_id)
+    return direct.get_upload(services, caller, upload_id)
 
 
-def parts(
+def list_parts(
     services: ServicesDep,
     caller: CallerDep,
     upload_id: str,
@@ -66,15 +66,15 @@ def parts(
 ) -> PartPage:
     """Parts by number, as the store has them; each that is missing has an address, good for an hour, at which
     anybody may PUT its bytes."""
-    return list_parts(services, caller, upload_id, first, limit)
+    return direct.list_parts(services, caller, upload_id, first, limit)
 
 
 def complete(services: ServicesDep, caller: CallerDep, upload_id: str) -> UploadOut:
     """Put the parts together. The server asks the store which there are. Harmless to repeat."""
-    return complete_upload(services, caller, upload_id)
+    return direct.complete_upload(services, caller, upload_id)
 
 
 def drop(services: ServicesDep, caller: CallerDep, upload_id: str) -> Response:
     """Drop an upload that no job has named, with its parts."""
-    drop_upload(services, caller, upload_id)
+    direct.drop_upload(services, caller, upload_id)
     return Response(status_code=204)

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_webhook
 from api.openapi.jobs import Cursor
-from api.presenters.webhooks import shown_delivery, shown_secret, shown_webhook
+from api.presenters.webhooks import present_delivery, present_secret, present_webhook
 from api.problems import Problem
 from api.services import ServicesDep
 from api.submission.bodies import SMALL, read_json
@@ -39,22 +39,22 @@ async def create(
     body = await read_json(request, WebhookRequest, SMALL)
     webhook, secret = await run_in_threadpool(create_from_request, services, caller, body)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
-    return shown_secret(webhook, secret)
+    return present_secret(webhook, secret)
 
 
-def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> WebhookList:
+def list_webhooks(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> WebhookList:
     """Every webhook, newest first."""
     if project is not None and not caller.sees(project):
         return WebhookList(items=[])
     with services.database.read() as tx:
         webhooks = store.list_webhooks(tx, caller.project or project)
-    return WebhookList(items=[shown_webhook(webhook) for webhook in webhooks])
+    return WebhookList(items=[present_webhook(webhook) for webhook in webhooks])
 
 
-def one(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
+def get_webhook(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
     """One webhook and the results of its deliveries."""
     with services.database.read() as tx:
-        return shown_webhook(get_visible_webhook(tx, caller, webhook_id))
+        return present_webhook(get_visible_webhook(tx, caller, webhook_id))
 
 
 def remove(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Response:
@@ -68,7 +68,7 @@ def rotate(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Webhook
     """Replace the signing secret. Messages are signed with both secrets for a day."""
     with services.database.begin() as tx:
         visible = get_visible_webhook(tx, caller, webhook_id)
-        return shown_secret(*store.rotate_secret(tx, visible.id, services.secret_box))
+        return present_secret(*store.rotate_secret(tx, visible.id, services.secret_box))
 
 
 def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
@@ -76,7 +76,7 @@ def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Webhook
     with services.database.begin() as tx:
         webhook = store.enable_webhook(tx, get_visible_webhook(tx, caller, webhook_id).id)
     services.sender.wake()
-    return shown_webhook(webhook)
+    return present_webhook(webhook)
 
 
 def test(services: ServicesDep, caller: CallerDep, webhook_id: str) -> DeliveryOut:
@@ -86,10 +86,10 @@ def test(services: ServicesDep, caller: CallerDep, webhook_id: str) -> DeliveryO
         payload = {"webhook": webhook.id, "project": webhook.project}
         delivery = store.add_delivery(tx, webhook, TEST_TYPE, payload)
     services.sender.wake()
-    return shown_delivery(delivery)
+    return present_delivery(delivery)
 
 
-def deliveries(
+def list_deliveries(
     services: ServicesDep,
     caller: CallerDep,
     webhook_id: str,
@@ -101,7 +101,7 @@ def deliveries(
     with services.database.read() as tx:
         webhook = get_visible_webhook(tx, caller, webhook_id)
         page = store.list_deliveries(tx, webhook.id, state, cursor, limit)
-    items = [shown_delivery(delivery) for delivery in page.items]
+    items = [present_delivery(delivery) for delivery in page.items]
     return DeliveryPage(items=items, next_cursor=page.next_cursor)
 
 
@@ -110,4 +110,4 @@ def replay(services: ServicesDep, caller: CallerDep, webhook_id: str, delivery_i
     with services.database.begin() as tx:
         delivery = store.replay_delivery(tx, get_visible_webhook(tx, caller, webhook_id), delivery_id)
     services.sender.wake()
-    return shown_delivery(delivery)
+    return present_delivery(delivery)

@@ -20,17 +20,24 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from api.auth.principal import Principal
-from api.middleware.log_context import concerns
-from api.presenters.batches import shown_batch_detail
+from api.middleware.log_context import set_subject
+from api.presenters.batches import present_batch_detail
 from api.problems import Problem
 from api.services import Services
 from api.submission.connections import Reach, reach_of
 from api.submission.direct import UploadLookup
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
-from api.submission.jobs import canonical_request, head_of, reader_of, refuse_past, required, resolve_options
-from api.submission.listing import custom_id_of, listed
-from api.submission.outputs import checked_output, output_of, place_of
-from api.submission.sources import checked_source, source_name
+from api.submission.jobs import (
+    canonical_request,
+    head_of,
+    reader_of,
+    refuse_past,
+    requirement_of,
+    resolve_options,
+)
+from api.submission.listing import custom_id_of, list_recordings
+from api.submission.outputs import check_output, output_of, place_of
+from api.submission.sources import check_source, source_name
 from api.submission.uploads import SCHEME
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
@@ -41,7 +48,7 @@ from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
-from spool.store.archive.uploads import job_with, take_uploads
+from spool.store.archive.uploads import take_uploads, with_upload
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
 from spool.store.queue.quotas import find_holds
@@ -78,7 +85,7 @@ class Intake:
         self._output = None
         if request.output is not None:
             with services.database.read() as tx:
-                self._output = checked_output(tx, services.settings, self.project, request.output)
+                self._output = check_output(tx, services.settings, self.project, request.output)
         self.uploads = UploadLookup(services, caller, self.project)
         self._traceparent = current().header
         self._glossaries = GlossaryLookup(services.database, self.project)
@@ -130,13 +137,13 @@ class Intake:
         model, reader, request = options.model, reader_of(options), self._request
         asked = model, reader, head_of(options)
         if asked not in self._checked:  # the fleet is asked once for each of a batch
-            requires = required(self._settings, model, request.requires)
+            requires = requirement_of(self._settings, model, request.requires)
             route = Route(request.pool, request.worker, requires=requires, reader=reader)
             self._fleet.check(route, model, head_of(options))
             self._checked.add(asked)
         return options
 
-    def listed_job(self, place: str, source: Source) -> NewJob | BadLine:
+    def build_listed_job(self, place: str, source: Source) -> NewJob | BadLine:
         """The job of one recording that was found at `place` below the address, outside of any batch."""
         job = self._job(1, _Line(custom_id_of(place), source, place=place), _SeenLines())
         return job if isinstance(job, BadLine) else replace(job, batch_line=None)
@@ -152,7 +159,7 @@ class Intake:
                     fields = (line.name, line.options, line.tags, line.priority)
                     yield number, _Line(custom_id, line.source, *fields)
             return
-        for recording in listed(self._address, self.reach, self.caller):
+        for recording in list_recordings(self._address, self.reach, self.caller):
             if isinstance(recording, SkippedFile):
                 report.skip(recording)
                 continue
@@ -170,10 +177,10 @@ class Intake:
         upload, source = None, line.source
         try:
             if isinstance(source, str) and source.startswith(SCHEME):
-                upload = self.uploads.named_by(source)
+                upload = self.uploads.find(source)
                 source = Source("upload", upload.key)
             elif isinstance(source, str):
-                source = self.reach.applied(checked_source(source, self._settings, self.caller))
+                source = self.reach.apply(check_source(source, self._settings, self.caller))
             options = self.options(line.options)
         except SpoolError as error:
             return BadLine(number, error.code, error.message, line.custom_id)
@@ -198,7 +205,7 @@ class Intake:
             traceparent=self._traceparent,
             pool=self._request.pool,
             worker=self._request.worker,
-            requires=required(self._settings, options.model, self._request.requires),
+            requires=requirement_of(self._settings, options.model, self._request.requires),
             reuse=self._request.reuse,
             batch_line=number,
             custom_id=line.custom_id,
@@ -207,7 +214,7 @@ class Intake:
             deadline=self._request.deadline,
             output=output_of(self._output, name, place),
         )
-        return new if upload is None else job_with(upload, new)
+        return new if upload is None else with_upload(upload, new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +239,7 @@ class _SeenLines:
     uploads: set[str] = field(default_factory=set)
 
 
-def shown_bad_lines(report: Report) -> list[dict[str, Any]]:
+def present_bad_lines(report: Report) -> list[dict[str, Any]]:
     """The invalid lines as they are stored and sent."""
     return [asdict(bad) for bad in report.bad_lines]
 
@@ -243,15 +250,15 @@ _WAKE_EACH = 5
 _MANIFESTS = (".jsonl", ".ndjson", ".csv")
 
 
-def detail_of(services: Services, batch_id: str) -> BatchDetail:
+def load_detail(services: Services, batch_id: str) -> BatchDetail:
     """The batch as it is now."""
-    concerns({"batch_id": batch_id})
+    set_subject({"batch_id": batch_id})
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
         progress = batch_progress(tx, batch_id)
         held = find_holds(tx, services.settings.quotas, [batch.project])
         waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
-    return shown_batch_detail(batch, progress, services.settings.currency, held, waiting)
+    return present_batch_detail(batch, progress, services.settings.currency, held, waiting)
 
 
 def _waiting_for(services: Services, tx: Connection, batch_id: str) -> list[str]:
@@ -268,7 +275,7 @@ def create_from_address(
         intake = Intake(services, caller, body, address=body.source)
         return _run(services, body, intake, body.source, "", idempotency_key)
     reach = reach_of(services, caller.project_for(body.project), body.connection)
-    with _fetched(services, caller, body.source, reach) as path:
+    with _fetch(services, caller, body.source, reach) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         intake = Intake(services, caller, body, manifest=path)
@@ -289,9 +296,9 @@ def create_from_manifest(
 
 
 @contextmanager
-def _fetched(services: Services, caller: Principal, address: str, reach: Reach) -> Iterator[Path]:
+def _fetch(services: Services, caller: Principal, address: str, reach: Reach) -> Iterator[Path]:
     """The manifest at `address` as a local file."""
-    source = reach.applied(checked_source(address, services.settings, caller))
+    source = reach.apply(check_source(address, services.settings, caller))
     if source.kind == "file":
         yield Path(os.fsdecode(unquote_to_bytes(source.uri.removeprefix("file://"))))
         return
@@ -339,7 +346,7 @@ def _run(
     with services.database.read() as tx:
         known = store.find_batch(tx, new)
     if known is not None and known.closed_at is not None:
-        return detail_of(services, known.id), False
+        return load_detail(services, known.id), False
     if known is None:
         refuse_past(request.deadline)
     else:
@@ -353,7 +360,7 @@ def _run(
     with services.database.begin() as tx:
         store.close_batch(tx, batch.id, report)
     failpoint("batch.closed")
-    return detail_of(services, batch.id), created
+    return load_detail(services, batch.id), created
 
 
 def _write(
@@ -398,4 +405,4 @@ def _invalid(report: Report, sentence: str) -> Problem:
     members: dict[str, Any] = {"lines": report.lines, "bad": report.bad, "skipped": report.skipped}
     if report.skipped:
         members["skipped_files"] = [asdict(file) for file in report.skipped_files]
-    return Problem(422, "bad_lines", sentence, **members, bad_lines=shown_bad_lines(report))
+    return Problem(422, "bad_lines", sentence, **members, bad_lines=present_bad_lines(report))

@@ -15,7 +15,7 @@ from anyio import CapacityLimiter
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.problems import Problem, refused_fields
+from api.problems import Problem, validation_problem
 from spool.domain.archive.typescripts import MAX_BYTES
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -80,7 +80,7 @@ def parse_json(kind: type[Model], body: bytes, limits: BodyLimits, *where: str) 
         return kind.model_validate(value)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
-        raise refused_fields(faults, *where) from None
+        raise validation_problem(faults, *where) from None
 
 
 def _number(kind: Callable[[str], float]) -> Callable[[str], float]:

@@ -33,7 +33,7 @@ class Reach:
         if self.connection is not None:
             self.connection.check_read(uri)
 
-    def applied(self, source: Source) -> Source:
+    def apply(self, source: Source) -> Source:
         """The source, with the connection if it is one of S3. Raises SourceForbidden."""
         if self.connection is None or source.kind != "s3":
             return source

@@ -36,14 +36,14 @@ log = structlog.get_logger(__name__)
 def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -> tuple[UploadOut, bool]:
     """The upload, and whether it is new: the same file is continued where it was left. Raises `Problem` where
     none are taken or it is too large, Conflict for too many at once."""
-    receiver, project = _receiver(services), caller.project_for(body.project)
+    receiver, project = _get_receiver(services), caller.project_for(body.project)
     if body.bytes > services.settings.upload_max_bytes:
         raise too_large(services.settings.upload_max_bytes)
     with services.database.read() as tx:
         if body.sha256 is not None:
-            same = store.same_upload(tx, project, body.name, body.bytes, body.sha256)
+            same = store.find_same_upload(tx, project, body.name, body.bytes, body.sha256)
             if same is not None:
-                return shown(same), False
+                return present_upload(same), False
         store.refuse_too_many(tx, project)
     job_id = new_id("job")
     # The store first: a row without it could not be completed. What dies in between is a stray.
@@ -60,7 +60,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         multipart_id=multipart_id,
     )
     with services.database.begin() as tx:
-        return shown(store.create_upload(tx, new, services.settings.upload_days)), True
+        return present_upload(store.create_upload(tx, new, services.settings.upload_days)), True
 
 
 def part_bytes_of(size: int) -> int:
@@ -71,28 +71,28 @@ def part_bytes_of(size: int) -> int:
     return part
 
 
-def one_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
+def get_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
     """The upload. Raises NotFound."""
-    return shown(_visible(services, caller, upload_id))
+    return present_upload(_get_visible(services, caller, upload_id))
 
 
 def list_parts(services: Services, caller: Principal, upload_id: str, first: int, limit: int) -> PartPage:
     """Parts from number `first` on, those that the store lacks with an address. Raises NotFound, Conflict for
     an upload that is complete, and `Problem` where none are taken."""
-    upload, receiver = _visible(services, caller, upload_id), _receiver(services)
+    upload, receiver = _get_visible(services, caller, upload_id), _get_receiver(services)
     if upload.state is not UploadState.OPEN:
         raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
     until = int(time.time()) + URL_SECONDS
     try:
-        found = {part.number: part.size for part in receiver.parts(*_of(upload), first - 1, limit)}
+        found = {part.number: part.size for part in receiver.parts(*_stored_object(upload), first - 1, limit)}
     except NotFound:
-        raise _left(upload) from None
+        raise _vanished(upload) from None
     numbers = range(first, min(first + limit, upload.parts + 1))
     items = []
     for number in numbers:
         size = upload.size_of(number)
         received = found.get(number) == size
-        url = None if received else receiver.address(*_of(upload), number, size, URL_SECONDS)
+        url = None if received else receiver.address(*_stored_object(upload), number, size, URL_SECONDS)
         offset = (number - 1) * upload.part_bytes
         items.append(PartOut(number=number, offset=offset, bytes=size, received=received, url=url))
     following = first + limit
@@ -106,27 +106,27 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
 def complete_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
     """Make the object of the parts that the store has; harmless to repeat. Raises NotFound, and `Problem` for
     parts that are missing."""
-    upload = _visible(services, caller, upload_id)
+    upload = _get_visible(services, caller, upload_id)
     if upload.state is not UploadState.OPEN:
-        return shown(upload)
-    receiver = _receiver(services)
+        return present_upload(upload)
+    receiver = _get_receiver(services)
     try:
-        parts = list(receiver.parts(*_of(upload)))
+        parts = list(receiver.parts(*_stored_object(upload)))
         _refuse_missing(upload, {part.number: part.size for part in parts})
-        receiver.join(*_of(upload), parts)
+        receiver.join(*_stored_object(upload), parts)
     except NotFound:
         pass  # joined already, if there is an object: by a request whose answer, or process, was lost
     failpoint("upload.joined")
     stored = services.objects.head(upload.key)
     if stored is None or stored.size != upload.bytes:
-        raise _left(upload)
+        raise _vanished(upload)
     with services.database.begin() as tx:
-        return shown(store.note_complete(tx, upload_id, stored.etag))
+        return present_upload(store.note_complete(tx, upload_id, stored.etag))
 
 
 def drop_upload(services: Services, caller: Principal, upload_id: str) -> None:
     """Give the upload up. Raises NotFound, and Conflict where a job has it."""
-    _visible(services, caller, upload_id)
+    _get_visible(services, caller, upload_id)
     with services.database.begin() as tx:
         upload = store.give_up(tx, upload_id)
     try:
@@ -153,12 +153,12 @@ class UploadLookup:
         self._found, self._own = {}, set()
         if ids:
             with self._database.read() as tx:
-                self._found = store.uploads_with(tx, ids)
+                self._found = store.find_uploads(tx, ids)
                 if self.batch_id is not None:
                     jobs = [upload.job_id for upload in self._found.values()]
-                    self._own = store.in_batch(tx, self.batch_id, jobs)
+                    self._own = store.find_in_batch(tx, self.batch_id, jobs)
 
-    def named_by(self, source: str) -> StoredUpload:
+    def find(self, source: str) -> StoredUpload:
         """The upload that this source names, if a job of the batch can have it. Raises NotFound, and Conflict
         for one of another project, one that is not complete, and one that another job has."""
         upload_id = source.removeprefix(SCHEME)
@@ -177,7 +177,7 @@ def refuse_other_project(upload: StoredUpload, project: str | None) -> None:
         raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
 
 
-def shown(upload: StoredUpload) -> UploadOut:
+def present_upload(upload: StoredUpload) -> UploadOut:
     """The upload as the API shows it."""
     used = upload.state is UploadState.USED
     return UploadOut(
@@ -196,30 +196,30 @@ def shown(upload: StoredUpload) -> UploadOut:
     )
 
 
-def _visible(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
+def _get_visible(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
     with services.database.read() as tx:
         return get_visible_upload(tx, caller, upload_id)
 
 
 def offers_uploads(services: Services) -> bool:
     """Whether clients may send recordings past the API."""
-    return _offered(services) is not None
+    return _find_receiver(services) is not None
 
 
-def _offered(services: Services) -> Receiver | None:
+def _find_receiver(services: Services) -> Receiver | None:
     settings = services.settings
     reached = settings.direct_uploads and settings.s3_public_endpoint_url is not None
     return services.objects.receiver() if reached else None
 
 
-def _receiver(services: Services) -> Receiver:
-    receiver = _offered(services)
+def _get_receiver(services: Services) -> Receiver:
+    receiver = _find_receiver(services)
     if receiver is None:
         raise Problem(409, "not_offered", "This server takes recordings by POST /v1/jobs only.")
     return receiver
 
 
-def _of(upload: StoredUpload) -> tuple[str, str]:
+def _stored_object(upload: StoredUpload) -> tuple[str, str]:
     return upload.key, upload.multipart_id
 
 
@@ -230,5 +230,5 @@ def _refuse_missing(upload: StoredUpload, found: dict[int, int]) -> None:
         raise Problem(409, "parts_missing", detail, missing=wrong[:_SHOWN], missing_count=len(wrong))
 
 
-def _left(upload: StoredUpload) -> Conflict:
+def _vanished(upload: StoredUpload) -> Conflict:
     return Conflict(f"The object store no longer has upload {upload.id}; delete it, and begin anew.")

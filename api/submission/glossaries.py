@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from spool.domain.search.glossary import checked_phrases, parse_reference, read_csv, read_text
+from spool.domain.search.glossary import check_phrases, parse_reference, read_csv, read_text
 from spool.domain.search.phrases import Boost, PhraseList
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.schemas.glossaries import GlossaryRequest
@@ -20,12 +20,12 @@ from spool.store.database import Database
 from spool.store.jobs import phrases_of
 
 
-def requested_phrases(body: GlossaryRequest) -> PhraseList:
+def read_phrases(body: GlossaryRequest) -> PhraseList:
     """The phrases that the request has. Raises InvalidRequest, which names the line."""
     try:
         if body.csv is not None:
             return read_csv(body.csv)
-        return checked_phrases(body.phrases or ()) if body.text is None else read_text(body.text)
+        return check_phrases(body.phrases or ()) if body.text is None else read_text(body.text)
     except InvalidRequest as error:
         field = next(name for name in ("csv", "text", "phrases") if getattr(body, name) is not None)
         raise InvalidRequest(f"{field}: {error.message}") from None
@@ -34,18 +34,18 @@ def requested_phrases(body: GlossaryRequest) -> PhraseList:
 def add_requested(database: Database, project: str, body: GlossaryRequest, author: str) -> Glossary:
     """The version that the request adds, or the latest one where that has the same. Raises InvalidRequest
     and Conflict."""
-    asked = requested_phrases(body)
+    asked = read_phrases(body)
     weight, auto_add_after = body.weight, body.auto_add_after
     with database.begin() as tx:
-        if body.extend and (latest := _latest(tx, project, body.name)) is not None:
-            asked = checked_phrases([*phrases_of(tx, latest.sha256), *asked.phrases])
+        if body.extend and (latest := _find_latest(tx, project, body.name)) is not None:
+            asked = check_phrases([*phrases_of(tx, latest.sha256), *asked.phrases])
             weight = weight if "weight" in body.model_fields_set else latest.weight
             given = "auto_add_after" in body.model_fields_set
             auto_add_after = auto_add_after if given else latest.auto_add_after
         return add_version(tx, project, body.name, asked, weight, author, auto_add_after)
 
 
-def _latest(tx: Connection, project: str, name: str) -> Glossary | None:
+def _find_latest(tx: Connection, project: str, name: str) -> Glossary | None:
     try:
         return get_glossary(tx, project, name)
     except NotFound:

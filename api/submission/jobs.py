@@ -19,16 +19,16 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from api.auth.principal import Principal, get_visible_job, get_visible_upload
-from api.middleware.log_context import concerns
-from api.presenters.jobs import shown_detail
-from api.problems import refused_fields
+from api.middleware.log_context import set_subject
+from api.presenters.jobs import present_job_detail
+from api.problems import validation_problem
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
 from api.submission.connections import reach_of
 from api.submission.direct import drop_upload, refuse_other_project
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
-from api.submission.outputs import checked_output, output_of, place_of
-from api.submission.sources import checked_source, source_name
+from api.submission.outputs import check_output, output_of, place_of
+from api.submission.sources import check_source, source_name
 from api.submission.uploads import SCHEME, Upload
 from spool.catalogue import diarization_places
 from spool.domain.archive.alignment import WITH_ALIGN, Align
@@ -76,10 +76,10 @@ def create_from_source(
     if body.source.startswith(SCHEME) and body.connection is None:
         return _create_from_direct(services, caller, body, idempotency_key)
     reach = reach_of(services, caller.project_for(body.project), body.connection, body.source)
-    source = reach.applied(checked_source(body.source, services.settings, caller))
+    source = reach.apply(check_source(body.source, services.settings, caller))
     options = _options(services, caller, body)
     name = body.name or source_name(source)
-    new = _new_job(services, caller, body, options, source, name, idempotency_key)
+    new = _build_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
 
 
@@ -96,7 +96,7 @@ def _create_from_direct(
     options = _options(services, caller, request)
     source = Source("upload", upload.key, upload.bytes, upload.etag)
     name, content = body.name or upload.name, upload.sha256 or upload.id
-    new = _new_job(services, caller, request, options, source, name, idempotency_key, content)
+    new = _build_job(services, caller, request, options, source, name, idempotency_key, content)
     job, created = _commit(services, new, upload=upload.id)
     if not created and job.id != upload.job_id:  # the key's first request has sent the same bytes
         with contextlib.suppress(NotFound):
@@ -113,8 +113,8 @@ def create_rerun(
         refuse_deleted(job)  # its options name phrases that go with its transcript
         kept = _options_of(tx, job, body.options)
     if job.source.kind not in ("upload", "live"):
-        checked_source(job.source.uri, services.settings, caller)
-        reach_of(services, job.project, job.source.connection).applied(job.source)
+        check_source(job.source.uri, services.settings, caller)
+        reach_of(services, job.project, job.source.connection).apply(job.source)
     asked = UploadRequest(
         name=job.name,
         project=job.project,
@@ -127,7 +127,9 @@ def create_rerun(
     if job.options.boost is not None and options.boost is not None and "boost" not in body.options:
         # Resolving the name again could give other phrases, or none.
         options = options.model_copy(update={"boost": options.boost.named(job.options.boost.glossary)})
-    new = _new_job(services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}")
+    new = _build_job(
+        services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}"
+    )
     return _commit(services, new, rerun=job)
 
 
@@ -166,7 +168,7 @@ def create_from_upload(
     failpoint("create.stored")
     source = Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
     name = body.name or upload.name
-    new = _new_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
+    new = _build_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
     new = replace(new, source_hashes=hashes)
     try:
         job, created = _commit(services, new)
@@ -188,7 +190,7 @@ def _drop_orphan(services: Services, job_id: str, key: str) -> None:
         services.objects.delete(key)
 
 
-def _new_job(
+def _build_job(
     services: Services,
     caller: Principal,
     body: UploadRequest,
@@ -203,7 +205,7 @@ def _new_job(
     output = None
     if body.output is not None:
         with services.database.read() as tx:
-            output = checked_output(tx, services.settings, project, body.output)
+            output = check_output(tx, services.settings, project, body.output)
     identity = json.dumps([canonical_request(body, project), content], sort_keys=True)
     return store.NewJob(
         id=job_id,
@@ -215,7 +217,7 @@ def _new_job(
         project=project,
         pool=body.pool,
         worker=body.worker,
-        requires=required(services.settings, options.model, body.requires),
+        requires=requirement_of(services.settings, options.model, body.requires),
         tags=body.tags,
         reuse=body.reuse,
         idempotency_key=idempotency_key,
@@ -228,7 +230,7 @@ def _new_job(
     )
 
 
-def required(settings: Settings, model: str, asked: Requirement | None) -> Requirement:
+def requirement_of(settings: Settings, model: str, asked: Requirement | None) -> Requirement:
     """What a job of this model requires of its machine, where it `asked` for this."""
     usual = settings.model_requires.get(model, ANY_MACHINE)
     return usual if asked is None else asked.over(usual)
@@ -244,25 +246,25 @@ def _commit(
             job, created = create_job_of_upload(tx, upload, new)
         else:
             job, created = store.create_job(tx, new)
-        concerns(job.ids)
+        set_subject(job.ids)
         if created:
             refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id)
-        held = current_holds(services, tx, job)
+        held = find_current_holds(services, tx, job)
     failpoint("create.committed")
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return shown_detail(job, cost, services.settings.currency, held, waiting), created
+    return present_job_detail(job, cost, services.settings.currency, held, waiting), created
 
 
-def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
+def load_detail(services: Services, tx: Connection, job: Job) -> JobDetail:
     """The job as the API shows it, with its cost so far and why it is held."""
-    sums, held = job_cost(tx, job.id), current_holds(services, tx, job)
+    sums, held = job_cost(tx, job.id), find_current_holds(services, tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
     files = exports_of(tx, job.id) if job.output else []
-    return shown_detail(job, sums, services.settings.currency, held, waiting, files)
+    return present_job_detail(job, sums, services.settings.currency, held, waiting, files)
 
 
-def current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
+def find_current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
     """Why the job's project is held, if it is and the job is queued."""
     return find_holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
@@ -276,8 +278,8 @@ def _options(services: Services, caller: Principal, body: UploadRequest) -> Aske
     try:
         options = resolve_options(settings, services.fleet.default(), asked, language_models=lookup.versions)
     except ValidationError as error:
-        raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
-    requires = required(services.settings, options.model, body.requires)
+        raise validation_problem(error.errors(include_url=False, include_input=False), "options") from None
+    requires = requirement_of(services.settings, options.model, body.requires)
     route = Route(body.pool, body.worker, requires=requires, reader=reader_of(options))
     services.fleet.check(route, options.model, head_of(options))
     return options
@@ -301,7 +303,7 @@ def canonical_request(request: UploadRequest | BatchUploadRequest, project: str)
 def refuse_past(deadline: datetime | None) -> None:
     """Raise `Problem` for a deadline in the past."""
     if deadline is not None and deadline <= datetime.now(UTC):
-        raise refused_fields([{"loc": ("deadline",), "msg": "is in the past"}])
+        raise validation_problem([{"loc": ("deadline",), "msg": "is in the past"}])
 
 
 def resolve_options(

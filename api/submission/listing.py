@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
 from api.submission.connections import Reach
-from api.submission.sources import check_place, checked_source, outside_roots
+from api.submission.sources import check_place, check_source, outside_roots
 from spool.domain.jobs import Source
 from spool.domain.manifest import SkippedFile, in_blocks
 from spool.errors import (
@@ -68,12 +68,12 @@ class Candidate:
     """Says what it is: a source, or why it is none."""
 
 
-def listed(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | SkippedFile]:
+def list_recordings(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | SkippedFile]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`), and every other file.
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
-    for block in in_blocks(candidates(address, reach, caller), PROBED_AT_ONCE):
+    for block in in_blocks(list_candidates(address, reach, caller), PROBED_AT_ONCE):
         for candidate, judged in judge_all(block):
             if isinstance(judged, SkippedFile):
                 yield judged
@@ -81,13 +81,13 @@ def listed(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | S
                 yield Listed(candidate.place, judged)
 
 
-def candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
-    """Every file below `address`, as it is listed. Raises like `listed`."""
+def list_candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
+    """Every file below `address`, as it is listed. Raises like `list_recordings`."""
     settings = reach.settings
     if address.startswith("s3://"):
         check_place(f"{address.rstrip('/')}/", settings, caller)
         reach.check(f"{address.rstrip('/')}/")
-        yield from _objects(address, reach, caller)
+        yield from _list_objects(address, reach, caller)
     elif address.startswith("file://"):
         folder = folder_of(address, settings.source_roots)
         check_place(f"{folder.as_uri()}/", settings, caller)
@@ -106,9 +106,9 @@ def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
         yield from zip(block, pool.map(lambda candidate: candidate.judge(), block), strict=True)
 
 
-def candidate_at(address: str, place: str, reach: Reach, caller: Principal) -> Candidate | None:
+def find_candidate(address: str, place: str, reach: Reach, caller: Principal) -> Candidate | None:
     """The object at `place` below an `s3://` address; None where there is none."""
-    bucket, prefix, store = _opened(address, reach)
+    bucket, prefix, store = _open(address, reach)
     item = store.head(place)
     return None if item is None else _object(bucket, prefix, store, item, reach, caller)
 
@@ -140,13 +140,13 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _opened(address: str, reach: Reach) -> tuple[str, str, ObjectStore]:
+def _open(address: str, reach: Reach) -> tuple[str, str, ObjectStore]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     return bucket, prefix.strip("/"), reach.store(bucket, prefix)
 
 
-def _objects(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
-    bucket, prefix, store = _opened(address, reach)
+def _list_objects(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
+    bucket, prefix, store = _open(address, reach)
     try:
         for item in store.list():
             if item.key and not item.key.endswith("/"):
@@ -193,7 +193,7 @@ def _object_source(
     bucket: str, key: str, item: ObjectInfo, reach: Reach, caller: Principal
 ) -> Source | SourceError | InvalidRequest:
     try:
-        source = reach.applied(checked_source(f"s3://{bucket}/{key}", reach.settings, caller))
+        source = reach.apply(check_source(f"s3://{bucket}/{key}", reach.settings, caller))
     except (SourceError, InvalidRequest) as error:
         return error
     return replace(source, size=item.size, etag=item.etag)
@@ -209,7 +209,7 @@ def _file(folder: Path, path: Path, unread: str | None, settings: Settings, call
         try:
             if not place.isprintable():
                 raise InvalidRequest("The name holds control characters or is not UTF-8.")
-            return checked_source(path.as_uri(), settings, caller)
+            return check_source(path.as_uri(), settings, caller)
         except (SourceError, InvalidRequest) as error:
             return error
 

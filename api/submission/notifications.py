@@ -41,7 +41,7 @@ def read_notification(body: object) -> Notification:
     `MOST_OBJECTS` objects."""
     created: list[str] = []
     subscriptions: list[Subscription] = []
-    for each in _opened(body, "body", 0):
+    for each in _open(body, "body", 0):
         if isinstance(each, Subscription):
             subscriptions.append(each)
         else:
@@ -51,49 +51,49 @@ def read_notification(body: object) -> Notification:
     return Notification(tuple(created), tuple(subscriptions))
 
 
-def _opened(body: object, where: str, layer: int) -> Iterator[str | Subscription]:
+def _open(body: object, where: str, layer: int) -> Iterator[str | Subscription]:
     if layer > _MOST_LAYERS:
         raise InvalidRequest(f"{where}: envelopes are nested more than {_MOST_LAYERS} deep.")
     if isinstance(body, list):
         for at, each in enumerate(body):
-            yield from _opened(each, f"{where}[{at}]", layer + 1)
+            yield from _open(each, f"{where}[{at}]", layer + 1)
     elif not isinstance(body, dict):
         raise InvalidRequest(f"{where}: an object is expected.")
     elif "Type" in body and "TopicArn" in body:
-        yield from _of_sns(body, where, layer)
+        yield from _open_sns(body, where, layer)
     elif body.get("source") == "aws.s3" and "detail" in body:
-        yield from _of_eventbridge(body, where)
+        yield from _open_eventbridge(body, where)
     elif "body" in body or "Body" in body:
         name = "body" if "body" in body else "Body"  # as Lambda and Pipes write it, and as SQS itself does
-        yield from _opened(_parsed(body[name], f"{where}.{name}"), f"{where}.{name}", layer + 1)
+        yield from _open(_parse(body[name], f"{where}.{name}"), f"{where}.{name}", layer + 1)
     elif isinstance(messages := body.get("Messages", body.get("Records")), list):
         name = "Messages" if "Messages" in body else "Records"
         for at, each in enumerate(messages):
             place = f"{where}.{name}[{at}]"
             if isinstance(each, dict) and "s3" in each:
-                yield from _of_s3(each, place)
+                yield from _open_s3(each, place)
             else:
-                yield from _opened(each, place, layer + 1)
+                yield from _open(each, place, layer + 1)
     elif body.get("Event") != "s3:TestEvent":  # which S3 sends when notifications are set up
         raise InvalidRequest(
             f"{where}: this is no notification of S3, nor one in an envelope of SNS, SQS or EventBridge."
         )
 
 
-def _of_sns(body: Mapping[str, Any], where: str, layer: int) -> Iterator[str | Subscription]:
+def _open_sns(body: Mapping[str, Any], where: str, layer: int) -> Iterator[str | Subscription]:
     if body["Type"] == "SubscriptionConfirmation":
         yield Subscription(_text(body, where, "TopicArn"), _text(body, where, "Token"))
     elif body["Type"] == "Notification":
-        yield from _opened(_parsed(body.get("Message"), f"{where}.Message"), f"{where}.Message", layer + 1)
+        yield from _open(_parse(body.get("Message"), f"{where}.Message"), f"{where}.Message", layer + 1)
 
 
-def _of_eventbridge(body: Mapping[str, Any], where: str) -> Iterator[str]:
+def _open_eventbridge(body: Mapping[str, Any], where: str) -> Iterator[str]:
     if body.get("detail-type") == _EVENTBRIDGE:
         bucket = _text(body, where, "detail", "bucket", "name")
         yield f"s3://{bucket}/{_text(body, where, 'detail', 'object', 'key')}"
 
 
-def _of_s3(record: Mapping[str, Any], where: str) -> Iterator[str]:
+def _open_s3(record: Mapping[str, Any], where: str) -> Iterator[str]:
     event = record.get("eventName") or _CREATED
     bucket = _text(record, where, "s3", "bucket", "name")
     key = unquote_plus(_text(record, where, "s3", "object", "key"))
@@ -101,7 +101,7 @@ def _of_s3(record: Mapping[str, Any], where: str) -> Iterator[str]:
         yield f"s3://{bucket}/{key}"
 
 
-def _parsed(text: object, where: str) -> object:
+def _parse(text: object, where: str) -> object:
     if not isinstance(text, str):
         return text
     try:

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from sqlalchemy import Connection
 
-from api.auth.principal import lies_below
+from api.auth.principal import is_below
 from api.submission.sources import file_path, is_bucket, own_places
 from spool.domain.archive.outputs import JobOutput
 from spool.domain.jobs import Source
@@ -20,7 +20,7 @@ from spool.settings import Settings
 from spool.store.archive.connections import get_connection
 
 
-def checked_output(
+def check_output(
     tx: Connection, settings: Settings, project: str, asked: OutputRequest | None
 ) -> JobOutput | None:
     """The output, still without the path of a file.
@@ -31,7 +31,7 @@ def checked_output(
     if asked is None:
         return None
     prefix = _prefix_of(asked.prefix)
-    if any(lies_below(prefix, own) or lies_below(own, prefix) for own in own_places(settings)):
+    if any(is_below(prefix, own) or is_below(own, prefix) for own in own_places(settings)):
         raise SourceForbidden("output.prefix: Spool stores its own data there; name a place elsewhere.")
     if asked.connection is not None:
         try:
@@ -42,7 +42,7 @@ def checked_output(
             connection.check_write(prefix)
         except SourceForbidden as error:
             raise SourceForbidden(f"output.prefix: {error.message}") from None
-    elif not any(lies_below(prefix, each) for each in _allowed(settings, project)):
+    elif not any(is_below(prefix, each) for each in _allowed(settings, project)):
         raise SourceForbidden(
             f"output.prefix: this server may not write to {prefix}. Name a connection that may, or have the "
             "operator add the address to SPOOL_OUTPUT_PREFIXES."

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from api.auth.principal import Principal, lies_below
+from api.auth.principal import Principal, is_below
 from spool.domain.jobs import Source
 from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
 from spool.net.address_policy import AddressRules, HostRefused
@@ -19,7 +19,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _S3_KEY_BYTES = 1024
 
 
-def checked_source(address: str, settings: Settings, caller: Principal) -> Source:
+def check_source(address: str, settings: Settings, caller: Principal) -> Source:
     """The source that `address` names.
 
     Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings or
@@ -32,7 +32,7 @@ def checked_source(address: str, settings: Settings, caller: Principal) -> Sourc
 
 def check_place(uri: str, settings: Settings, caller: Principal) -> None:
     """Raise `SourceForbidden` for a place that the key may not read, or where Spool stores its own data."""
-    if any(lies_below(uri, own) for own in own_places(settings)):
+    if any(is_below(uri, own) for own in own_places(settings)):
         raise SourceForbidden("Spool stores its own data there; name a source elsewhere.")
     if not caller.reaches(uri):
         raise SourceForbidden("This key may not read sources there.")
@@ -46,7 +46,7 @@ def own_places(settings: Settings) -> tuple[str, ...]:
 @cache  # asked for each line of a manifest
 def _own_places(folders: tuple[Path, ...], objects: str) -> tuple[str, ...]:
     """Where uploads and transcripts of every project lie: a source there would show them to another."""
-    kept = tuple(_resolved(folder).as_uri() for folder in folders)
+    kept = tuple(_resolve(folder).as_uri() for folder in folders)
     return kept if objects.startswith("file://") else (*kept, objects.rstrip("/"))
 
 
@@ -122,8 +122,8 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
     text = unquote("/" + rest, errors="surrogateescape")
     if "\x00" in text:
         raise InvalidRequest("A path must not contain a zero byte.")
-    path = _resolved(Path(text))
-    if not any(path.is_relative_to(_resolved(root)) for root in roots):
+    path = _resolve(Path(text))
+    if not any(path.is_relative_to(_resolve(root)) for root in roots):
         # The same words whether or not the file exists: what lies outside the roots is nobody's business.
         raise outside_roots(text)
     try:
@@ -143,7 +143,7 @@ def outside_roots(path: str) -> SourceForbidden:
     )
 
 
-def _resolved(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):

@@ -62,7 +62,7 @@ class Upload:
 
 
 @asynccontextmanager
-async def received_upload(
+async def receive_upload(
     request: Request,
     folder: Path,
     limit: int,
@@ -86,7 +86,7 @@ async def received_upload(
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit + parts_limit + _HEADERS_BYTES:
         raise too_large(limit)
-    with _full_disk_is_named():
+    with _name_full_disk():
         folder.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a full disk must fail the write, not the close.
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
@@ -97,9 +97,9 @@ async def received_upload(
 
 
 @asynccontextmanager
-async def received_body(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
+async def receive_body(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
     """Receive the bare body of `request` like the file of a form, with the same limits."""
-    with _full_disk_is_named():
+    with _name_full_disk():
         folder.mkdir(parents=True, exist_ok=True)
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
     with file:
@@ -133,7 +133,7 @@ def drop_remains(folder: Path) -> None:
 
 
 @contextmanager
-def _full_disk_is_named() -> Iterator[None]:
+def _name_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -164,7 +164,7 @@ class Body:
             raise too_large(self.limit)
         self._hash.update(block)
         left = memoryview(block)
-        with _full_disk_is_named():
+        with _name_full_disk():
             while left:
                 left = left[self._file.write(left) :]
 
@@ -227,7 +227,7 @@ class Form:
     def write(self, block: bytes) -> None:
         """Parse a block. Raises `Problem` for a malformed form, `DiskFull`."""
         try:
-            with _full_disk_is_named():
+            with _name_full_disk():
                 self._parser.write(block)
         except FormParserError as error:
             raise Problem(400, "invalid_request", f"The form cannot be read: {error}.") from None

@@ -32,7 +32,7 @@ def create_from_request(services: Services, caller: Principal, body: SourceReque
     """The new source. Raises InvalidRequest, UnknownModel, SourceForbidden, SourceMissing, Forbidden and
     Conflict."""
     project = caller.project_for(body.project)
-    address, settle = _checked_address(services, caller, body.source)
+    address, settle = _check_address(services, caller, body.source)
     request = body.for_jobs()
     checked = BatchUploadRequest.model_validate(request | {"project": project})
     intake = Intake(services, caller, checked, address=address)  # refuses options and outputs by name
@@ -72,7 +72,7 @@ def mark_from_notification(tx: Connection, caller: Principal, created: Sequence[
     return marked
 
 
-def _checked_address(services: Services, caller: Principal, address: str) -> tuple[str, float]:
+def _check_address(services: Services, caller: Principal, address: str) -> tuple[str, float]:
     """The address with one slash at its end, and how long its files have to settle by default."""
     if not address.isprintable() or address != address.strip():
         raise InvalidRequest("source: an address must not contain control characters or end with a space.")

@@ -16,7 +16,7 @@ from spool.store.webhooks import NewWebhook, Webhook, create_webhook
 
 def create_from_request(services: Services, caller: Principal, body: WebhookRequest) -> tuple[Webhook, str]:
     """The new webhook and its secret. Raises InvalidRequest, Forbidden, NotFound and Conflict."""
-    url = _checked_url(body.url, services.settings.webhook_addresses)
+    url = _check_url(body.url, services.settings.webhook_addresses)
     project = caller.project_for(body.project)
     with services.database.begin() as tx:
         if body.batch is not None:
@@ -28,7 +28,7 @@ def create_from_request(services: Services, caller: Principal, body: WebhookRequ
         return create_webhook(tx, new, services.secret_box)
 
 
-def _checked_url(url: str, rules: AddressRules) -> str:
+def _check_url(url: str, rules: AddressRules) -> str:
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port

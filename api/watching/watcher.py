@@ -18,10 +18,10 @@ from api.submission.listing import (
     PROBED_AT_ONCE,
     Candidate,
     Judged,
-    candidate_at,
-    candidates,
     custom_id_of,
+    find_candidate,
     judge_all,
+    list_candidates,
 )
 from spool.background.thread import BackgroundLoop
 from spool.domain.api_keys import Scope
@@ -80,7 +80,9 @@ class SourceWatcher(BackgroundLoop):
         request = BatchUploadRequest.model_validate(source.request)
         intake = Intake(self._services, caller, request, address=source.address)
         files: Iterable[Candidate] = (
-            candidates(source.address, intake.reach, caller) if turn.listing else self._marked(turn, intake)
+            list_candidates(source.address, intake.reach, caller)
+            if turn.listing
+            else self._marked(turn, intake)
         )
         seen = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
@@ -99,7 +101,7 @@ class SourceWatcher(BackgroundLoop):
 
     def _marked(self, turn: Turn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
-            candidate = candidate_at(turn.source.address, place, intake.reach, intake.caller)
+            candidate = find_candidate(turn.source.address, place, intake.reach, intake.caller)
             if candidate is not None:
                 yield candidate
 
@@ -142,7 +144,7 @@ def _item(candidate: Candidate, judged: Judged, intake: Intake) -> NewItem:
         return NewItem(place, version, "skipped", judged.reason)
     if not isinstance(judged, Source):
         return NewItem(place, version, "refused", judged.message)
-    job = intake.listed_job(candidate.place, judged)
+    job = intake.build_listed_job(candidate.place, judged)
     if isinstance(job, BadLine):
         return NewItem(place, version, "refused", job.message)
     return NewItem(place, version, "taken", job=job)

@@ -177,7 +177,7 @@ class WorkerDay(NamedTuple):
     last_sign: datetime
 
 
-def owned(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
+def check_owner(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
     """`sweeping`: some process holds the sweep's lock or did a moment ago, so that what is due goes out."""
     if job.state.terminal:
         return
@@ -194,13 +194,13 @@ def owned(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
         yield Breach("owned", job.id, f"It waits since {sent:%Y-%m-%d %H:%M:%S} UTC and nobody sweeps.")
 
 
-def version(job: JobFacts) -> Iterator[Breach]:
+def check_version(job: JobFacts) -> Iterator[Breach]:
     """A job that runs a recording again is a version of a recording that its project has."""
     if job.stray:
         yield Breach("version", job.id, "The first job on its recording is gone, or has another recording.")
 
 
-def ended(job: JobFacts) -> Iterator[Breach]:
+def check_end(job: JobFacts) -> Iterator[Breach]:
     """What a row in a terminal state has to say."""
     if job.state.terminal and job.finished_at is None:
         yield Breach("ended", job.id, f"It is {job.state} without a time.")
@@ -216,7 +216,7 @@ def ended(job: JobFacts) -> Iterator[Breach]:
         yield Breach("ended", job.id, f"It is done with a coverage of {job.coverage}.")
 
 
-def searchable(job: JobFacts) -> Iterator[Breach]:
+def check_index(job: JobFacts) -> Iterator[Breach]:
     """The words that can be searched are those of the transcript that the job has, if it has one, as people
     corrected it."""
     words = (job.words or 0) if job.edited_words is None else job.edited_words
@@ -227,20 +227,20 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
         yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
 
 
-def corrected(job: JobFacts) -> Iterator[Breach]:
+def check_corrections(job: JobFacts) -> Iterator[Breach]:
     """No correction is lost: the revisions of a transcript are 1, 2, 3 and so on."""
     if job.missing_edits:
         yield Breach("corrected", job.id, f"Of its corrections {job.missing_edits} are missing.")
 
 
-def exported(job: JobFacts) -> Iterator[Breach]:
+def check_exports(job: JobFacts) -> Iterator[Breach]:
     """Each file of a finished job's output has a row, which the tables make say where it is or why not."""
     if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
         message = f"Its output has {job.files} files, and {job.exports} of them are written or to be written."
         yield Breach("exported", job.id, message)
 
 
-def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
+def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     """The job's cores in order of channel and number. A finished job's tile [0, total) of every channel from
     0 on; any other job's are in order and apart."""
     done = job.state is JobState.DONE and job.audio_seconds is not None
@@ -273,7 +273,7 @@ def _channel_ends(job: JobFacts, channel: int, at: int, total: int | None) -> It
         yield Breach("covered", job.id, f"Channel {channel} is covered up to {at} of {total} samples.")
 
 
-def billed(bill: Bill) -> Iterator[Breach]:
+def check_bill(bill: Bill) -> Iterator[Breach]:
     """Billable time and audio of one attempt are those of the chunks that it saved."""
     if bill.billed_ns != bill.saved_ns:
         yield Breach(
@@ -289,7 +289,7 @@ def billed(bill: Bill) -> Iterator[Breach]:
         )
 
 
-def line_holds(line: Line) -> Iterator[Breach]:
+def check_line(line: Line) -> Iterator[Breach]:
     """A line's own arithmetic."""
     where = f"The line of attempt {line.attempt} on {line.day} by {line.worker_id}"
     if line.wasted and line.audio_samples:
@@ -299,7 +299,7 @@ def line_holds(line: Line) -> Iterator[Breach]:
         yield Breach("priced", line.job_id, f"{where} costs {line.cost_nanos} nano-units instead of {price}.")
 
 
-def busy(worker: WorkerFacts) -> Iterator[Breach]:
+def check_busy_time(worker: WorkerFacts) -> Iterator[Breach]:
     """Lines, charged time and, for a worker that ended in good order, its engine's own count are one sum."""
     if worker.billed_ns != worker.busy_ns:
         yield Breach(
@@ -310,7 +310,7 @@ def busy(worker: WorkerFacts) -> Iterator[Breach]:
         yield Breach("busy", worker.id, message)
 
 
-def lost(worker: WorkerFacts, grace: Grace) -> Lost:
+def measure_lost_time(worker: WorkerFacts, grace: Grace) -> Lost:
     """What a worker's engine did that nobody is charged for.
 
     While it lives, and when it stopped, that is what it says: batches that raised are measured; batches that
@@ -325,7 +325,7 @@ def lost(worker: WorkerFacts, grace: Grace) -> Lost:
     return Lost(finished, max(0, worker.engine_busy_ns + worker.unbilled_ns + silent - worker.busy_ns))
 
 
-def periods(days: Iterable[WorkerDay], grace: Grace) -> Iterator[Breach]:
+def check_days(days: Iterable[WorkerDay], grace: Grace) -> Iterator[Breach]:
     """An engine does one thing at a time: up to the end of any day, no more was billed than it was up.
 
     `days` in order of worker and day.
@@ -355,7 +355,7 @@ class Stored(NamedTuple):
     gone: frozenset[Content]
 
 
-def deleted(job: JobFacts, chunks: int) -> Iterator[Breach]:
+def check_deletion(job: JobFacts, chunks: int) -> Iterator[Breach]:
     """What SQL has to say of a job of which something was deleted; `chunks` are its saved ones."""
     for content in sorted(job.deleted - job.logged):
         yield Breach("deleted", job.id, f"Its {content} was deleted and no log says so.")
@@ -365,7 +365,7 @@ def deleted(job: JobFacts, chunks: int) -> Iterator[Breach]:
         yield Breach("deleted", job.id, f"Content of it was deleted, and it is {job.state}.")
 
 
-def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
+def check_retention(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
     """Whether something of the job should have been deleted by now."""
     if job.finished_at is None:
         return
@@ -383,7 +383,7 @@ def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
             yield Breach("retained", job.id, f"Its {content} should be gone for {hours:.0f} h.")
 
 
-def gone(key: str, stored: Stored) -> Iterator[Breach]:
+def check_deleted_object(key: str, stored: Stored) -> Iterator[Breach]:
     """An object of a job of which something was deleted."""
     content = content_of(key)
     if content in stored.gone:

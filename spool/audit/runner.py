@@ -22,23 +22,23 @@ from spool.audit.rules import (
     Core,
     Grace,
     JobFacts,
-    billed,
-    busy,
-    corrected,
-    deleted,
-    ended,
-    exported,
-    gone,
-    line_holds,
-    lost,
-    owned,
-    periods,
-    retained,
-    searchable,
-    tiling,
-    version,
+    check_bill,
+    check_busy_time,
+    check_corrections,
+    check_days,
+    check_deleted_object,
+    check_deletion,
+    check_end,
+    check_exports,
+    check_index,
+    check_line,
+    check_owner,
+    check_retention,
+    check_tiling,
+    check_version,
+    measure_lost_time,
 )
-from spool.background.upload_sweeper import STRAY_SECONDS, strays
+from spool.background.upload_sweeper import STRAY_SECONDS, find_strays
 from spool.domain.archive.edits import Edit, apply_edits, standing_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.archive.sampling import passage_errors
@@ -52,7 +52,7 @@ from spool.objects.integrity import open_verified, read_verified
 from spool.store import Database
 from spool.store import audit as facts
 from spool.store.archive.language_models import all_versions, files_in_use, key_of
-from spool.store.archive.uploads import overdue, uploads_of
+from spool.store.archive.uploads import find_job_ids, list_overdue
 from spool.store.deletions import OVERDUE_SECONDS
 from spool.store.queue.locks import SWEEP_LOCK
 from spool.store.transcripts.edits import edits_of_all
@@ -157,19 +157,19 @@ def _pages(
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
             for bill in facts.bills(tx, ids):
-                report.add(billed(bill))
+                report.add(check_bill(bill))
             channels = _chunks(tx, page, report)
         if not page:
             return
         for job in page:
-            report.add(owned(job, sweeping, grace))
-            report.add(ended(job))
-            report.add(version(job))
-            report.add(searchable(job))
-            report.add(corrected(job))
-            report.add(exported(job))
-            report.add(deleted(job, channels[job.id]))
-            report.add(retained(job, retention))
+            report.add(check_owner(job, sweeping, grace))
+            report.add(check_end(job))
+            report.add(check_version(job))
+            report.add(check_index(job))
+            report.add(check_corrections(job))
+            report.add(check_exports(job))
+            report.add(check_deletion(job, channels[job.id]))
+            report.add(check_retention(job, retention))
             finished = job.state is JobState.DONE
             report.cut_off += finished and job.complete is False
             report.unstated += finished and job.complete is None
@@ -190,9 +190,9 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
 
     without = {job.id: job for job in page}
     for job_id, cores in groupby(facts.cores(tx, list(without)), attrgetter("job_id")):
-        report.add(tiling(without.pop(job_id), counted(cores)))
+        report.add(check_tiling(without.pop(job_id), counted(cores)))
     for job in without.values():
-        report.add(tiling(job, ()))
+        report.add(check_tiling(job, ()))
     return channels
 
 
@@ -200,15 +200,15 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
     with db.read(IDLE_SECONDS) as tx:
         for line in facts.lines(tx):
             report.lines += 1
-            report.add(line_holds(line))
+            report.add(check_line(line))
         for worker in facts.worker_sums(tx):
             report.workers += 1
-            report.add(busy(worker))
+            report.add(check_busy_time(worker))
             report.died += worker.gone
-            unbilled = lost(worker, grace)
+            unbilled = measure_lost_time(worker, grace)
             report.lost_least_ns += unbilled.least_ns
             report.lost_most_ns += unbilled.most_ns
-        report.add(periods(facts.worker_days(tx), grace))
+        report.add(check_days(facts.worker_days(tx), grace))
 
 
 def _language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
@@ -292,12 +292,12 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
         with db.read(IDLE_SECONDS) as tx:
             ids = {_job_of(item.key) for item in page}
             known = facts.known_jobs(tx, ids, grace.grace_seconds)
-            waiting = uploads_of(tx, ids)
+            waiting = find_job_ids(tx, ids)
         for item in page:
             report.objects += 1
             job_id = _job_of(item.key)
             if job_id in known:
-                report.add(gone(item.key, known[job_id]))
+                report.add(check_deleted_object(item.key, known[job_id]))
                 report.leftovers += _left_over(item.key, known[job_id].transcript_key)
             elif job_id in waiting or (item.modified is not None and item.modified.timestamp() > oldest):
                 report.arriving += 1
@@ -314,9 +314,9 @@ def _uploads(
     """Uploads past the API that should be gone, and parts that belong to none."""
     late = OVERDUE_SECONDS + grace.grace_seconds
     with db.read() as tx:
-        for upload in overdue(tx, late):
+        for upload in list_overdue(tx, late):
             yield Breach("upload", upload.id, f"It expired at {upload.expires_at} and is still there.")
-    for stray in strays(db, objects, STRAY_SECONDS + late):
+    for stray in find_strays(db, objects, STRAY_SECONDS + late):
         receiver = objects.receiver()
         if remove and receiver is not None:
             receiver.abort(stray.key, stray.upload)

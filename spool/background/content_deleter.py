@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from spool.background.thread import BackgroundLoop, jittered
+from spool.background.thread import BackgroundLoop, jitter
 from spool.background.upload_sweeper import sweep_uploads
 from spool.domain.retention import EVERY_OTHER, Content, content_of, rule_for
 from spool.errors import SpoolError
@@ -94,14 +94,14 @@ class ContentDeleter(BackgroundLoop):
     """Deletes at each interval what is due."""
 
     def __init__(self, db: Database, objects: ObjectStore, settings: Settings) -> None:
-        super().__init__("spool-deleter", delay=jittered(settings.retention_sweep_seconds))
+        super().__init__("spool-deleter", delay=jitter(settings.retention_sweep_seconds))
         self._db, self._objects, self._settings = db, objects, settings
         self._owner = new_id("dlr")
 
     def run_once(self) -> float:
         """Delete what is due; return the seconds until the next round."""
         delete_once(self._db, self._objects, self._settings, self._owner)
-        return jittered(self._settings.retention_sweep_seconds)
+        return jitter(self._settings.retention_sweep_seconds)
 
     def finish(self) -> None:
         """Release the lock for the next process; otherwise it would run out by itself."""

@@ -19,9 +19,9 @@ from spool.store.archive.connections import (
     AskedLink,
     ConnectionRow,
     answer_link,
-    asked_links,
     drop_old_links,
     get_connection,
+    list_asked_links,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SourceSigner(BackgroundLoop):
     def run_once(self) -> float:
         """Sign what is asked for; return the seconds until the next look."""
         with self._db.look() as tx:
-            asked, is_old = asked_links(tx, AT_ONCE)
+            asked, is_old = list_asked_links(tx, AT_ONCE)
         if is_old:
             with self._db.begin() as tx:
                 drop_old_links(tx)

@@ -19,7 +19,7 @@ from celery import Celery
 from sqlalchemy import Connection
 
 from spool.background.outbox_relay import relay_once
-from spool.background.thread import BackgroundLoop, jittered
+from spool.background.thread import BackgroundLoop, jitter
 from spool.broker.celery_app import queue_depth
 from spool.domain.deadlines import forecast_deadlines
 from spool.errors import StorageError
@@ -87,7 +87,7 @@ class Sweeper(BackgroundLoop):
         """Sweep if it is time, then relay until the outbox is empty."""
         if time.monotonic() >= self._next_sweep:
             sweep_once(self._db, self._app, self._settings, self._owner)
-            self._next_sweep = time.monotonic() + jittered(self._settings.sweep_seconds)
+            self._next_sweep = time.monotonic() + jitter(self._settings.sweep_seconds)
         while not self.stopping and relay_once(self._db, self._app, window=self._settings.hint_window) > 0:
             pass
         return max(0.0, self._next_sweep - time.monotonic())

@@ -62,7 +62,7 @@ class BackgroundLoop(threading.Thread):
                 failures = 0
             except Exception as error:  # noqa: BLE001 - law 1 rests on these threads
                 failures += 1
-                pause = jittered(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (failures - 1)))
+                pause = jitter(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (failures - 1)))
                 log.warning(
                     f"{self.name} failed",
                     error=repr(error),
@@ -79,6 +79,6 @@ class BackgroundLoop(threading.Thread):
             log.warning(f"{self.name} failed", error=repr(error))
 
 
-def jittered(seconds: float) -> float:
+def jitter(seconds: float) -> float:
     """The interval, up to a quarter shorter or longer, so that processes spread out."""
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing

@@ -41,7 +41,7 @@ def sweep_uploads(db: Database, objects: ObjectStore) -> None:
                 store.postpone(tx, upload.id, REFUSED_SECONDS)
     receiver = objects.receiver()
     try:
-        for stray in strays(db, objects, STRAY_SECONDS):
+        for stray in find_strays(db, objects, STRAY_SECONDS):
             assert receiver is not None
             with contextlib.suppress(NotFound):
                 receiver.abort(stray.key, stray.upload)
@@ -62,7 +62,7 @@ def remove_upload(db: Database, objects: ObjectStore, upload: StoredUpload) -> N
     log.info("upload removed", upload=upload.id, project=upload.project, state=upload.state.value)
 
 
-def strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[UnfinishedObject]:
+def find_strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[UnfinishedObject]:
     """What the store began longer ago than `seconds`, and no row knows. Raises StorageError."""
     receiver = objects.receiver()
     if receiver is None:
@@ -71,7 +71,7 @@ def strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[Unfin
     old = [item for item in receiver.unfinished(FOLDER) if item.begun < oldest]
     if old:
         with db.read() as tx:
-            known = store.uploads_of(tx, {_job_of(item.key) for item in old})
+            known = store.find_job_ids(tx, {_job_of(item.key) for item in old})
         yield from (item for item in old if _job_of(item.key) not in known)
 
 

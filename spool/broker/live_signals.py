@@ -30,12 +30,12 @@ _PAUSE_SECONDS = 0.25
 Message = Mapping[str, JsonValue]
 
 
-def heard(job_id: str) -> str:
+def audio_channel(job_id: str) -> str:
     """The channel that says that the session's log has a new record."""
     return f"{WAITING}.{job_id}.heard"
 
 
-def said(job_id: str) -> str:
+def words_channel(job_id: str) -> str:
     """The channel of what the worker says."""
     return f"{WAITING}.{job_id}.said"
 

@@ -32,7 +32,7 @@ def hold_lock(
         raise
     try:
         end = time.monotonic() + seconds
-        while not _taken(descriptor, shared):
+        while not _try_lock(descriptor, shared):
             if time.monotonic() >= end:
                 raise Conflict(f"{path}: another process has held this lock for {seconds:g} s.")
             if on_wait is not None:
@@ -43,7 +43,7 @@ def hold_lock(
         os.close(descriptor)
 
 
-def _taken(descriptor: int, shared: bool) -> bool:
+def _try_lock(descriptor: int, shared: bool) -> bool:
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

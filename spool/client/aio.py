@@ -24,14 +24,16 @@ from spool.client import versions as of_versions
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
-from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, insistent
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, with_retries
 from spool.client.sending.parts import Parts
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _soon(call: Callable[P, Flow[T]]) -> Callable[Concatenate["AsyncSpool", P], Coroutine[Any, Any, T]]:
+def _as_coroutine(
+    call: Callable[P, Flow[T]],
+) -> Callable[Concatenate["AsyncSpool", P], Coroutine[Any, Any, T]]:
     @wraps(call)
     async def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(call(*args, **kwargs))
@@ -39,7 +41,7 @@ def _soon(call: Callable[P, Flow[T]]) -> Callable[Concatenate["AsyncSpool", P], 
     return as_method(method)
 
 
-def _listed_soon(call: Callable[P, Pages[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
+def _as_async_items(call: Callable[P, Pages[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
     @wraps(call)
     def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._pages(call(*args, **kwargs))
@@ -47,7 +49,7 @@ def _listed_soon(call: Callable[P, Pages[T]]) -> Callable[Concatenate["AsyncSpoo
     return as_method(method)
 
 
-def _streamed_soon(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
+def _as_async_lines(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
     @wraps(call)
     def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._lines(call(*args, **kwargs))
@@ -55,7 +57,7 @@ def _streamed_soon(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSp
     return as_method(method)
 
 
-def _downloaded_soon(
+def _as_async_blocks(
     call: Callable[P, Blocks],
 ) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[bytes]]:
     @wraps(call)
@@ -68,88 +70,88 @@ def _downloaded_soon(
 class AsyncSpool(Session):
     """A client for asyncio: the methods of `Spool`, awaited. Files are read in blocks between awaits."""
 
-    submit = _soon(of_jobs.submit)
-    job = _soon(of_jobs.job)
-    jobs = _listed_soon(of_jobs.jobs)
-    job_page = _soon(of_jobs.job_page)
-    wait = _soon(of_jobs.wait)
-    transcript = _soon(of_jobs.transcript)
-    transcript_file = _soon(of_jobs.transcript_file)
-    words = _soon(of_jobs.words)
-    search = _listed_soon(of_search.search)
-    search_page = _soon(of_search.search_page)
-    rerun = _soon(of_versions.rerun)
-    versions = _soon(of_versions.versions)
-    diff = _soon(of_versions.diff)
-    review = _listed_soon(of_review.review)
-    review_page = _soon(of_review.review_page)
-    review_recordings = _listed_soon(of_review.review_recordings)
-    review_recordings_page = _soon(of_review.review_recordings_page)
-    check_passage = _soon(of_review.check_passage)
-    sample_size = _soon(of_review.sample_size)
-    draw_sample = _soon(of_review.draw_sample)
-    sample = _soon(of_review.sample)
-    samples = _listed_soon(of_review.samples)
-    samples_page = _soon(of_review.samples_page)
-    batch_diff_page = _soon(of_versions.batch_diff_page)
-    edits = _soon(of_edits.edits)
-    edit = _soon(of_edits.edit)
-    undo_edit = _soon(of_edits.undo_edit)
-    cancel = _soon(of_jobs.cancel)
-    retry = _soon(of_jobs.retry)
-    diarize = _soon(of_jobs.diarize)
-    name_speakers = _soon(of_jobs.name_speakers)
-    speakers = _soon(of_jobs.speakers)
-    voices = _soon(of_jobs.voices)
-    forget_voice = _soon(of_jobs.forget_voice)
-    delete_content = _soon(of_jobs.delete_content)
-    submit_batch = _soon(of_batches.submit_batch)
-    batch = _soon(of_batches.batch)
-    wait_batch = _soon(of_batches.wait_batch)
-    results = _streamed_soon(of_batches.results)
-    result_lines = _streamed_soon(of_batches.result_lines)
-    batch_transcripts = _downloaded_soon(of_batches.transcripts)
-    retry_failed = _soon(of_batches.retry_failed)
-    cancel_batch = _soon(of_batches.cancel_batch)
-    batches = _listed_soon(of_batches.batches)
-    batch_page = _soon(of_batches.batch_page)
-    costs = _soon(of_reports.costs)
-    workers = _soon(of_reports.workers)
-    models = _soon(of_reports.models)
-    set_default_model = _soon(of_reports.set_default_model)
-    readiness = _soon(of_reports.readiness)
-    add_connection = _soon(of_outputs.add_connection)
-    connections = _soon(of_outputs.connections)
-    remove_connection = _soon(of_outputs.remove_connection)
-    export_again = _soon(of_outputs.export_again)
-    put_glossary = _soon(of_glossaries.put_glossary)
-    glossaries = _soon(of_glossaries.glossaries)
-    glossary = _soon(of_glossaries.glossary)
-    glossary_suggestions = _soon(of_glossaries.glossary_suggestions)
-    remove_glossary = _soon(of_glossaries.remove_glossary)
-    put_language_model = _soon(of_glossaries.put_language_model)
-    language_models = _soon(of_glossaries.language_models)
-    language_model = _soon(of_glossaries.language_model)
-    remove_language_model = _soon(of_glossaries.remove_language_model)
-    watch = _soon(of_sources.watch)
-    sources = _soon(of_sources.sources)
-    source = _soon(of_sources.source)
-    change_source = _soon(of_sources.change_source)
-    pause_source = _soon(of_sources.pause_source)
-    resume_source = _soon(of_sources.resume_source)
-    check_source = _soon(of_sources.check_source)
-    remove_source = _soon(of_sources.remove_source)
-    source_item_page = _soon(of_sources.source_item_page)
-    source_items = _listed_soon(of_sources.source_items)
-    add_webhook = _soon(of_webhooks.add_webhook)
-    webhooks = _soon(of_webhooks.webhooks)
-    remove_webhook = _soon(of_webhooks.remove_webhook)
-    rotate_webhook = _soon(of_webhooks.rotate_webhook)
-    enable_webhook = _soon(of_webhooks.enable_webhook)
-    test_webhook = _soon(of_webhooks.test_webhook)
-    deliveries = _listed_soon(of_webhooks.deliveries)
-    delivery_page = _soon(of_webhooks.delivery_page)
-    replay_delivery = _soon(of_webhooks.replay_delivery)
+    submit = _as_coroutine(of_jobs.submit)
+    job = _as_coroutine(of_jobs.job)
+    jobs = _as_async_items(of_jobs.jobs)
+    job_page = _as_coroutine(of_jobs.job_page)
+    wait = _as_coroutine(of_jobs.wait)
+    transcript = _as_coroutine(of_jobs.transcript)
+    transcript_file = _as_coroutine(of_jobs.transcript_file)
+    words = _as_coroutine(of_jobs.words)
+    search = _as_async_items(of_search.search)
+    search_page = _as_coroutine(of_search.search_page)
+    rerun = _as_coroutine(of_versions.rerun)
+    versions = _as_coroutine(of_versions.versions)
+    diff = _as_coroutine(of_versions.diff)
+    review = _as_async_items(of_review.review)
+    review_page = _as_coroutine(of_review.review_page)
+    review_recordings = _as_async_items(of_review.review_recordings)
+    review_recordings_page = _as_coroutine(of_review.review_recordings_page)
+    check_passage = _as_coroutine(of_review.check_passage)
+    sample_size = _as_coroutine(of_review.sample_size)
+    draw_sample = _as_coroutine(of_review.draw_sample)
+    sample = _as_coroutine(of_review.sample)
+    samples = _as_async_items(of_review.samples)
+    samples_page = _as_coroutine(of_review.samples_page)
+    batch_diff_page = _as_coroutine(of_versions.batch_diff_page)
+    edits = _as_coroutine(of_edits.edits)
+    edit = _as_coroutine(of_edits.edit)
+    undo_edit = _as_coroutine(of_edits.undo_edit)
+    cancel = _as_coroutine(of_jobs.cancel)
+    retry = _as_coroutine(of_jobs.retry)
+    diarize = _as_coroutine(of_jobs.diarize)
+    name_speakers = _as_coroutine(of_jobs.name_speakers)
+    speakers = _as_coroutine(of_jobs.speakers)
+    voices = _as_coroutine(of_jobs.voices)
+    forget_voice = _as_coroutine(of_jobs.forget_voice)
+    delete_content = _as_coroutine(of_jobs.delete_content)
+    submit_batch = _as_coroutine(of_batches.submit_batch)
+    batch = _as_coroutine(of_batches.batch)
+    wait_batch = _as_coroutine(of_batches.wait_batch)
+    results = _as_async_lines(of_batches.results)
+    result_lines = _as_async_lines(of_batches.result_lines)
+    batch_transcripts = _as_async_blocks(of_batches.transcripts)
+    retry_failed = _as_coroutine(of_batches.retry_failed)
+    cancel_batch = _as_coroutine(of_batches.cancel_batch)
+    batches = _as_async_items(of_batches.batches)
+    batch_page = _as_coroutine(of_batches.batch_page)
+    costs = _as_coroutine(of_reports.costs)
+    workers = _as_coroutine(of_reports.workers)
+    models = _as_coroutine(of_reports.models)
+    set_default_model = _as_coroutine(of_reports.set_default_model)
+    readiness = _as_coroutine(of_reports.readiness)
+    add_connection = _as_coroutine(of_outputs.add_connection)
+    connections = _as_coroutine(of_outputs.connections)
+    remove_connection = _as_coroutine(of_outputs.remove_connection)
+    export_again = _as_coroutine(of_outputs.export_again)
+    put_glossary = _as_coroutine(of_glossaries.put_glossary)
+    glossaries = _as_coroutine(of_glossaries.glossaries)
+    glossary = _as_coroutine(of_glossaries.glossary)
+    glossary_suggestions = _as_coroutine(of_glossaries.glossary_suggestions)
+    remove_glossary = _as_coroutine(of_glossaries.remove_glossary)
+    put_language_model = _as_coroutine(of_glossaries.put_language_model)
+    language_models = _as_coroutine(of_glossaries.language_models)
+    language_model = _as_coroutine(of_glossaries.language_model)
+    remove_language_model = _as_coroutine(of_glossaries.remove_language_model)
+    watch = _as_coroutine(of_sources.watch)
+    sources = _as_coroutine(of_sources.sources)
+    source = _as_coroutine(of_sources.source)
+    change_source = _as_coroutine(of_sources.change_source)
+    pause_source = _as_coroutine(of_sources.pause_source)
+    resume_source = _as_coroutine(of_sources.resume_source)
+    check_source = _as_coroutine(of_sources.check_source)
+    remove_source = _as_coroutine(of_sources.remove_source)
+    source_item_page = _as_coroutine(of_sources.source_item_page)
+    source_items = _as_async_items(of_sources.source_items)
+    add_webhook = _as_coroutine(of_webhooks.add_webhook)
+    webhooks = _as_coroutine(of_webhooks.webhooks)
+    remove_webhook = _as_coroutine(of_webhooks.remove_webhook)
+    rotate_webhook = _as_coroutine(of_webhooks.rotate_webhook)
+    enable_webhook = _as_coroutine(of_webhooks.enable_webhook)
+    test_webhook = _as_coroutine(of_webhooks.test_webhook)
+    deliveries = _as_async_items(of_webhooks.deliveries)
+    delivery_page = _as_coroutine(of_webhooks.delivery_page)
+    replay_delivery = _as_coroutine(of_webhooks.replay_delivery)
 
     def __init__(
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
@@ -170,7 +172,7 @@ class AsyncSpool(Session):
         await self._http.aclose()
 
     async def _run(self, flow: Flow[T]) -> T:
-        driven = insistent(flow, self._contact)
+        driven = with_retries(flow, self._contact)
         try:
             step = next(driven)
             while True:

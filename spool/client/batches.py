@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spool.client.exchange import Ask, Blocks, Flow, Lines, Sent, Upload, every, read
-from spool.client.jobs import LONGEST_PAGE, new_key, ordered, waited
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Sent, Upload, all_pages, read
+from spool.client.jobs import LONGEST_PAGE, new_key, order_fields, poll_until
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
 from spool.schemas.batches import BatchDetail, BatchPage, BatchResult, BatchRetried
@@ -57,7 +57,7 @@ def submit_batch(
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}
     request |= {"output": dict(output)} if output else {}
-    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | order_fields(priority, deadline)
     ask = _submission(source, request, idempotency_key or new_key(), sent)
     return (yield from read(ask, BatchDetail))
 
@@ -75,7 +75,7 @@ def batch_page(
     return (yield from read(Ask("GET", "/v1/batches", query), BatchPage))
 
 
-batches = every(batch_page)
+batches = all_pages(batch_page)
 
 
 def wait_batch(
@@ -85,7 +85,7 @@ def wait_batch(
 
     `progress` is called with the batch each time it was looked at. Raises TimedOut after `timeout` seconds.
     """
-    return (yield from waited(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout))
+    return (yield from poll_until(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout))
 
 
 def results(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[BatchResult]:

@@ -147,7 +147,7 @@ class Pages(Generic[Item]):
     fetch: Callable[[str | None], Flow[Page[Item]]]
 
 
-def every(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
+def all_pages(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
     """The call that goes through all pages of another one, whose parameters it has: `limit` is how many a
     page has, `cursor` where to begin."""
 
@@ -187,7 +187,7 @@ class Contact:
         return failures >= (self.retries.tries if self.answered else self.retries.greetings)
 
 
-def persistent(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
+def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
     """Ask until there is an answer. Raises Refused and Unreachable."""
     failures = 0
     while True:
@@ -210,7 +210,7 @@ def persistent(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
         yield Pause(contact.retries.pause(failures, response))
 
 
-def insistent(flow: Flow[Result], contact: Contact) -> Flow[Result]:
+def with_retries(flow: Flow[Result], contact: Contact) -> Flow[Result]:
     """The same call with each of its asks made persistent."""
     response: httpx.Response | None = None
     failed: ClientError | None = None
@@ -225,7 +225,7 @@ def insistent(flow: Flow[Result], contact: Contact) -> Flow[Result]:
             yield step
             continue
         try:
-            response = yield from persistent(step, contact)
+            response = yield from ask_until_answered(step, contact)
         except ClientError as error:
             failed = error
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from spool.client.base import answer
 from spool.client.errors import Conflict, TimedOut
-from spool.client.exchange import Ask, Flow, Pause, Query, Sent, Upload, every, kind_of, read
-from spool.client.sending.direct import DIRECT_BYTES, sent_past, shown
+from spool.client.exchange import Ask, Flow, Pause, Query, Sent, Upload, all_pages, kind_of, read
+from spool.client.sending.direct import DIRECT_BYTES, get_upload, send_direct
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
@@ -60,7 +60,7 @@ def submit(
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}
     request |= {"output": dict(output)} if output else {}
-    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | order_fields(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:
         named = {"connection": connection} if connection else {}
@@ -84,7 +84,7 @@ def _submit_past(
     """The job of a file that is sent past the API; None where the server takes none so."""
     name = "".join(char for char in path.name if char.isprintable())[:200] or "upload"
     for last in (False, True):
-        upload = yield from sent_past(path, name, request.get("project"), sent)
+        upload = yield from send_direct(path, name, request.get("project"), sent)
         if upload is None:
             return None
         try:
@@ -92,7 +92,7 @@ def _submit_past(
             return (yield from read(ask, JobDetail))
         except Conflict:
             # The same file was submitted twice at once, and this upload is the other job's.
-            if last or (yield from shown(upload.id)).state != "used":
+            if last or (yield from get_upload(upload.id)).state != "used":
                 raise
     return None
 
@@ -133,7 +133,7 @@ def job_page(
     return (yield from read(Ask("GET", "/v1/jobs", query), JobPage))
 
 
-jobs = every(job_page)
+jobs = all_pages(job_page)
 
 
 def wait(
@@ -143,7 +143,7 @@ def wait(
 
     `progress` is called with the job each time it was looked at. Raises TimedOut after `timeout` seconds.
     """
-    return (yield from waited(lambda: job(job_id), lambda it: it.state.terminal, progress, timeout))
+    return (yield from poll_until(lambda: job(job_id), lambda it: it.state.terminal, progress, timeout))
 
 
 def transcript(
@@ -249,7 +249,7 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
-def waited(
+def poll_until(
     look: Callable[[], Flow[It]],
     ended: Callable[[It], bool],
     progress: Callable[[It], object] | None,
@@ -271,7 +271,7 @@ def waited(
         pause = min(POLL_LONGEST_S, pause * POLL_GROWTH)
 
 
-def ordered(priority: PriorityName | None, deadline: datetime | str | None) -> dict[str, str]:
+def order_fields(priority: PriorityName | None, deadline: datetime | str | None) -> dict[str, str]:
     """What the request says of who goes first."""
     at = deadline.isoformat() if isinstance(deadline, datetime) else deadline
     return {name: value for name, value in (("priority", priority), ("deadline", at)) if value is not None}

@@ -1,6 +1,6 @@
 """The calls of the review."""
 
-from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.common import Versions
 from spool.schemas.review import (
@@ -49,7 +49,7 @@ def review_page(
     return (yield from read(Ask("GET", "/v1/review", query), ReviewPage))
 
 
-review = every(review_page)
+review = all_pages(review_page)
 
 
 def review_recordings_page(
@@ -78,7 +78,7 @@ def review_recordings_page(
     return (yield from read(Ask("GET", "/v1/review/recordings", query), ReviewRecordingPage))
 
 
-review_recordings = every(review_recordings_page)
+review_recordings = all_pages(review_recordings_page)
 
 
 def check_passage(
@@ -139,4 +139,4 @@ def samples_page(
     return (yield from read(Ask("GET", "/v1/review/samples", query), SamplePage))
 
 
-samples = every(samples_page)
+samples = all_pages(samples_page)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.common import Versions
 from spool.schemas.search import SearchPage
@@ -49,4 +49,4 @@ def search_page(
     return (yield from read(Ask("GET", "/v1/search", query), SearchPage))
 
 
-search = every(search_page)
+search = all_pages(search_page)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spool.client.base import answer
-from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.sources import SourceItemPage, SourceList, SourceOut
 
@@ -98,4 +98,4 @@ def source_item_page(
     return (yield from read(Ask("GET", f"{_ALL}/{source_id}/items", query), SourceItemPage))
 
 
-source_items = every(source_item_page)
+source_items = all_pages(source_item_page)

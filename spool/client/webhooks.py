@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spool.client.base import answer
-from spool.client.exchange import Ask, Flow, Query, every, read
+from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
 from spool.schemas.webhooks import DeliveryOut, DeliveryPage, WebhookList, WebhookOut, WebhookSecret
 
@@ -59,7 +59,7 @@ def delivery_page(
     return (yield from read(Ask("GET", f"{_ALL}/{webhook_id}/deliveries", query), DeliveryPage))
 
 
-deliveries = every(delivery_page)
+deliveries = all_pages(delivery_page)
 
 
 def replay_delivery(webhook_id: str, delivery_id: str) -> Flow[DeliveryOut]:

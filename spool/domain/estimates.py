@@ -115,7 +115,7 @@ def per_audio_hour(cost: Decimal, audio_samples: int) -> Decimal | None:
     return (cost * 3600 * SAMPLE_RATE / audio_samples).quantize(_MICRO)
 
 
-def projected(report: CostReport) -> Projection | None:
+def project_costs(report: CostReport) -> Projection | None:
     """A million hours at what the period's audio cost, idle time included; None without any audio."""
     total = report.total
     cost = total.billable_cost + total.wasted_cost + (report.idle_cost or 0)

@@ -104,7 +104,7 @@ def _wrong(item: str) -> str:
     return f"{item!r} is not a span of hours: write {examples}, separated by commas"
 
 
-def shown_until(instant: float | None, now: float) -> str:
+def format_until(instant: float | None, now: float) -> str:
     """When a rest ends, in words, by this machine's clock."""
     if instant is None:
         return "forever"

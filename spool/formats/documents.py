@@ -4,7 +4,7 @@ import io
 import zipfile
 
 from spool.domain.transcript import Transcript
-from spool.formats.text import grouped, replace_non_xml, voices_of, written_language
+from spool.formats.text import group_segments, replace_non_xml, voices_of, written_language
 
 # The earliest that a ZIP archive can state: the same transcript gives the same bytes at any time.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -30,7 +30,7 @@ def docx(transcript: Transcript) -> bytes:
     facts = [_stamp(transcript.audio.duration), written_language(transcript), transcript.model.name]
     document.add_paragraph(_plain(" · ".join(filter(None, facts))))
     voice_of = voices_of(transcript)
-    for group in grouped(transcript):
+    for group in group_segments(transcript):
         voice = voice_of(group[0])
         label = document.add_paragraph()
         label.paragraph_format.keep_with_next = True

@@ -27,10 +27,10 @@ def kaldi(transcript: Transcript) -> str:
     """A Kaldi text archive, one lattice a chunk; each is named by recording, channel and hundredths of a
     second."""
     name = _UNSAFE.sub("_", transcript.audio.name) or "recording"
-    return "".join(archived(item, name) for item in _requested(transcript))
+    return "".join(format_entry(item, name) for item in _requested(transcript))
 
 
-def archived(chunk: Lattice, name: str) -> str:
+def format_entry(chunk: Lattice, name: str) -> str:
     """One lattice as an entry of the archive."""
     span = f"{round(chunk.start * 100):07}-{round(chunk.end * 100):07}"
     lines = [f"{name}-{chunk.channel}-{span}", *_lines(chunk)]

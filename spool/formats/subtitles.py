@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import grouped, prefix, replace_non_xml, speaker_name, voices_of, written_language
+from spool.formats.text import (
+    group_segments,
+    prefix,
+    replace_non_xml,
+    speaker_name,
+    voices_of,
+    written_language,
+)
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100
@@ -73,7 +80,7 @@ def ohms(transcript: Transcript) -> str:
 
 def _stretches(transcript: Transcript) -> Iterator[list[Segment]]:
     """The segments of each paragraph, divided where they last longer than `OHMS_SECONDS`."""
-    for paragraph in grouped(transcript):
+    for paragraph in group_segments(transcript):
         stretch: list[Segment] = []
         for segment in paragraph:
             if stretch and segment.end - stretch[0].start > OHMS_SECONDS:

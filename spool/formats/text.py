@@ -29,12 +29,12 @@ def paragraphs(transcript: Transcript) -> str:
     voice_of = voices_of(transcript)
     texts = [
         prefix(voice_of(group[0])) + " ".join(segment.text for segment in group)
-        for group in grouped(transcript)
+        for group in group_segments(transcript)
     ]
     return "\n\n".join(texts) + "\n" if texts else ""
 
 
-def grouped(transcript: Transcript) -> Iterator[list[Segment]]:
+def group_segments(transcript: Transcript) -> Iterator[list[Segment]]:
     """The segments of each paragraph."""
     group: list[Segment] = []
     for segment in transcript.segments:

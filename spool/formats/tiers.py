@@ -105,7 +105,7 @@ def textgrid(transcript: Transcript) -> str:
         lines += [
             f"    item [{number}]:",
             '        class = "IntervalTier"',
-            f'        name = "{_quoted(name)}"',
+            f'        name = "{_quote(name)}"',
             "        xmin = 0",
             f"        xmax = {_seconds(last)}",
             f"        intervals: size = {len(intervals)}",
@@ -115,7 +115,7 @@ def textgrid(transcript: Transcript) -> str:
                 f"        intervals [{position}]:",
                 f"            xmin = {_seconds(item.start)}",
                 f"            xmax = {_seconds(item.end)}",
-                f'            text = "{_quoted(item.text)}"',
+                f'            text = "{_quote(item.text)}"',
             ]
     return "\n".join([*lines, ""])
 
@@ -226,7 +226,7 @@ def _plain(text: str) -> str:
     return replace_non_xml(" ".join(text.split()))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace('"', '""')
 
 

@@ -160,7 +160,7 @@ def quiet() -> Iterator[None]:
         os.close(null)
 
 
-def _compiled(lines: Iterable[str]) -> Any:  # noqa: ANN401 - of a library without types
+def _compile(lines: Iterable[str]) -> Any:  # noqa: ANN401 - of a library without types
     kaldifst = _library()
     graph = kaldifst.compile("\n".join(lines) + "\n", acceptor=False)
     kaldifst.arcsort(graph, sort_type="olabel")
@@ -226,7 +226,7 @@ def _token_fst(units: int, marks: Iterable[int], topology: Topology) -> Any:  # 
         lines += [f"{unit} 0 1 0", *(f"{unit} {other} {other + 1} {other + 1}" for other in others)]
     for state in range(units if topology == "corrected" else 1):
         lines += [*(f"{state} {state} 0 {mark}" for mark in marks), str(state)]
-    return _compiled(lines)
+    return _compile(lines)
 
 
 def _arrays(

@@ -78,7 +78,7 @@ class ObjectStore(Protocol):
     """Objects by key.
 
     Every operation raises StorageError when the store does not answer or refuses (DiskFull when it has no
-    space), and InvalidRequest for a key that breaks the rules of `checked_key`.
+    space), and InvalidRequest for a key that breaks the rules of `check_key`.
     """
 
     def put_file(self, key: str, path: Path, content_type: str = "application/octet-stream") -> ObjectInfo:
@@ -119,7 +119,7 @@ class ObjectStore(Protocol):
         """Raise StorageError if the store does not answer."""
 
 
-def checked_key(key: str) -> str:
+def check_key(key: str) -> str:
     """The key, if it is made of plain path parts that no store reads in a way of its own. Raises
     InvalidRequest."""
     parts = key.split("/")

@@ -75,11 +75,11 @@ def verified_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int
             with memoryview(held) as view:
                 complete = bytes(view[:HASH_BLOCK])
             del held[:HASH_BLOCK]
-            yield _verified(complete, hashes, number, key)
+            yield _verify(complete, hashes, number, key)
             del complete
             number += 1
     if held:
-        yield _verified(bytes(held), hashes, number, key)
+        yield _verify(bytes(held), hashes, number, key)
         number += 1
     if number * HASH_BYTES != len(hashes):
         raise _damaged(key)
@@ -105,7 +105,7 @@ def read_range(
                 return
 
 
-def _verified(block: bytes, hashes: bytes, number: int, key: str) -> bytes:
+def _verify(block: bytes, hashes: bytes, number: int, key: str) -> bytes:
     recorded = hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES]
     if hashlib.sha256(block).digest() != recorded:
         raise _damaged(key)

@@ -2,7 +2,7 @@
 
 A write goes to a temporary file beside the tree, is synced to disk and then renamed into place, so a reader
 sees the old bytes or the new ones, and a crash leaves at worst a temporary file. Keys become paths only after
-`checked_key`; a path that links out of the root is refused.
+`check_key`; a path that links out of the root is refused.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from spool.errors import DiskFull, InvalidRequest, NotFound, SourceChanged, StorageError
-from spool.objects.base import ObjectInfo, checked_key
+from spool.objects.base import ObjectInfo, check_key
 from spool.settings.home import FOLDER_MODE
 
 BLOCK = 1024 * 1024
@@ -104,7 +104,7 @@ class FolderStore:
         """All objects whose key starts with `prefix`, by key."""
         start, _, _ = prefix.rpartition("/")
         if start:
-            checked_key(start)
+            check_key(start)
         with storage_errors("the object store's folder"):
             yield from self._listed(start, prefix)
 
@@ -163,7 +163,7 @@ class FolderStore:
             (self.root / part).mkdir(mode=FOLDER_MODE, exist_ok=True)
 
     def _path(self, key: str) -> Path:
-        path = self.root / checked_key(key)
+        path = self.root / check_key(key)
         if not path.parent.resolve().is_relative_to(self.root):
             raise InvalidRequest(f"The key {key!r} leads out of the object store.")
         return path

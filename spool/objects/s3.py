@@ -24,7 +24,7 @@ from spool.errors import (
     SourceChanged,
     StorageError,
 )
-from spool.objects.base import ObjectInfo, checked_key
+from spool.objects.base import ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.s3_client import S3Options, client_of
 from spool.objects.s3_errors import s3_errors
@@ -102,7 +102,7 @@ class S3Store:
             return None
         parameters = {
             "Bucket": self.bucket,
-            "Key": self.prefix + checked_key(key),
+            "Key": self.prefix + check_key(key),
             "ResponseContentType": content_type,
             "ResponseContentDisposition": "inline",
         }
@@ -153,7 +153,7 @@ class S3Store:
 
     def _put(self, key: str, body: BinaryIO, size: int, digest: str, content_type: str) -> ObjectInfo:
         answer = self.call(
-            "put_object", checked_key(key), Body=body, ContentType=content_type, Metadata={"sha256": digest}
+            "put_object", check_key(key), Body=body, ContentType=content_type, Metadata={"sha256": digest}
         )
         return ObjectInfo(key, size, answer["ETag"], digest)
 
@@ -162,7 +162,7 @@ class S3Store:
             self._client.upload_file(
                 str(path),
                 self.bucket,
-                self.prefix + checked_key(key),
+                self.prefix + check_key(key),
                 ExtraArgs={"ContentType": content_type, "Metadata": {"sha256": digest}},
                 Config=TransferConfig(
                     multipart_threshold=MULTIPART_BYTES, multipart_chunksize=MULTIPART_BYTES

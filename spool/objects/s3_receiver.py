@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from spool.objects.base import PartInfo, UnfinishedObject, checked_key
+from spool.objects.base import PartInfo, UnfinishedObject, check_key
 from spool.objects.s3_client import S3Options, client_of
 from spool.objects.s3_errors import s3_errors
 
@@ -27,7 +27,7 @@ class S3Receiver:
 
     def begin(self, key: str, content_type: str) -> str:
         """The id of a new upload in parts."""
-        answer = self._call("create_multipart_upload", checked_key(key), ContentType=content_type)
+        answer = self._call("create_multipart_upload", check_key(key), ContentType=content_type)
         return str(answer["UploadId"])
 
     def address(self, key: str, upload: str, number: int, size: int, seconds: int) -> str:

@@ -35,7 +35,7 @@ from spool.store.jobs import (
 )
 from spool.store.queue.queues import in_queue
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of
-from spool.store.sql import Page, epoch_us, now_utc, page, upsert
+from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
 from spool.tables import batches, jobs, outbox
 
 
@@ -200,7 +200,7 @@ def list_batches(
     query = select(*batches.c)
     if project is not None:
         query = query.where(batches.c.project == project)
-    return page(tx, batches, query, _batch_of, ("batches", project), cursor=cursor, limit=limit)
+    return fetch_page(tx, batches, query, _batch_of, ("batches", project), cursor=cursor, limit=limit)
 
 
 def batch_jobs(

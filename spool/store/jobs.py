@@ -26,7 +26,7 @@ from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
-from spool.store.sql import Page, epoch_us, now_utc, page, upsert
+from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
 from spool.tables import idempotency, jobs, phrase_lists, source_hashes
 
 
@@ -132,7 +132,7 @@ def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limi
     Raises InvalidRequest for a limit out of range or a cursor that belongs to another filter.
     """
     query = select(*JOB_COLUMNS).where(*filter_conditions(wanted))
-    return page(tx, jobs, query, job_of, wanted, cursor=cursor, limit=limit)
+    return fetch_page(tx, jobs, query, job_of, wanted, cursor=cursor, limit=limit)
 
 
 def cancel_job(tx: Connection, job_id: str) -> Job:

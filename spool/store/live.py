@@ -26,12 +26,12 @@ class Said:
     parts: Parts
 
 
-def what_was_said(tx: Connection, job_id: str, first: int) -> Said:
+def get_said(tx: Connection, job_id: str, first: int) -> Said:
     """The session's job and what was saved of it, from chunk `first` on. Raises NotFound."""
-    return Said(get_job(tx, job_id), saved_chunks(tx, job_id, first), log_parts(tx, job_id))
+    return Said(get_job(tx, job_id), saved_chunks(tx, job_id, first), get_parts(tx, job_id))
 
 
-def log_parts(tx: Connection, job_id: str) -> Parts:
+def get_parts(tx: Connection, job_id: str) -> Parts:
     """The parts of the session's log."""
     stored = tx.scalar(select(jobs.c.live_parts).where(jobs.c.id == job_id))
     return Parts() if stored is None else Parts(tuple(stored["starts"]), stored["closed"])
@@ -41,7 +41,7 @@ def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
     """Begin another part of the log of an open session behind `start` bytes of its audio; the part before it
     ends there. False where the parts are no longer those `known`. Raises Conflict for a session that has
     ended."""
-    parts, is_open = _locked(tx, job_id)
+    parts, is_open = _lock(tx, job_id)
     if parts.is_closed or not is_open:
         raise Conflict(f"The session has ended; its words are in job {job_id}.")
     if parts != known:
@@ -58,7 +58,7 @@ def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
     """The session is at its end: no part can follow. False where one did already, behind those `known`.
     Raises LeaseLost."""
     lock_claim(tx, claim)
-    parts, _ = _locked(tx, claim.job.id)
+    parts, _ = _lock(tx, claim.job.id)
     if parts.starts != known.starts:
         return False
     if not parts.is_closed:
@@ -66,7 +66,7 @@ def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
     return True
 
 
-def _locked(tx: Connection, job_id: str) -> tuple[Parts, bool]:
+def _lock(tx: Connection, job_id: str) -> tuple[Parts, bool]:
     """The parts, which nobody else changes in this transaction, and whether the job is an open session."""
     columns = jobs.c.live_parts, jobs.c.state, jobs.c.source_kind, jobs.c.cancel_requested
     row = tx.execute(select(*columns).where(jobs.c.id == job_id).with_for_update()).one_or_none()

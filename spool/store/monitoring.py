@@ -55,7 +55,7 @@ class Audited:
     """The database's time; None until stored."""
 
 
-def fleet(tx: Connection) -> tuple[Member, ...]:
+def list_fleet(tx: Connection) -> tuple[Member, ...]:
     """Every worker that is alive or missing; not those that stopped in good order."""
     recent = (
         select(workers.c.name)
@@ -106,7 +106,7 @@ def count_up(tx: Connection, name: str, by: dict[str, int]) -> None:
         upsert(tx, counters, row, update={"value": counters.c.value + number})
 
 
-def counted(tx: Connection, name: str) -> dict[str, int]:
+def get_counts(tx: Connection, name: str) -> dict[str, int]:
     """The counts of `name` by label."""
     rows = tx.execute(
         select(counters.c.label, counters.c.value).where(counters.c.name == name).order_by(counters.c.label)
@@ -217,8 +217,8 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         today=_added(line.spent for line in lines if line.today),
         month=_added(line.spent for line in lines) if month else (),
         month_by_project={} if project or not month else dict(billed),
-        fleet=() if project else fleet(tx),
-        leases_lost={} if project else counted(tx, LEASES_LOST),
+        fleet=() if project else list_fleet(tx),
+        leases_lost={} if project else get_counts(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
         webhooks={} if project else webhook_deliveries_by_outcome(tx),
         sources=None if project else source_gauges(tx),

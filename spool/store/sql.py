@@ -251,7 +251,7 @@ class Page(Generic[Item]):
     next_cursor: str | None
 
 
-def page(
+def fetch_page(
     tx: Connection,
     table: Table,
     query: Select[Any],

@@ -20,7 +20,7 @@ from spool.domain.webhooks import new_secret
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.settings.secret_key import SecretBox, SecretUnreadable
-from spool.store.sql import Page, now_utc, page, seconds_from_now
+from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
 
 OLD_SECRET_SECONDS = 24 * 3600.0
@@ -352,7 +352,7 @@ def list_deliveries(
     if state is not None:
         query = query.where(row.state == state)
     scope = ("deliveries", webhook_id, state)
-    return page(tx, webhook_deliveries, query, _delivery_of, scope, cursor=cursor, limit=limit)
+    return fetch_page(tx, webhook_deliveries, query, _delivery_of, scope, cursor=cursor, limit=limit)
 
 
 def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Delivery:

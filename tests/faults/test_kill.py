@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from ops.testbed.stack import PATIENCE, Stack, gone, until
-from spool.audit.rules import Grace, lost
+from spool.audit.rules import Grace, measure_lost_time
 from spool.audit.runner import audit
 from spool.domain.archive.alignment import Typescript
 from spool.domain.archive.diarization import Diarization
@@ -147,7 +147,7 @@ def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str)
         """What the audit says of that."""
         with stack.db.read() as tx:
             (row,) = [each for each in worker_sums(tx) if each.id == worker_id]
-        return lost(row, Grace()).least_ns
+        return measure_lost_time(row, Grace()).least_ns
 
     with stack.fault(f"kill -9 of the worker while {model} listens for speakers") as fault:
         stack.arm(**{"speakers.heard": "sleep:600"})  # the thread that listens; the worker lives on

@@ -28,7 +28,7 @@ from spool.errors import (
     StorageError,
 )
 from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
-from spool.objects.base import checked_key
+from spool.objects.base import check_key
 from spool.objects.integrity import hash_file, read_range, read_verified
 from spool.objects.s3 import S3Store
 from spool.objects.s3_client import S3Options
@@ -227,7 +227,7 @@ class TestConformance:
 
 
 def test_keys_of_jobs_are_keys() -> None:
-    assert checked_key("jobs/job_01K9ABC/transcript.2f.json") == "jobs/job_01K9ABC/transcript.2f.json"
+    assert check_key("jobs/job_01K9ABC/transcript.2f.json") == "jobs/job_01K9ABC/transcript.2f.json"
 
 
 def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from spool.broker.live_signals import LiveSignals, said
+from spool.broker.live_signals import LiveSignals, words_channel
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.jobs import Job
 from spool.domain.live.log import decode_record, log_prefix
@@ -52,7 +52,7 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
     partial |= {"words": []}
 
     def shown() -> bool:
-        signals.tell(said(job.id), partial)
+        signals.tell(words_channel(job.id), partial)
         return "<b>keep" in (words.text_content() or "")
 
     until(shown, "a partial, as text")

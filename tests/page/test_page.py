@@ -313,7 +313,7 @@ def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
     job = done_job(live)
     with live.services.database.begin() as tx:
         text = create_key(tx, "reader", "default", [Scope.READ]).text
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     page.goto(f"/#/jobs/{job}")
     page.get_by_label("API key").fill("wrong")
     page.get_by_role("button", name="Continue").click()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from spool.domain.work_hours import WorkHours, parse_hours, shown_until
+from spool.domain.work_hours import WorkHours, format_until, parse_hours
 
 
 class OffHours:
@@ -35,6 +35,6 @@ class OffHours:
             if works:
                 self._reason = None
             elif was:
-                until = shown_until(self._hours.changes(now), now)
+                until = format_until(self._hours.changes(now), now)
                 self._reason = f"outside its hours ({self._text}) {until}"
         return was is not works

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from api.cli.completion import complete_job, complete_model
-from api.cli.connection import Json, Url, connected, out
+from api.cli.connection import Json, Url, connect, out
 from api.cli.jobs import conclude, submit_recordings
 from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
 from spool.errors import InvalidRequest
@@ -50,7 +50,7 @@ def align(
     options: dict[str, Any] = {"align": {"data": data, "name": transcript.name}}
     if model is not None:
         options["model"] = model
-    with connected(url) as (spool, running):
+    with connect(url) as (spool, running):
         if Path(recording).is_dir():
             raise InvalidRequest(f"{recording} is a folder; name the recording of {transcript.name}.")
         if not is_id(recording, "job"):

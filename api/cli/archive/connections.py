@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from spool.errors import InvalidRequest
 from spool.schemas.outputs import Access
 
@@ -47,7 +47,7 @@ def add(
     )
     if not secret.strip():
         raise InvalidRequest(f"Give the secret access key in {SECRET} or on standard input.")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         added = spool.add_connection(
             name,
             prefix=prefix,
@@ -62,13 +62,13 @@ def add(
 
 
 @app.command("list")
-def listed(
+def list_connections(
     project: Annotated[str | None, typer.Option(help="List only connections of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List connections. Secrets are never shown."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         rows = spool.connections(project=project)
     if as_json:
         print_json(rows)
@@ -87,6 +87,6 @@ def listed(
 @app.command()
 def remove(name: Name, project: Project = None, url: Url = None) -> None:
     """Delete a connection and its secret."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.remove_connection(name, project=project)
     out.print(f"{name} removed")

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from spool.schemas.edits import EditOut
 
 edits = typer.Typer(no_args_is_help=True, help="Correct transcripts; list and undo corrections.")
@@ -19,7 +19,7 @@ Author = Annotated[str | None, typer.Option(help="Who corrects. Default: the use
 @edits.command("list")
 def list_edits(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """List who corrected what and when."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         history = spool.edits(job_id)
     if as_json:
         print_json(history)
@@ -43,7 +43,7 @@ def replace_words(
     as_json: Json = False,
 ) -> None:
     """Replace words by a text. Their times stay; the transcript as it was recognised is kept."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         seen = len(spool.edits(job_id)) if seen is None else seen
         edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser())
     print_json(edit) if as_json else out.print(f"revision {edit.revision}")
@@ -58,7 +58,7 @@ def undo(
     as_json: Json = False,
 ) -> None:
     """Take a correction back. What it replaced stands again."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         edit = spool.undo_edit(job_id, revision, author=author or getuser())
     print_json(edit) if as_json else out.print(f"revision {edit.revision} undoes {revision}")
 

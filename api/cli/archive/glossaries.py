@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from spool.domain.search.glossary import MOST_BYTES
 from spool.errors import InvalidRequest
 from spool.schemas.glossaries import GlossaryOut
@@ -40,7 +40,7 @@ def put(
     """Add a version of a glossary from a file."""
     text = _read(file)
     content = {"csv": text} if file.suffix.casefold() == ".csv" else {"text": text}
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         added = spool.put_glossary(
             name, **content, weight=weight, extend=extend, auto_add_after=auto_add_after, project=project
         )
@@ -56,7 +56,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add phrases to a glossary; its others stay."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         added = spool.put_glossary(name, phrases=phrases, extend=True, project=project)
     _print_version(added, as_json)
 
@@ -72,7 +72,7 @@ def suggest(
     as_json: Json = False,
 ) -> None:
     """List names that people wrote into transcripts in place of what was recognised."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         rows = spool.glossary_suggestions(project=project, glossary=name, recordings=recordings)
     if as_json:
         print_json(rows)
@@ -89,9 +89,9 @@ def suggest(
 
 
 @app.command("list")
-def listed(project: Project = None, url: Url = None, as_json: Json = False) -> None:
+def list_glossaries(project: Project = None, url: Url = None, as_json: Json = False) -> None:
     """List glossaries, each with its latest version."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         rows = spool.glossaries(project=project)
     if as_json:
         print_json(rows)
@@ -117,7 +117,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the phrases of a glossary, one a line."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         version = spool.glossary(reference, project=project)
     if as_json:
         print_json(version)
@@ -129,7 +129,7 @@ def show(
 @app.command()
 def delete(name: Name, project: Project = None, url: Url = None) -> None:
     """Delete a glossary with every version. Jobs that named it keep its phrases."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.remove_glossary(name, project=project)
     out.print(f"{name} deleted")
 

@@ -12,7 +12,7 @@ from typing import Annotated, TextIO
 import typer
 from rich.table import Table
 
-from api.cli.connection import Json, Url, connected, err, out, print_json
+from api.cli.connection import Json, Url, connect, err, out, print_json
 from spool.client import Deleted, NotFound, Spool
 from spool.errors import InvalidRequest, SpoolError
 from spool.schemas.glossaries import LanguageModelOut
@@ -63,7 +63,7 @@ def build(
         file, read = Path(folder) / "built.arpa", [str(text) for text in texts or ()]
         if from_transcripts:
             own = Path(folder) / "transcripts.txt"
-            with connected(url) as (spool, _), own.open("w", encoding="utf-8") as lines:
+            with connect(url) as (spool, _), own.open("w", encoding="utf-8") as lines:
                 project = _write_transcripts(spool, lines, project, tag, corrected=corrected)
             read.append(str(own))
         arguments = ["--model", model, "--order", str(order), "--output", str(file)]
@@ -73,7 +73,7 @@ def build(
             reason = ended.stderr.strip().removeprefix("spool-worker: ") or f"exit code {ended.returncode}"
             raise (InvalidRequest if ended.returncode == 2 else SpoolError)(reason)
         built = json.loads(ended.stdout.splitlines()[-1])
-        with connected(url) as (spool, _):
+        with connect(url) as (spool, _):
             added = spool.put_language_model(name, file, model=model, project=project)
     if built["unspelled"]:
         err.print(f"{built['unspelled']} words that the model's tokens cannot spell were left out")
@@ -92,15 +92,15 @@ def put(
     """Add a version of a language model from a file."""
     if not file.is_file():
         raise InvalidRequest(f"{file} is no file.")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         added = spool.put_language_model(name, file, model=model, project=project)
     _print_version(added, as_json)
 
 
 @app.command("list")
-def listed(project: Project = None, url: Url = None, as_json: Json = False) -> None:
+def list_language_models(project: Project = None, url: Url = None, as_json: Json = False) -> None:
     """List language models, each with its latest version."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         rows = spool.language_models(project=project)
     if as_json:
         print_json(rows)
@@ -120,7 +120,7 @@ def listed(project: Project = None, url: Url = None, as_json: Json = False) -> N
 @app.command()
 def delete(name: Name, project: Project = None, url: Url = None) -> None:
     """Delete a language model with every version. Refused while jobs that name it have not ended."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.remove_language_model(name, project=project)
     out.print(f"{name} deleted")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.completion import complete_job
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from spool.errors import InvalidRequest
 
 _PANEL = "Output"
@@ -83,7 +83,7 @@ def export(
 
     `spool status ID` shows which are there, and why others are not.
     """
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         files = spool.export_again(job_id)
     if as_json:
         print_json(files)

@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from api.cli.completion import complete_batch
-from api.cli.connection import Json, Url, connected, out, print_json
-from api.cli.tables import clock
+from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.tables import format_duration
 from spool.command_options import takes_options
 from spool.domain.archive.review import REASONS
 from spool.schemas.common import Versions
@@ -67,7 +67,7 @@ def list_passages(
     as_json: Json = False,
 ) -> None:
     """List passages that nobody has checked, the most doubtful first."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         passages = spool.review(**asdict(only), checked=checked, sample=sample, job=job, versions=versions)
         listed = list(islice(passages, limit))
         address = spool.url
@@ -91,7 +91,7 @@ def list_recordings(
     as_json: Json = False,
 ) -> None:
     """List recordings with passages that nobody has checked, the most doubtful first."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         listed = list(islice(spool.review_recordings(**asdict(only)), limit))
     if as_json:
         print_json(listed)
@@ -114,7 +114,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say that you listened to a passage and its words are right."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         marked = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
     print_json(marked) if as_json else out.print(_heading(marked), soft_wrap=True)
 
@@ -135,7 +135,7 @@ def size(
     as_json: Json = False,
 ) -> None:
     """Say how many passages to listen to for the word error rate."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         needed = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
     if as_json:
         print_json(needed)
@@ -161,7 +161,7 @@ def draw(
     as_json: Json = False,
 ) -> None:
     """Draw a random sample of passages to listen to."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         drawn = spool.draw_sample(
             project=project,
             batch=batch,
@@ -182,7 +182,7 @@ def estimate(
     as_json: Json = False,
 ) -> None:
     """Print the word error rate by samples, with its 95 % interval."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         drawn = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
     if as_json:
         print_json(drawn)
@@ -229,7 +229,7 @@ def _recording(recording: ReviewRecordingOut) -> Text:
 def _heading(passage: ReviewPassageOut) -> Text:
     line = Text.assemble(
         (f"{passage.doubt:4.0%} ", "yellow"),
-        (f" {clock(passage.start)}  ", "cyan"),
+        (f" {format_duration(passage.start)}  ", "cyan"),
         (passage.name, "bold"),
         (f"  {passage.job} {passage.passage}", "dim"),
         f"  {_why(passage.doubts)}",

@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from api.cli.completion import complete_batch
-from api.cli.connection import Json, Url, connected, out, print_json
-from api.cli.tables import clock
+from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.tables import format_duration
 from spool.command_options import takes_options
 from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
@@ -89,7 +89,7 @@ def search(
 
     The newest recording comes first.
     """
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         hits = list(
             islice(
                 spool.search(
@@ -123,7 +123,7 @@ def search(
 
 
 def _line(hit: HitOut) -> Text:
-    line = Text(f"  {clock(hit.start)}  ", "cyan")
+    line = Text(f"  {format_duration(hit.start)}  ", "cyan")
     who = hit.speaker_name or hit.speaker
     if who:
         line.append(f"{who}: ", "dim")
@@ -137,5 +137,7 @@ def _alternative(hit: HitOut, match: MatchOut) -> Text:
     has = hit.text[match.first_character : match.last_character]
     sure = "" if match.confidence is None else f" ({match.confidence:.2f})"
     return Text.assemble(
-        f"    {clock(match.start)}  heard beside “{has}”: ", (match.alternative or "", "yellow"), sure
+        f"    {format_duration(match.start)}  heard beside “{has}”: ",
+        (match.alternative or "", "yellow"),
+        sure,
     )

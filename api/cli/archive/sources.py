@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.options import Place, Search
-from api.cli.tables import moment
+from api.cli.tables import format_time
 from spool.command_options import takes_options
 from spool.errors import InvalidRequest
 from spool.schemas.sources import ItemState, SourceOut
@@ -65,7 +65,7 @@ def watch(
     if request.pop("deadline", None) is not None:
         raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
     source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         watched = spool.watch(
             source,
             name=name,
@@ -83,13 +83,13 @@ def watch(
 
 
 @app.command("list")
-def listed(
+def list_sources(
     project: Annotated[str | None, typer.Option(help="List only sources of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List watched folders and buckets."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         sources = spool.sources(project=project)
     if as_json:
         print_json(sources)
@@ -110,7 +110,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show what a source found, took and skipped, and why."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         source = spool.source(source_id)
         page = spool.source_item_page(source_id, state=state, limit=limit)
     if as_json:
@@ -122,7 +122,9 @@ def show(
         table.add_column(title, overflow="fold")
     table.add_column("job, or why there is none", overflow="fold")
     for item in page.items:
-        table.add_row(Text(item.path), moment(item.seen_at), item.state, Text(item.job or item.reason or ""))
+        table.add_row(
+            Text(item.path), format_time(item.seen_at), item.state, Text(item.job or item.reason or "")
+        )
     out.print(table)
 
 
@@ -143,7 +145,7 @@ def change(
 
     What is not given stays as it is, and so do the jobs that it has made.
     """
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         changed = spool.change_source(
             source_id,
             name=name,
@@ -160,28 +162,28 @@ def change(
 @app.command()
 def pause(source_id: SourceId, url: Url = None) -> None:
     """List a source no more until it is resumed."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         out.print(f"{spool.pause_source(source_id).id} paused")
 
 
 @app.command()
 def resume(source_id: SourceId, url: Url = None) -> None:
     """List a paused source again."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         out.print(f"{spool.resume_source(source_id).id} watches again")
 
 
 @app.command()
 def check(source_id: SourceId, url: Url = None) -> None:
     """List a source now."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         out.print(f"{spool.check_source(source_id).id} will be listed now")
 
 
 @app.command()
 def remove(source_id: SourceId, url: Url = None) -> None:
     """Stop watching, and forget what was found. Jobs stay."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         spool.remove_source(source_id)
     out.print(f"{source_id} removed")
 

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from api.cli.archive.search import Filters
 from api.cli.completion import complete_batch, complete_job
-from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.options import Search
-from api.cli.tables import clock, how_words, moment, money
+from api.cli.tables import describe_options, format_duration, format_money, format_time
 from spool.client import Spool
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
@@ -68,7 +68,7 @@ def rerun(
         raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
     options = search.to_request()
     asked = hashlib.sha256(json.dumps([options, pool], sort_keys=True).encode()).hexdigest()[:32]
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if query is not None:
             hits = spool.search(query, **narrowed, batch=batch, alternatives=in_alternatives)
             chosen = _first_versions(spool, hits)
@@ -88,7 +88,7 @@ def rerun(
 
 def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """List the versions of a job's recording: models, words, costs."""
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         listed = spool.versions(job_id)
     if as_json:
         print_json(listed)
@@ -131,7 +131,7 @@ def diff(
     """
     if batch is None and (base is None or other is None):
         raise InvalidRequest("Name two jobs, or a batch: spool diff --batch BATCH.")
-    with connected(url) as (spool, _):
+    with connect(url) as (spool, _):
         if batch is not None:
             _compare_batch(spool, batch, model, as_json)
             return
@@ -142,7 +142,7 @@ def diff(
         print_json(compared)
         return
     for each in compared.items:
-        line = Text(f"{clock(each.start)}  ", "cyan")
+        line = Text(f"{format_duration(each.start)}  ", "cyan")
         line.append(_words(each.base), "red").append("  →  ", "dim").append(_words(each.other), "green")
         out.print(line.append(f"  doubt {each.doubt:.2f}", "dim"), soft_wrap=True)
     noun = "difference" if compared.total == 1 else "differences"
@@ -187,13 +187,14 @@ def _compare_batch(spool: Spool, batch: str, model: str | None, as_json: bool) -
         table.add_column(heading, header_style="dim", overflow="fold")
     for item in items:
         names = (item.base, item.other, Text(item.name))
-        costs = (money(item.cost_before, sums.currency), money(item.cost_after, sums.currency))
+        costs = (format_money(item.cost_before, sums.currency), format_money(item.cost_after, sums.currency))
         table.add_row(*names, str(item.words), str(item.edits), _percent(item.wer), *costs)
     out.print(table)
     noun = "recording" if sums.recordings == 1 else "recordings"
+    before, after = (format_money(each, sums.currency) for each in (sums.cost_before, sums.cost_after))
     out.print(
         f"{sums.recordings} {noun}, {sums.edits} of {sums.words} words changed: {_percent(sums.wer)}; cost "
-        f"{money(sums.cost_before, sums.currency)} before, {money(sums.cost_after, sums.currency)} after"
+        f"{before} before, {after} after"
     )
 
 
@@ -206,11 +207,11 @@ def _row(version: VersionOut) -> tuple[str, ...]:
         version.job,
         "deleted" if version.deleted else version.state.value,
         version.model,
-        how_words(version.options),
+        describe_options(version.options),
         "" if version.words is None else str(version.words),
-        money(version.cost.billable, version.cost.currency),
+        format_money(version.cost.billable, version.cost.currency),
         version.submitted_by or "",
-        moment(version.created_at),
+        format_time(version.created_at),
     )
 
 

@@ -20,13 +20,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.auth.authentication import CallerDep, count_caller, let_in
+from api.auth.authentication import CallerDep, authenticate, count_caller
 from api.auth.principal import Principal, get_visible_job
-from api.auth.signed_urls import HOLDS_SECONDS, bearer_of, signed_link
+from api.auth.signed_urls import HOLDS_SECONDS, sign_link, verify_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
 from api.submission.connections import reach_of
-from api.submission.sources import checked_source, file_path
+from api.submission.sources import check_source, file_path
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
 from spool.errors import InvalidRequest, NotFound, SourceMissing
@@ -56,7 +56,7 @@ class _Recording:
     def part(self, start: int, end: int) -> Iterator[bytes]:
         """Bytes `[start, end)`. A damaged first block of an upload is an error and no answer."""
         if self.hashes is None:
-            return blocks_of(lambda: self.open(start), end - start)
+            return read_blocks(lambda: self.open(start), end - start)
         parts = self._verified(start, end)
         return chain((next(parts, b""),), parts)
 
@@ -76,11 +76,11 @@ class _Recording:
         return self.store.open(self.key, self.etag, start=start)
 
 
-def link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
+def create_link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
     """A link to the recording that a player can open without a key; of one at a web address, that address."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    url, until = signed_link(services, caller, f"/v1/jobs/{job.id}/audio")
+    url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio")
     if job.source.kind == "https":
         url = _web_address(job)
     else:
@@ -88,7 +88,7 @@ def link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
     return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
 
 
-async def listener(
+async def authenticate_listener(
     request: Request,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     by: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
@@ -97,18 +97,18 @@ async def listener(
 ) -> Principal:
     """Who listens: whoever bears a link, else whoever may call."""
     if by is None or until is None or signature is None:
-        return await let_in(request, credentials)
+        return await authenticate(request, credentials)
     services = services_of(request)
     count_caller(request)
-    caller = await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
+    caller = await run_in_threadpool(verify_link, services, request.url.path, by, until, signature)
     request.state.caller = caller
     return caller
 
 
-def audio(
+def get_audio(
     request: Request,
     services: ServicesDep,
-    caller: Annotated[Principal, Depends(listener)],
+    caller: Annotated[Principal, Depends(authenticate_listener)],
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
@@ -121,7 +121,7 @@ def audio(
     if by_link and (elsewhere := _public_url(services, job, recording)) is not None:
         return RedirectResponse(elsewhere, 307, {"Cache-Control": "no-store"})
     try:
-        part = asked_range(wanted, recording.size)
+        part = parse_range(wanted, recording.size)
     except ValueError as error:
         raise Problem(
             416, "no_such_range", str(error), {"Content-Range": f"bytes */{recording.size}"}
@@ -168,7 +168,7 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             with services.database.read() as tx:
                 hashes = hashes_of_source(tx, job.id)
             # One that came past the API is pinned by its ETag until a worker has hashed its blocks.
-            stored = _stored(services.objects, source.uri, source.etag if hashes is None else None)
+            stored = _stored_recording(services.objects, source.uri, source.etag if hashes is None else None)
             return replace(stored, hashes=hashes)
         case "live":
             refuse_deleted(job, Content.SOURCE)
@@ -180,23 +180,23 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
                 reach.check(source.uri)
             except InvalidRequest as error:
                 raise Problem(409, "not_here", error.message) from None
-            return _stored(reach.store(bucket), key, source.etag)
+            return _stored_recording(reach.store(bucket), key, source.etag)
         case "file":
-            return _on_disk(source, services, caller)
+            return _local_recording(source, services, caller)
     raise Problem(409, "not_here", "The recording lies at a web address; listen to it there.")
 
 
-def _stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
+def _stored_recording(store: ObjectStore, key: str, etag: str | None) -> _Recording:
     facts = store.head(key)
     if facts is None:
         raise NotFound("The recording is no longer there.")
     return _Recording(facts.size, store, key, etag, None, stored_etag=facts.etag)
 
 
-def _on_disk(source: Source, services: Services, caller: Principal) -> _Recording:
+def _local_recording(source: Source, services: Services, caller: Principal) -> _Recording:
     # Checked anew: roots may have been taken away since, and links laid.
     try:
-        path = file_path(checked_source(source.uri, services.settings, caller))
+        path = file_path(check_source(source.uri, services.settings, caller))
         return _Recording(path.stat().st_size, None, "", None, path)
     except (OSError, SourceMissing):
         raise NotFound("The recording is no longer there.") from None
@@ -211,7 +211,7 @@ BLOCK = 64 * 1024  # what a client that does not read may occupy, beside the soc
 _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-def asked_range(header: str | None, size: int) -> tuple[int, int] | None:
+def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     """First byte and the one after the last; None for all of it, which several ranges at once, or what is no
     range, also get. Raises ValueError for bytes that are not there."""
     match = _ONE.fullmatch(header.replace(" ", "")) if header else None
@@ -228,7 +228,7 @@ def asked_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def blocks_of(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
+def read_blocks(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
     """The first `length` bytes of what is opened when they are asked for: not for a client that has left."""
     with opened() as stream:
         while length and (block := stream.read(min(BLOCK, length))):

@@ -47,13 +47,13 @@ UNDO = describe(
 )
 
 
-def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> EditsOut:
+def list_edits(services: ServicesDep, caller: CallerDep, job_id: str) -> EditsOut:
     """Who corrected what and when."""
     with services.database.read() as tx:
         refuse_deleted(get_visible_job(tx, caller, job_id), Content.TRANSCRIPT)
         edits = store.edits_of(tx, job_id)
     stands = {edit.revision for edit in standing_edits(edits)}
-    return EditsOut(items=[_shown(edit, stands=edit.revision in stands) for edit in edits])
+    return EditsOut(items=[_present(edit, stands=edit.revision in stands) for edit in edits])
 
 
 async def add(request: Request, services: ServicesDep, caller: CallerDep, job_id: str) -> EditOut:
@@ -67,7 +67,7 @@ async def add(request: Request, services: ServicesDep, caller: CallerDep, job_id
         )
         return store.add_edit(tx, job_id, record, asked)
 
-    return await run_in_threadpool(_edited, services, caller, job_id, work)
+    return await run_in_threadpool(_edit, services, caller, job_id, work)
 
 
 async def undo(
@@ -79,10 +79,10 @@ async def undo(
     def work(tx: Connection, record: Transcript) -> Edit:
         return store.undo_edit(tx, job_id, record, revision, body.author or caller.name)
 
-    return await run_in_threadpool(_edited, services, caller, job_id, work)
+    return await run_in_threadpool(_edit, services, caller, job_id, work)
 
 
-def _edited(services: Services, caller: Principal, job_id: str, work: store.Change) -> EditOut:
+def _edit(services: Services, caller: Principal, job_id: str, work: store.Change) -> EditOut:
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     record = _record(services, job)
@@ -90,9 +90,9 @@ def _edited(services: Services, caller: Principal, job_id: str, work: store.Chan
         with services.database.begin() as tx:
             edit = work(tx, record)
     except store.EditConflict as conflict:
-        other = _shown(conflict.other, stands=True).model_dump(mode="json")
+        other = _present(conflict.other, stands=True).model_dump(mode="json")
         raise Problem(409, "edited", conflict.message, other=other) from None
-    return _shown(edit, stands=edit.undoes is None)
+    return _present(edit, stands=edit.undoes is None)
 
 
 def _record(services: Services, job: Job) -> Transcript:
@@ -104,7 +104,7 @@ def _record(services: Services, job: Job) -> Transcript:
     return Transcript.model_validate_json(record)
 
 
-def _shown(edit: Edit, *, stands: bool) -> EditOut:
+def _present(edit: Edit, *, stands: bool) -> EditOut:
     return EditOut(
         revision=edit.revision,
         first_word=edit.first,

@@ -72,7 +72,7 @@ def _put(services: Services, caller: Principal, body: GlossaryRequest) -> Glossa
     return GlossaryOut(**asdict(added))
 
 
-def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> GlossaryList:
+def list_glossaries(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> GlossaryList:
     """The latest version of each glossary, by project and name, without phrases."""
     if project is not None and not caller.sees(project):
         return GlossaryList(items=[])
@@ -81,7 +81,7 @@ def listed(services: ServicesDep, caller: CallerDep, project: Project | None = N
     return GlossaryList(items=[GlossaryOut(**asdict(row)) for row in rows])
 
 
-def one(
+def get_glossary(
     services: ServicesDep, caller: CallerDep, glossary: Reference, project: Project | None = None
 ) -> GlossaryDetail:
     """A glossary's version, the latest unless one is named, with its phrases."""

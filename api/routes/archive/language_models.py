@@ -12,7 +12,7 @@ from api.auth.principal import Principal
 from api.openapi.jobs import answer, describe, no_content, problems
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, parse_json
-from api.submission.uploads import Upload, received_upload
+from api.submission.uploads import Upload, receive_upload
 from spool.domain.search.glossary import parse_reference
 from spool.domain.search.language_model import HEAD_BYTES, MOST_BYTES, read_counts
 from spool.errors import ObjectDamaged, StorageError
@@ -73,7 +73,7 @@ REMOVE = describe(
 async def put(request: Request, services: ServicesDep, caller: CallerDep) -> LanguageModelOut:
     """Add a version of an n-gram language model from an ARPA file. Jobs name it: `language_model: NAME`."""
     limit = min(services.settings.upload_max_bytes, MOST_BYTES)
-    async with received_upload(request, services.upload_folder, limit, parts_limit=SMALL.size) as upload:
+    async with receive_upload(request, services.upload_folder, limit, parts_limit=SMALL.size) as upload:
         return await run_in_threadpool(_put, services, caller, upload)
 
 
@@ -108,7 +108,9 @@ def _put(services: Services, caller: Principal, upload: Upload) -> LanguageModel
     return LanguageModelOut(**asdict(added))
 
 
-def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> LanguageModelList:
+def list_language_models(
+    services: ServicesDep, caller: CallerDep, project: Project | None = None
+) -> LanguageModelList:
     """The latest version of each language model, by project and name."""
     if project is not None and not caller.sees(project):
         return LanguageModelList(items=[])
@@ -117,7 +119,7 @@ def listed(services: ServicesDep, caller: CallerDep, project: Project | None = N
     return LanguageModelList(items=[LanguageModelOut(**asdict(row)) for row in rows])
 
 
-def one(
+def get_language_model(
     services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
 ) -> LanguageModelOut:
     """A language model's version, the latest unless one is named."""

@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.openapi.jobs import answer, describe, json_body, no_content, problems
-from api.presenters.outputs import shown_connection, shown_exports
+from api.presenters.outputs import present_connection, present_exports
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.retention import Content
@@ -68,16 +68,18 @@ def _create(services: Services, caller: Principal, body: ConnectionRequest) -> C
         secret=body.secret.get_secret_value(),
     )
     with services.database.begin() as tx:
-        return shown_connection(store.create_connection(tx, new, services.secret_box))
+        return present_connection(store.create_connection(tx, new, services.secret_box))
 
 
-def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> ConnectionList:
+def list_connections(
+    services: ServicesDep, caller: CallerDep, project: Project | None = None
+) -> ConnectionList:
     """Connections by project and name. Secrets are never shown."""
     if project is not None and not caller.sees(project):
         return ConnectionList(items=[])
     with services.database.read() as tx:
         rows = store.list_connections(tx, caller.project or project)
-    return ConnectionList(items=[shown_connection(row) for row in rows])
+    return ConnectionList(items=[present_connection(row) for row in rows])
 
 
 def remove(
@@ -100,4 +102,4 @@ def export(services: ServicesDep, caller: CallerDep, job_id: str) -> ExportList:
             raise Conflict(f"Job {job.id} is {job.state}; its files are written once it is done.")
         files = exports_of(tx, job.id)
     services.exporter.wake()
-    return ExportList(items=shown_exports(files))
+    return ExportList(items=present_exports(files))

@@ -24,11 +24,11 @@ from spool.schemas.review import (
     ReviewRecordingPage,
 )
 from spool.store import jobs as store
+from spool.store.transcripts import review
 from spool.store.transcripts.review import (
     DoubtfulRecording,
     Reviewed,
     ReviewFilter,
-    list_recordings,
     list_review,
     mark_checked,
 )
@@ -68,7 +68,7 @@ class Filter:
     model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None
     reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None
 
-    def of_caller(self, caller: Principal) -> store.JobFilter | None:
+    def to_job_filter(self, caller: Principal) -> store.JobFilter | None:
         """The jobs; None where the caller may not see any."""
         if self.project is not None and not caller.sees(self.project):
             return None
@@ -81,7 +81,7 @@ class Filter:
 FilterDep = Annotated[Filter, Depends()]
 
 
-def listed(
+def list_passages(
     services: ServicesDep,
     caller: CallerDep,
     only: FilterDep,
@@ -101,17 +101,17 @@ def listed(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewPage:
     """The passages of all transcripts that nobody has checked, the most doubtful first."""
-    matching = only.of_caller(caller)
+    matching = only.to_job_filter(caller)
     if matching is None:
         return ReviewPage(items=[], next_cursor=None)
     newest = versions == "newest" or (versions is None and job is None and sample is None)
     wanted = ReviewFilter(matching, only.model or None, only.reason, checked, sample, job, newest)
     with services.database.read() as tx:
         page = list_review(tx, wanted, cursor, limit)
-    return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)
+    return ReviewPage(items=list(map(_present_passage, page.items)), next_cursor=page.next_cursor)
 
 
-def recordings(
+def list_recordings(
     services: ServicesDep,
     caller: CallerDep,
     only: FilterDep,
@@ -120,12 +120,12 @@ def recordings(
 ) -> ReviewRecordingPage:
     """The recordings with passages that nobody has checked, the most doubtful first, each with its newest
     transcript, of `model` where one is named."""
-    matching = only.of_caller(caller)
+    matching = only.to_job_filter(caller)
     if matching is None:
         return ReviewRecordingPage(items=[], next_cursor=None)
     with services.database.read() as tx:
-        page = list_recordings(tx, matching, only.model or None, only.reason, cursor, limit)
-    return ReviewRecordingPage(items=list(map(_recording, page.items)), next_cursor=page.next_cursor)
+        page = review.list_recordings(tx, matching, only.model or None, only.reason, cursor, limit)
+    return ReviewRecordingPage(items=list(map(_present_recording, page.items)), next_cursor=page.next_cursor)
 
 
 async def check(
@@ -140,10 +140,10 @@ async def check(
             job = get_visible_job(tx, caller, job_id)
             return mark_checked(tx, job.id, passage, body.author or caller.name, checked=body.checked)
 
-    return _shown(await run_in_threadpool(work))
+    return _present_passage(await run_in_threadpool(work))
 
 
-def _recording(one: DoubtfulRecording) -> ReviewRecordingOut:
+def _present_recording(one: DoubtfulRecording) -> ReviewRecordingOut:
     job = one.job
     return ReviewRecordingOut(
         job=job.id,
@@ -153,16 +153,16 @@ def _recording(one: DoubtfulRecording) -> ReviewRecordingOut:
         passages=one.passages,
         unchecked=one.unchecked,
         doubt=round(one.doubt, 4),
-        doubts=_doubts(one.doubts),
+        doubts=_present_doubts(one.doubts),
         url=f"/#/review?job={job.id}",
     )
 
 
-def _doubts(doubts: Doubts) -> DoubtsOut:
+def _present_doubts(doubts: Doubts) -> DoubtsOut:
     return DoubtsOut(**{name: round(value, 4) for name, value in asdict(doubts).items()})
 
 
-def _shown(reviewed: Reviewed) -> ReviewPassageOut:
+def _present_passage(reviewed: Reviewed) -> ReviewPassageOut:
     job, passage = reviewed.job, reviewed.passage
     return ReviewPassageOut(
         job=job.id,
@@ -177,7 +177,7 @@ def _shown(reviewed: Reviewed) -> ReviewPassageOut:
         last_word=passage.last_word,
         text=passage.text,
         doubt=passage.doubts.total,
-        doubts=_doubts(passage.doubts),
+        doubts=_present_doubts(passage.doubts),
         checked_by=reviewed.checked_by,
         checked_at=reviewed.checked_at,
         url=f"/#/jobs/{job.id}?t={passage.start:g}",

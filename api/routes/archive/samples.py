@@ -45,7 +45,7 @@ ONE = describe(
 )
 
 
-def size(
+def get_size(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
@@ -71,10 +71,10 @@ async def draw(request: Request, services: ServicesDep, caller: CallerDep) -> Sa
             sample = store.draw_sample(tx, scope, body.margin, author, body.passages, body.seed)
             return store.result_of(tx, sample)
 
-    return _shown(await run_in_threadpool(work))
+    return _present(await run_in_threadpool(work))
 
 
-def listed(
+def list_samples(
     services: ServicesDep,
     caller: CallerDep,
     project: Project | None = None,
@@ -86,17 +86,17 @@ def listed(
         return SamplePage(items=[], next_cursor=None)
     with services.database.read() as tx:
         page = store.list_samples(tx, caller.project or project, cursor, limit)
-        items = [_shown(store.result_of(tx, sample)) for sample in page.items]
+        items = [_present(store.result_of(tx, sample)) for sample in page.items]
     return SamplePage(items=items, next_cursor=page.next_cursor)
 
 
-def one(services: ServicesDep, caller: CallerDep, sample_id: str) -> SampleOut:
+def get_sample(services: ServicesDep, caller: CallerDep, sample_id: str) -> SampleOut:
     """The word error rate of what the sample was drawn from, and of each model in it."""
     with services.database.read() as tx:
         sample = store.get_sample(tx, sample_id)
         if not caller.sees(sample.scope.project):
             raise NotFound(f"There is no sample {sample_id}.")
-        return _shown(store.result_of(tx, sample))
+        return _present(store.result_of(tx, sample))
 
 
 def _scope(
@@ -108,7 +108,7 @@ def _scope(
     return store.Scope(caller.project_for(project), batch, model)
 
 
-def _shown(result: store.Result) -> SampleOut:
+def _present(result: store.Result) -> SampleOut:
     sample = result.sample
     return SampleOut(
         id=sample.id,

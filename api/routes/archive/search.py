@@ -7,7 +7,7 @@ from fastapi import Query, Response
 from api.auth.authentication import CallerDep
 from api.openapi.jobs import Cursor, answer, describe
 from api.presenters.responses import json_response, to_utc
-from api.presenters.search import shown_hit
+from api.presenters.search import present_hit
 from api.services import ServicesDep
 from spool.domain.archive.query import parse_query
 from spool.schemas.common import Moment, Project, Versions
@@ -93,4 +93,4 @@ def search(
     wanted = Search(query, matching, speaker or None, confidence, alternatives, versions == "newest")
     with services.database.read() as tx:
         page = search_passages(tx, wanted, cursor, limit)
-    return json_response(SearchPage(items=list(map(shown_hit, page.items)), next_cursor=page.next_cursor))
+    return json_response(SearchPage(items=list(map(present_hit, page.items)), next_cursor=page.next_cursor))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_source
 from api.openapi.jobs import Cursor, answer, describe, json_body, no_content, problems
-from api.presenters.sources import shown_item, shown_source
+from api.presenters.sources import present_item, present_source
 from api.services import Services, ServicesDep
 from api.submission.bodies import SUBMISSION, BodyLimits, read_json
 from api.submission.notifications import read_notification
@@ -99,23 +99,23 @@ async def create(request: Request, response: Response, services: ServicesDep, ca
     source = await run_in_threadpool(create_from_request, services, caller, body)
     _watcher(request).wake()
     response.headers["Location"] = f"/v1/sources/{source.id}"
-    return shown_source(source, {})
+    return present_source(source, {})
 
 
-def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> SourceList:
+def list_sources(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> SourceList:
     """Every source, newest first."""
     if project is not None and not caller.sees(project):
         return SourceList(items=[])
     with services.database.read() as tx:
         rows = store.list_sources(tx, caller.project or project)
         counts = store.item_counts(tx, [source.id for source in rows])
-    return SourceList(items=[shown_source(source, counts[source.id]) for source in rows])
+    return SourceList(items=[present_source(source, counts[source.id]) for source in rows])
 
 
-def one(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+def get_source(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
     """One source: its state, and what it found."""
     with services.database.read() as tx:
-        return _shown(tx, get_visible_source(tx, caller, source_id))
+        return _present(tx, get_visible_source(tx, caller, source_id))
 
 
 async def change(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
@@ -132,7 +132,7 @@ def _change(services: Services, caller: Principal, source_id: str, body: SourceC
         source = get_visible_source(tx, caller, source_id)
     wanted = change_from_request(services, caller, source, body)
     with services.database.begin() as tx:
-        return _shown(tx, store.change_source(tx, source.id, wanted))
+        return _present(tx, store.change_source(tx, source.id, wanted))
 
 
 def remove(services: ServicesDep, caller: CallerDep, source_id: str) -> Response:
@@ -142,7 +142,7 @@ def remove(services: ServicesDep, caller: CallerDep, source_id: str) -> Response
     return Response(status_code=204)
 
 
-def items(
+def list_items(
     services: ServicesDep,
     caller: CallerDep,
     source_id: str,
@@ -154,23 +154,23 @@ def items(
     with services.database.read() as tx:
         source = get_visible_source(tx, caller, source_id)
         page = store.list_items(tx, source.id, state, cursor, limit)
-    return SourceItemPage(items=[shown_item(item) for item in page.items], next_cursor=page.next_cursor)
+    return SourceItemPage(items=[present_item(item) for item in page.items], next_cursor=page.next_cursor)
 
 
 def pause(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
     """List it no more until it is resumed. Its jobs go on."""
     with services.database.begin() as tx:
-        return _shown(tx, store.pause_source(tx, get_visible_source(tx, caller, source_id).id))
+        return _present(tx, store.pause_source(tx, get_visible_source(tx, caller, source_id).id))
 
 
 def resume(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
     """List it again, beginning now."""
-    return _checked(request, services, caller, source_id, resume=True)
+    return _check(request, services, caller, source_id, resume=True)
 
 
 def check(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
     """List it now, without waiting for its time."""
-    return _checked(request, services, caller, source_id, resume=False)
+    return _check(request, services, caller, source_id, resume=False)
 
 
 async def notify(request: Request, services: ServicesDep, caller: CallerDep) -> Marked:
@@ -192,18 +192,18 @@ def _mark(services: Services, caller: Principal, created: Sequence[str]) -> int:
         return mark_from_notification(tx, caller, created)
 
 
-def _checked(
+def _check(
     request: Request, services: Services, caller: Principal, source_id: str, *, resume: bool
 ) -> SourceOut:
     with services.database.begin() as tx:
         source = get_visible_source(tx, caller, source_id)
-        shown = _shown(tx, store.check_source(tx, source.id, resume=resume))
+        shown = _present(tx, store.check_source(tx, source.id, resume=resume))
     _watcher(request).wake()
     return shown
 
 
-def _shown(tx: Connection, source: WatchedSource) -> SourceOut:
-    return shown_source(source, store.item_counts(tx, [source.id])[source.id])
+def _present(tx: Connection, source: WatchedSource) -> SourceOut:
+    return present_source(source, store.item_counts(tx, [source.id])[source.id])
 
 
 def _watcher(request: Request) -> BackgroundLoop:

@@ -10,10 +10,10 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.openapi.jobs import answer, describe, json_body, no_content, problems
-from api.presenters.jobs import shown_matches
+from api.presenters.jobs import present_voice_matches
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
-from api.submission.jobs import IdempotencyKey, detail_of
+from api.submission.jobs import IdempotencyKey, load_detail
 from spool.catalogue import diarization_places
 from spool.domain.retention import Content
 from spool.errors import InvalidRequest
@@ -90,15 +90,15 @@ async def diarize(
 def _queue(
     services: Services, caller: Principal, job_id: str, asked: DiarizeRequest, key: str | None
 ) -> tuple[JobDetail, bool]:
-    known = diarization_places(services.settings.diarization_models)
-    if asked.model != "default" and asked.model not in known:
+    offered = diarization_places(services.settings.diarization_models)
+    if asked.model != "default" and asked.model not in offered:
         raise InvalidRequest(
-            f"model: there is no such diarization model; known here: default, {', '.join(known)}"
+            f"model: there is no such diarization model; known here: default, {', '.join(offered)}"
         )
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
         job, done = store.diarize_job_once(tx, job_id, asked.plain, key)
-        return detail_of(services, tx, job), done
+        return load_detail(services, tx, job), done
 
 
 async def name(request: Request, services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
@@ -111,19 +111,19 @@ def _name(services: Services, caller: Principal, job_id: str, body: SpeakerNames
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
         job = store.name_speakers(tx, job_id, body.names, remember=body.remember)
-        return shown_matches(job, voices.matches(tx, job.id, job.project))
+        return present_voice_matches(job, voices.matches(tx, job.id, job.project))
 
 
-def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
+def list_speakers(services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
     """The speakers of a job's transcript; of those with a voice print, the project's named voices that they
     are like. Empty where no speakers were asked for."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)
-        return shown_matches(job, voices.matches(tx, job.id, job.project))
+        return present_voice_matches(job, voices.matches(tx, job.id, job.project))
 
 
-def known(services: ServicesDep, caller: CallerDep) -> VoicesOut:
+def list_voices(services: ServicesDep, caller: CallerDep) -> VoicesOut:
     """The voices that people named, of the key's project if it has one."""
     with services.database.read() as tx:
         return VoicesOut(
@@ -134,7 +134,7 @@ def known(services: ServicesDep, caller: CallerDep) -> VoicesOut:
         )
 
 
-def forget(services: ServicesDep, caller: CallerDep, voice_id: str) -> None:
+def forget_voice(services: ServicesDep, caller: CallerDep, voice_id: str) -> None:
     """Delete a voice with every voice print that was confirmed as it. Speakers keep the name."""
     with services.database.begin() as tx:
         voices.delete_voice(tx, voice_id, caller.project)

@@ -27,7 +27,7 @@ REVISION = "X-Spool-Revision"
 """How many corrections are in the answer: what an edit says it has seen."""
 
 
-def transcript(
+def get_transcript(
     services: ServicesDep,
     caller: CallerDep,
     job_id: str,

@@ -12,7 +12,7 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
 from api.openapi.jobs import Cursor, answer, describe, json_body, problems
 from api.presenters.transcripts import read_transcript
-from api.presenters.versions import Order, shown_batch_diff, shown_diff, shown_version
+from api.presenters.versions import Order, present_batch_diff, present_diff, present_version
 from api.services import Services, ServicesDep
 from api.submission.bodies import WITH_TEXT, read_json
 from api.submission.jobs import IdempotencyKey, create_rerun
@@ -72,7 +72,7 @@ async def rerun(
     return job
 
 
-def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList:
+def list_versions(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList:
     """The jobs of the project on the same recording: those that ran it again, and those whose source had the
     same bytes. The first 100."""
     with services.database.read() as tx:
@@ -81,7 +81,7 @@ def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList
     return VersionList(
         recording=job.recording,
         stored=job.source_deleted_at is None,
-        items=[shown_version(each, cost, services.settings.currency) for each, cost in with_costs],
+        items=[present_version(each, cost, services.settings.currency) for each, cost in with_costs],
     )
 
 
@@ -96,10 +96,10 @@ def diff(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> DiffOut:
     """The words of another version beside those of this one, which counts as the reference of the WER."""
-    return _compared(services, caller, (job_id, other), sort, limit)
+    return _compare(services, caller, (job_id, other), sort, limit)
 
 
-def batch_diff(
+def diff_batch(
     services: ServicesDep,
     caller: CallerDep,
     batch_id: str,
@@ -130,12 +130,10 @@ def batch_diff(
         )
         for (base, base_edits, before), (other, other_edits, after) in facts
     ]
-    return shown_batch_diff(compared, services.settings.currency, page.next_cursor)
+    return present_batch_diff(compared, services.settings.currency, page.next_cursor)
 
 
-def _compared(
-    services: Services, caller: Principal, ids: tuple[str, str], sort: Order, limit: int
-) -> DiffOut:
+def _compare(services: Services, caller: Principal, ids: tuple[str, str], sort: Order, limit: int) -> DiffOut:
     with services.database.read() as tx:
         base, other = (get_visible_job(tx, caller, each) for each in ids)
         edits = [edits_of(tx, each) for each in ids]
@@ -145,4 +143,4 @@ def _compared(
     compared = compare(
         *(read_transcript(services.objects, *each) for each in zip((base, other), edits, strict=True))
     )
-    return shown_diff(base.id, other.id, compared, sort, limit)
+    return present_diff(base.id, other.id, compared, sort, limit)

@@ -21,7 +21,7 @@ _BLOCK = 4 * 2**20
 _RETRIES = Retries()
 
 
-def sent_past(path: Path, name: str, project: str | None, sent: Sent | None) -> Flow[UploadOut | None]:
+def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -> Flow[UploadOut | None]:
     """The file's upload, complete; None where the server takes none past it. Raises OSError, Refused and
     Unreachable."""
     size = path.stat().st_size
@@ -42,13 +42,13 @@ def sent_past(path: Path, name: str, project: str | None, sent: Sent | None) -> 
             upload = yield from read(done, UploadOut)
         except Conflict:  # somebody else was faster, or a part went astray
             failures += 1
-            upload = yield from shown(upload.id)
+            upload = yield from get_upload(upload.id)
             if upload.state == "open" and failures == _RETRIES.tries:
                 raise
     return upload
 
 
-def shown(upload_id: str) -> Flow[UploadOut]:
+def get_upload(upload_id: str) -> Flow[UploadOut]:
     """The upload as the server sees it now."""
     return (yield from read(Ask("GET", f"/v1/uploads/{upload_id}"), UploadOut))
 

@@ -14,7 +14,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from spool.domain.archive.typescripts import MAX_BYTES, MOST_WORDS, SpokenWord, checked_words, read_typescript
+from spool.domain.archive.typescripts import MAX_BYTES, MOST_WORDS, SpokenWord, check_words, read_typescript
 from spool.errors import InvalidRequest
 
 _BASE64 = 2 * MAX_BYTES * 4 // 3  # a file that is too long is said to be, in bytes
@@ -108,7 +108,7 @@ class Align(BaseModel):
         if self.words is not None:
             pairs = ((text.split(), speaker) for text, speaker in self.words)
             words = tuple(SpokenWord(part, speaker or None) for parts, speaker in pairs for part in parts)
-            return checked_words(words, self.name)
+            return check_words(words, self.name)
         if self.text is not None:
             return read_typescript(self.text.encode(), self.name)
         try:

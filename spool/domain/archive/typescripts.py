@@ -68,7 +68,7 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
     if data.startswith(b"PK\x03\x04"):
         lines = list(_docx_lines(data, name))
     else:
-        text = _decoded(data, name)
+        text = _decode(data, name)
         if _MARKUP.match(text):
             raise InvalidRequest(
                 f"{name}: XML and HTML are not read, OHMS records among them; export WebVTT or text"
@@ -79,10 +79,10 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         words = tuple(itertools.islice(_words(_with_speakers(lines)), MOST_WORDS + 1))
     if max(len(lines), len(words)) > MOST_WORDS:
         raise InvalidRequest(f"{name}: the transcript has more than {MOST_WORDS:,} words or lines; divide it")
-    return checked_words(words, name)
+    return check_words(words, name)
 
 
-def checked_words(words: tuple[SpokenWord, ...], name: str) -> tuple[SpokenWord, ...]:
+def check_words(words: tuple[SpokenWord, ...], name: str) -> tuple[SpokenWord, ...]:
     """These words. Raises InvalidRequest where none has a letter or a digit, there are too many speakers, or
     one's name is none."""
     if not any(any(map(str.isalnum, word.text)) for word in words):
@@ -101,7 +101,7 @@ def checked_words(words: tuple[SpokenWord, ...], name: str) -> tuple[SpokenWord,
     return words
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         text = data.decode(encoding)

@@ -172,7 +172,7 @@ def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime
     alive = [worker for worker in able if worker.alive]
     if any(worker.state in _TAKING for worker in alive):
         return None
-    wanted = f"{_described(route, model)}; "
+    wanted = f"{_describe(route, model)}; "
     if alive:
         first = alive[0]
         because = f" ({first.reason})" if first.reason else ""
@@ -186,10 +186,10 @@ def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime
         return f"{wanted}no worker is running"
     if model in present and route.reader in {None, *present}:
         return f"{wanted}none is running"
-    return f"{wanted}those that are running have {_listed(present)}"
+    return f"{wanted}those that are running have {_join(present)}"
 
 
-def _described(route: Route, model: str) -> str:
+def _describe(route: Route, model: str) -> str:
     words = ["a worker"]
     if route.worker is not None:
         words = [f"the worker {route.worker}"]
@@ -210,6 +210,6 @@ def _age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def _listed(names: Collection[str]) -> str:
+def _join(names: Collection[str]) -> str:
     shown = sorted(names)[:5]
     return ", ".join(shown) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -30,19 +30,19 @@ def read_text(text: str) -> PhraseList:
     """A phrase a line; empty lines and lines that begin with # are skipped. Raises InvalidRequest."""
     _check_size(text)
     lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
-    return _checked((number, line) for number, line in lines if not line.lstrip().startswith("#"))
+    return _check((number, line) for number, line in lines if not line.lstrip().startswith("#"))
 
 
 def read_csv(text: str) -> PhraseList:
     """The column `phrase` where the first line has one, else the first column. Raises InvalidRequest with the
     number of a line that is broken."""
     _check_size(text)
-    return _checked(_cells(text.removeprefix("\ufeff")))
+    return _check(_cells(text.removeprefix("\ufeff")))
 
 
-def checked_phrases(phrases: Iterable[str]) -> PhraseList:
+def check_phrases(phrases: Iterable[str]) -> PhraseList:
     """The list of these phrases. Raises InvalidRequest with the number of one that is none."""
-    return _checked(enumerate(phrases, 1), "phrase")
+    return _check(enumerate(phrases, 1), "phrase")
 
 
 def _cells(text: str) -> Iterator[tuple[int, str]]:
@@ -69,7 +69,7 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
         yield number, row[column]
 
 
-def _checked(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList:
+def _check(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList:
     phrases = []
     for number, line in lines:
         try:

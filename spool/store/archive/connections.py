@@ -163,7 +163,7 @@ def take_link(tx: Transaction, job_id: str) -> SignedAddress | None:
     return SignedAddress(row.url, (row.expires_at - row.now).total_seconds())
 
 
-def asked_links(tx: Transaction, limit: int) -> tuple[list[AskedLink], bool]:
+def list_asked_links(tx: Transaction, limit: int) -> tuple[list[AskedLink], bool]:
     """Up to `limit` sources whose address is to be signed, and whether there are answers that nobody took in
     time."""
     old = or_(source_links.c.url.is_not(None), source_links.c.error.is_not(None))

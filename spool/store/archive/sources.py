@@ -28,7 +28,7 @@ from sqlalchemy import (
 from spool.errors import Conflict, LeaseLost, NotFound
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
-from spool.store.sql import Page, now_utc, page, seconds_from_now, upsert
+from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now, upsert
 from spool.tables import source_items, source_marks, sources
 
 MAX_SOURCES = 50
@@ -185,7 +185,7 @@ def list_items(
     if state is not None:
         query = query.where(source_items.c.state == state)
     scope = ("source items", source_id, state)
-    return page(tx, source_items, query, _item_of, scope, cursor=cursor, limit=limit)
+    return fetch_page(tx, source_items, query, _item_of, scope, cursor=cursor, limit=limit)
 
 
 def pause_source(tx: Connection, source_id: str) -> WatchedSource:

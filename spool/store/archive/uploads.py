@@ -107,14 +107,14 @@ def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
     return _upload_of(row)
 
 
-def uploads_with(tx: Connection, ids: Iterable[str]) -> dict[str, StoredUpload]:
+def find_uploads(tx: Connection, ids: Iterable[str]) -> dict[str, StoredUpload]:
     """The uploads with these ids, by id, without those that were removed."""
     c = uploads.c
     there = (c.id.in_(list(ids)), c.state != UploadState.REMOVED.value)
     return {row.id: _upload_of(row) for row in tx.execute(select(*c).where(*there))}
 
 
-def same_upload(tx: Connection, project: str, name: str, size: int, sha256: str) -> StoredUpload | None:
+def find_same_upload(tx: Connection, project: str, name: str, size: int, sha256: str) -> StoredUpload | None:
     """The newest upload of the same file that no job has named yet."""
     c = uploads.c
     same = (c.project == project, c.sha256 == sha256, c.bytes == size, c.name == name)
@@ -154,7 +154,7 @@ def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[J
         if first is not None:
             return get_job(tx, first), False
     refuse_unready(upload)
-    job, created = create_job(tx, job_with(upload, new))
+    job, created = create_job(tx, with_upload(upload, new))
     if created:
         used = update(uploads).where(uploads.c.id == upload_id)
         tx.execute(used.values(state=UploadState.USED.value))
@@ -169,7 +169,7 @@ def refuse_unready(upload: StoredUpload) -> None:
         raise Conflict(f"Upload {upload.id} is {upload.state}; complete it first.")
 
 
-def job_with(upload: StoredUpload, new: NewJob) -> NewJob:
+def with_upload(upload: StoredUpload, new: NewJob) -> NewJob:
     """`new` with the upload as its recording."""
     source = Source("upload", upload.key, upload.bytes, upload.etag)
     return replace(new, id=upload.job_id, source=source, content_sha256=upload.sha256)
@@ -190,11 +190,11 @@ def take_uploads(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> tuple[
     free = set(tx.scalars(locked))
     tx.execute(update(uploads).where(uploads.c.job_id.in_(free)).values(state=UploadState.USED.value))
     taken = asked - free
-    lost = taken - in_batch(tx, batch_id, taken)
+    lost = taken - find_in_batch(tx, batch_id, taken)
     return [job for job in new if job.id not in taken], [job for job in new if job.id in lost]
 
 
-def in_batch(tx: Connection, batch_id: str, job_ids: Iterable[str]) -> set[str]:
+def find_in_batch(tx: Connection, batch_id: str, job_ids: Iterable[str]) -> set[str]:
     """Those of these jobs that belong to the batch."""
     own = select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.batch_id == batch_id)
     return set(tx.scalars(own))
@@ -234,12 +234,12 @@ def postpone(tx: Connection, upload_id: str, seconds: float) -> None:
     tx.execute(update(uploads).where(uploads.c.id == upload_id).values(expires_at=seconds_from_now(seconds)))
 
 
-def uploads_of(tx: Connection, job_ids: Iterable[str]) -> set[str]:
+def find_job_ids(tx: Connection, job_ids: Iterable[str]) -> set[str]:
     """Those of these ids that an upload has for its job."""
     return set(tx.scalars(select(uploads.c.job_id).where(uploads.c.job_id.in_(list(job_ids)))))
 
 
-def overdue(tx: Connection, seconds: float) -> list[StoredUpload]:
+def list_overdue(tx: Connection, seconds: float) -> list[StoredUpload]:
     """Uploads that expired longer ago and are still there."""
     late = uploads.c.expires_at < seconds_from_now(-seconds)
     return [_upload_of(row) for row in tx.execute(select(*uploads.c).where(late).order_by(uploads.c.id))]

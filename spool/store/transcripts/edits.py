@@ -90,7 +90,7 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
     Raises NotFound, Deleted, InvalidRequest for what does not fit, EditConflict where somebody changed the
     same words after the revision that was seen.
     """
-    before = _locked(tx, job_id)
+    before = _lock_edits(tx, job_id)
     since = [each for each in before if each.revision > asked.seen and each.touches(asked.first, asked.last)]
     if since:
         raise EditConflict(since[-1])
@@ -104,7 +104,7 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
 
     Raises NotFound, Deleted, and EditConflict where its words were changed again since.
     """
-    before = _locked(tx, job_id)
+    before = _lock_edits(tx, job_id)
     gone = {each.undoes for each in before}
     undoable = [each for each in before if each.revision == revision and each.undoes is None]
     if not undoable or revision in gone:
@@ -137,7 +137,7 @@ def index_words(tx: Connection, job_id: str, project: str, transcript: Transcrip
     write_passages(tx, JobPassages(job_id, project, passages_of(transcript)))
 
 
-def _locked(tx: Connection, job_id: str) -> list[Edit]:
+def _lock_edits(tx: Connection, job_id: str) -> list[Edit]:
     """The edits of a job that nobody else edits until the commit."""
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     refuse_deleted(get_job(tx, job_id), Content.TRANSCRIPT)

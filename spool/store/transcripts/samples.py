@@ -18,7 +18,7 @@ from spool.domain.archive.sampling import Estimate, Population, estimate, sample
 from spool.errors import Conflict, NotFound
 from spool.ids import is_id, new_id
 from spool.store.archive.versions import transcribed_later
-from spool.store.sql import Page, now_utc, page
+from spool.store.sql import Page, fetch_page, now_utc
 from spool.tables import jobs
 from spool.tables import review_passages as passages
 from spool.tables import review_sample_passages as drawn
@@ -100,7 +100,7 @@ def draw_sample(
     if size is None:
         size = size_for(tx, scope, margin).passages
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    population, chosen = _drawn(tx, scope, min(size, MOST), seed)
+    population, chosen = _draw(tx, scope, min(size, MOST), seed)
     sample_id = new_id("smp")
     row = tx.execute(
         insert(samples)
@@ -138,7 +138,7 @@ def list_samples(tx: Connection, project: str | None, cursor: str | None, limit:
     query = select(samples)
     if project is not None:
         query = query.where(samples.c.project == project)
-    return page(tx, samples, query, _sample_of, ("samples", project), cursor=cursor, limit=limit)
+    return fetch_page(tx, samples, query, _sample_of, ("samples", project), cursor=cursor, limit=limit)
 
 
 def result_of(tx: Connection, sample: Sample) -> Result:
@@ -181,7 +181,7 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _drawn(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
+def _draw(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
     """How many passages there are, and `size` of them, each as likely as any other."""
     of_jobs = passages.join(jobs, jobs.c.id == passages.c.job_id)
     counted = tx.execute(

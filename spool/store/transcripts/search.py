@@ -22,7 +22,7 @@ from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
 from spool.store.transcripts.match import indexed_passages, matching, phrase_pairs
 from spool.store.transcripts.passages import passage_of
-from spool.store.transcripts.spellings import spelled
+from spool.store.transcripts.spellings import find_spellings
 from spool.tables import jobs, passages
 from spool.wer import edit_distance
 
@@ -183,7 +183,7 @@ def _spellings_of(tx: Connection, term: Term, project: str | None) -> tuple[str,
     """The spellings of a word that the project's archive has, or anybody's, the most similar first."""
     token = term.tokens[0]
     likeness = {
-        other: _likeness(token, other) for other in spelled(tx, sounds_near(term.sound or ""), project)
+        other: _likeness(token, other) for other in find_spellings(tx, sounds_near(term.sound or ""), project)
     }
     alike = [
         other

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, String, column, func, select, values
 from spool.tables import passage_words
 
 
-def spelled(tx: Connection, sounds: Sequence[str], project: str | None) -> list[str]:
+def find_spellings(tx: Connection, sounds: Sequence[str], project: str | None) -> list[str]:
     """The words with these sounds that passages of the project have, or of any."""
     projects = _projects(tx) if project is None else [project]
     if not projects:

@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from sqlalchemy import delete, insert
 
 from api.app import create_app
-from api.auth.authentication import let_in, let_in_live
-from api.routes.archive.audio import listener
+from api.auth.authentication import authenticate, authenticate_websocket
+from api.routes.archive.audio import authenticate_listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
 from spool.domain.api_keys import Scope, key_id_of, mint
@@ -64,7 +64,9 @@ def test_every_route_has_its_rule() -> None:
         assert isinstance(route, APIRoute | APIWebSocketRoute)
         own = [each.call for each in route.dependant.dependencies]
         found_by = [*own, *(each.dependency for each in depends)]
-        assert {let_in, listener, let_in_live} & set(found_by), f"{name} lets everybody in"
+        assert {authenticate, authenticate_listener, authenticate_websocket} & set(found_by), (
+            f"{name} lets everybody in"
+        )
 
 
 @dataclass

@@ -97,7 +97,7 @@ def test_a_database_that_does_not_answer_lets_nobody_in(
     live = start_api(settings)
     key = new_key(live.services.database)
     key_cache = live.services.key_cache
-    until(lambda: key_cache.asks)
+    until(lambda: key_cache.requires_key)
     key_cache._database = Database(f"sqlite:///{tmp_path / 'nothing' / 'here.db'}")
     problem(get(f"{live.url}/v1/models", headers=bearer(key)), 503, "storage")
     problem(get(f"{live.url}/v1/models"), 401, "unauthorized")

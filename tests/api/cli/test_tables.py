@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from api.cli.connection import for_output
+from api.cli.connection import output_console
 from api.cli.files import recordings_under, references_of
-from api.cli.tables import clock, job_table, money, speed
+from api.cli.tables import format_duration, format_money, format_speed, job_table
 from api.local.demo import demo_environ
 from spool.errors import InvalidRequest
 from spool.recordings.probe import EMPTY, HIDDEN
@@ -30,7 +30,7 @@ from spool.schemas.jobs import JobDetail
     ],
 )
 def test_durations(seconds: float | None, shown: str) -> None:
-    assert clock(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_durations(seconds: float | None, shown: str) -> None:
     ],
 )
 def test_money(amount: str, shown: str) -> None:
-    assert money(Decimal(amount), "USD") == shown
+    assert format_money(Decimal(amount), "USD") == shown
 
 
 def test_speed() -> None:
-    assert (speed(None), speed(49.96)) == ("RTFx —", "RTFx 50.0")
+    assert (format_speed(None), format_speed(49.96)) == ("RTFx —", "RTFx 50.0")
 
 
 def test_why_a_job_failed_and_where_its_recording_is_stand_on_lines_of_their_own() -> None:
@@ -81,7 +81,7 @@ def test_what_a_program_reads_is_cut_nowhere(monkeypatch: pytest.MonkeyPatch) ->
     job = JobDetail.model_validate(JOB_DETAIL | {"name": "sittings of 1974/the third of march/side B.wav"})
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("sys.stdout", written := StringIO())
-    for_output().print(job_table([job]), crop=False)
+    output_console().print(job_table([job]), crop=False)
     assert written.getvalue().splitlines()[1].rstrip().endswith(job.name)
 
 

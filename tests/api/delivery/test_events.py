@@ -200,7 +200,7 @@ def test_a_stream_ends_with_its_key(
     with opened(live, f"/v1/jobs/{open_job}/events") as before:
         next(before)
         key = new_key(live.services.database, "default", BOTH)
-        live.services.key_cache.look()
+        live.services.key_cache.check_required()
         assert "end" not in [one.kind for one in before], "who came without a key does not stay"
     with opened(live, f"/v1/jobs/{open_job}/events", headers=bearer(key)) as told:
         next(told)

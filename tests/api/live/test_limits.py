@@ -14,7 +14,7 @@ from api.live.limits import MOST_OPENING, Seats
 from api.problems import Problem
 from ops.testbed.running_api import FakeWorker, Live
 from ops.testbed.waiting import until
-from spool.broker.live_signals import LiveSignals, said
+from spool.broker.live_signals import LiveSignals, words_channel
 from spool.domain.jobs import JobState
 from spool.domain.live.log import Record, decode_record, log_prefix
 from spool.settings import Settings
@@ -106,7 +106,7 @@ def test_a_client_that_reads_nothing_is_disconnected(
         assert mute.recv(12) == b"HTTP/1.1 101"
 
         def is_over() -> bool:
-            signals.tell(said(claimed[0]), partial)
+            signals.tell(words_channel(claimed[0]), partial)
             return any(b"read nothing" in each.data for each in log_of(live, claimed[0]))
 
         until(is_over, "the session is over")

@@ -23,7 +23,7 @@ from spool.domain.transcript import Word
 from spool.ids import new_id
 from spool.store.chunks import SavedChunk
 from spool.store.jobs import get_job
-from spool.store.live import close_log, log_parts
+from spool.store.live import close_log, get_parts
 from spool.store.queue.leases import Claim
 from spool.tables import jobs
 from tests.api.live.test_limits import claiming
@@ -88,7 +88,7 @@ def job_of(live: Live, job_id: str) -> Job:
 
 def parts_of(live: Live, job_id: str) -> Parts:
     with live.services.database.read() as tx:
-        return log_parts(tx, job_id)
+        return get_parts(tx, job_id)
 
 
 def test_a_session_goes_on_behind_what_is_stored(live: Live) -> None:

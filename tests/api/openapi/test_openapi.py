@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from api.app import create_app
 from api.openapi.lattices import KALDI, LATTICE
 from spool.domain.transcript import Lattice, Transcript
-from spool.formats.lattices import archived
+from spool.formats.lattices import format_entry
 from spool.schemas import batches as batch_schemas
 from spool.schemas import costs as cost_schemas
 from spool.schemas import fleet as schemas_fleet
@@ -244,7 +244,7 @@ def test_examples_are_what_they_are_examples_of(schema: type[BaseModel], example
 
 
 def test_the_kaldi_example_is_of_the_lattice_beside_it() -> None:
-    assert archived(Lattice.model_validate(LATTICE), "Reel_42") == KALDI
+    assert format_entry(Lattice.model_validate(LATTICE), "Reel_42") == KALDI
 
 
 def test_the_page_itself_is_served(http: Any) -> None:

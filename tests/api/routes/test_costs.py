@@ -109,7 +109,7 @@ def test_a_project_sees_its_own_budget_alone(http: httpx.Client, live: Live, rec
     done(http, live, recordings)
     with live.services.database.begin() as tx:
         text = create_key(tx, "reader", "empty", [Scope.READ]).text
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     report = http.get("/v1/costs", headers={"Authorization": f"Bearer {text}"}).json()
     assert [one["project"] for one in report["budgets"]] == ["empty"]
     assert report["rows"] == []

@@ -95,7 +95,7 @@ def test_a_key_deletes_its_own_projects_alone(http: httpx.Client, live: Live) ->
     database = live.services.database
     keys = {name: new_key(database, name) for name in ("default", "beta")}
     reader = new_key(database, "default", (Scope.READ,))
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     address = f"{live.url}/v1/jobs/{job_id}/content"
     problem(httpx.delete(address, headers=bearer(reader), timeout=60, verify=False), 403, "forbidden")
     problem(httpx.delete(address, headers=bearer(keys["beta"]), timeout=60, verify=False), 404, "not_found")

@@ -10,7 +10,7 @@ from api.openapi.lattices import LATTICE
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain.transcript import Lattice
-from spool.formats.lattices import archived
+from spool.formats.lattices import format_entry
 
 
 def submit(http: httpx.Client, recordings: Path, **request: object) -> dict:
@@ -148,7 +148,7 @@ def test_a_lattice_is_fetched_where_it_was_asked_for(
     found = http.get(f"/v1/jobs/{asked['id']}/transcript", params={"format": form})
     missing = http.get(f"/v1/jobs/{plain['id']}/transcript", params={"format": form})
 
-    expected = archived(lattice, "reel") if form == "kaldi" else json.dumps([LATTICE]) + "\n"
+    expected = format_entry(lattice, "reel") if form == "kaldi" else json.dumps([LATTICE]) + "\n"
     assert found.text == expected
     assert (asked["options"]["lattice"], asked["options"]["alternatives"]) == (5.0, 2)
     assert "submit the job with the option `lattice`" in problem(missing, 404, "not_found")["detail"]

@@ -64,7 +64,7 @@ def test_a_project_sees_its_own_and_no_metrics(http: httpx.Client, live: Live, r
     http.post("/v1/jobs", json=file_job(recordings))
     with live.services.database.begin() as tx:
         text = create_key(tx, "reader", "other", [Scope.READ]).text
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     bearer = {"Authorization": f"Bearer {text}"}
     assert http.get("/v1/overview", headers=bearer).json()["waiting"] == []
     problem(http.get("/metrics", headers=bearer), 403, "forbidden")

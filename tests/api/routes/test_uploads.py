@@ -15,7 +15,7 @@ from ops.testbed.s3 import S3Server
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.background.content_deleter import delete_once
-from spool.background.upload_sweeper import strays, sweep_uploads
+from spool.background.upload_sweeper import find_strays, sweep_uploads
 from spool.domain.api_keys import Scope
 from spool.ids import new_id
 from spool.settings import Settings
@@ -47,7 +47,7 @@ def sender(live: Live) -> Iterator[httpx.Client]:
     live.services.deleter.stop()  # moto dates every upload to 2010, so that a young one would be a stray
     with live.services.database.begin() as tx:
         key = create_key(tx, "sender", "tapes", [Scope.READ, Scope.SUBMIT])
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     headers = {"Authorization": f"Bearer {key.text}"}
     with httpx.Client(base_url=live.url, timeout=60, verify=False, headers=headers) as client:
         yield client
@@ -172,8 +172,8 @@ def test_parts_that_no_row_knows_are_dropped_after_a_day(
     known = begin(sender)
     stray = receiver.begin("jobs/job_01JD5T9Q4X8K2M6N0P3R7S1V5W/source", "audio/wav")
     # moto says that every upload was begun in 2010
-    assert list(strays(services.database, services.objects, 1e9)) == []
-    assert [item.upload for item in strays(services.database, services.objects, -60)] == [stray]
+    assert list(find_strays(services.database, services.objects, 1e9)) == []
+    assert [item.upload for item in find_strays(services.database, services.objects, -60)] == [stray]
     for user in ("audit.runner", "background.upload_sweeper"):
         monkeypatch.setattr(f"spool.{user}.STRAY_SECONDS", -86_400)
     assert audit(services.database, services.objects).counts == {"orphan": 1}
@@ -194,7 +194,7 @@ def test_uploads_are_a_projects_own_and_as_large_as_others(
     sender.post(f"/v1/uploads/{upload['id']}/complete").raise_for_status()
     with live.services.database.begin() as tx:
         key = create_key(tx, "other", "court", [Scope.READ, Scope.SUBMIT])
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     other = httpx.Client(base_url=live.url, headers={"Authorization": f"Bearer {key.text}"}, timeout=60)
     with other:
         named = {"source": upload["source"], "options": {"model": "demo-tdt"}}

@@ -54,7 +54,7 @@ def test_lines_of_a_manifest_name_uploads_and_bad_ones_are_refused_by_number(
     taken = sender.post("/v1/jobs", json={"source": used["source"], "options": {"model": "demo-tdt"}}).json()
     with live.services.database.begin() as tx:
         key = create_key(tx, "other", "court", [Scope.READ, Scope.SUBMIT])
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     with httpx.Client(
         base_url=live.url, headers={"Authorization": f"Bearer {key.text}"}, timeout=60
     ) as other:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from spool.domain.work_hours import WorkHours, parse_hours, shown_until
+from spool.domain.work_hours import WorkHours, format_until, parse_hours
 from spool.errors import SettingsError
 from spool.settings import load_settings
 
@@ -122,7 +122,7 @@ def test_a_share_is_between_none_and_all(share: str) -> None:
 
 def test_the_end_of_a_rest_is_said_with_its_day() -> None:
     now = datetime(2026, 11, 20, 12, 0).timestamp()
-    assert shown_until(now + 7 * 3600, now).startswith("until 19:00 (2026-11-20T19:00")
-    assert shown_until(now + 24 * 3600, now).startswith("until tomorrow 12:00 (")
-    assert shown_until(now + 72 * 3600, now).startswith("until Monday 12:00 (")
-    assert shown_until(None, now) == "forever"
+    assert format_until(now + 7 * 3600, now).startswith("until 19:00 (2026-11-20T19:00")
+    assert format_until(now + 24 * 3600, now).startswith("until tomorrow 12:00 (")
+    assert format_until(now + 72 * 3600, now).startswith("until Monday 12:00 (")
+    assert format_until(None, now) == "forever"

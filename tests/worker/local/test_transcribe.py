@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from spool.domain.transcript import Lattice
 from spool.errors import InvalidRequest, ModelError
-from spool.formats.lattices import archived
+from spool.formats.lattices import format_entry
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
 from worker.cli.main import app
@@ -152,7 +152,7 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
         assert lattice.prune == 3.0
         assert lattice.end == pytest.approx(bare["duration"], abs=1e-3)
         assert {word["text"] for word in bare["words"]} <= {arc.word for arc in lattice.arcs}
-        assert kaldi["lattice"] == archived(lattice, Path(bare["file"]).name)
+        assert kaldi["lattice"] == format_entry(lattice, Path(bare["file"]).name)
         for word in full["words"]:
             others = word.pop("alternatives", [])
             assert len(others) <= 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.presenters.jobs import shown_worker
+from api.presenters.jobs import present_worker
 from spool.domain.fleet.quality import Quality
 from spool.settings import Settings
 from spool.store.database import Database
@@ -69,5 +69,5 @@ def test_a_heartbeat_reports_the_quality(db: Database) -> None:
     with db.read() as tx:
         (worker,) = list_workers(tx)
     assert worker.quality == {"a": BAD}
-    shown = shown_worker(worker).quality["a"]
+    shown = present_worker(worker).quality["a"]
     assert (shown.qoi, shown.wer, shown.dtype) == (0.9048, 0.09, "float16")

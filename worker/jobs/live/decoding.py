@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.broker.live_signals import LiveSignals, Message, said
+from spool.broker.live_signals import LiveSignals, Message, words_channel
 from spool.domain.live.options import Listening
 from spool.domain.transcript import Word
 from spool.errors import JobCancelled, WeightsChanged
@@ -199,7 +199,7 @@ class LiveDecoding:
         self._segment = None
 
     def _take(self, segment: _Segment, events: list[Event]) -> None:
-        signals, channel = self.desk.signals, said(self.attempt.claim.job.id)
+        signals, channel = self.desk.signals, words_channel(self.attempt.claim.job.id)
         base = segment.base / SAMPLE_RATE
         for event in events:
             if isinstance(event, Final):
@@ -266,7 +266,7 @@ class LiveDecoding:
             attempt.save(span, chunk, attempt.charge(spent, span.core))
         self._index, self._at = span.index + 1, span.core_end
         message: Message = {"type": "final", "number": span.index, "reason": reason}
-        self.desk.signals.tell(said(attempt.claim.job.id), message)
+        self.desk.signals.tell(words_channel(attempt.claim.job.id), message)
 
     def _book_waste(self, segment: _Segment) -> None:
         """Book what rebuilding the session's state took."""

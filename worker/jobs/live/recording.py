@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from spool.broker.live_signals import heard
+from spool.broker.live_signals import audio_channel
 from spool.domain.fleet.routing import ANY_MACHINE
 from spool.domain.jobs import Job, Source
 from spool.domain.live.log import Parts
@@ -23,7 +23,7 @@ from spool.objects import ObjectStore
 from spool.objects.integrity import hash_file
 from spool.settings import Settings
 from spool.store.jobs import NewJob, create_job
-from spool.store.live import close_log, keep_recording, log_parts
+from spool.store.live import close_log, get_parts, keep_recording
 from spool.store.queue.leases import Claim
 from worker.audio import SAMPLE_RATE
 from worker.jobs.attempt import Attempt
@@ -73,7 +73,7 @@ class _Keeper:
     def parts(self) -> Parts:
         """As `LogKeeper.parts`."""
         with self.attempt.context.db.read() as tx:
-            return log_parts(tx, self.attempt.claim.job.id)
+            return get_parts(tx, self.attempt.claim.job.id)
 
     def close(self, known: Parts) -> bool:
         """As `LogKeeper.close`."""
@@ -101,7 +101,7 @@ class LiveJob:
         attempt, listening, desk = self._attempt, self._listening, self._desk
         job = attempt.claim.job
         with (
-            desk.signals.listening(heard(job.id)) as ear,
+            desk.signals.listening(audio_channel(job.id)) as ear,
             LogReader(self._objects, job.id, listening, self._folder, ear, _Keeper(attempt)) as log,
         ):
             decoding = LiveDecoding(attempt, desk, listening, log, live_request(attempt, listening))

@@ -11,7 +11,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.routes.archive.audio import asked_range
+from api.routes.archive.audio import parse_range
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain.api_keys import Scope
 from spool.store.api_keys import create_key, revoke_key
@@ -81,7 +81,7 @@ def test_a_link_opens_its_recording_for_who_has_no_key(http: httpx.Client, live:
     with live.services.database.begin() as tx:
         key = create_key(tx, "listener", "default", [Scope.READ, Scope.SUBMIT])
         foreign = create_key(tx, "stranger", "other", [Scope.READ]).text
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     bearer = {"Authorization": f"Bearer {key.text}"}
     job, other = (
         http.post("/v1/jobs", files={"file": ("tape.wav", sound)}, headers=bearer).json()["id"] for _ in "12"
@@ -110,7 +110,7 @@ def test_a_link_opens_its_recording_for_who_has_no_key(http: httpx.Client, live:
 def test_a_link_runs_out(http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     with live.services.database.begin() as tx:
         key = create_key(tx, "listener", "default", [Scope.READ, Scope.SUBMIT])
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     bearer = {"Authorization": f"Bearer {key.text}"}
     job = http.post("/v1/jobs", files={"file": ("tape.wav", wav())}, headers=bearer).json()["id"]
     monkeypatch.setattr("api.auth.signed_urls.HOLDS_SECONDS", -1)
@@ -122,14 +122,14 @@ def test_a_link_runs_out(http: httpx.Client, live: Live, monkeypatch: pytest.Mon
 def test_a_range_is_bytes_that_are_there(first: int, last: int, size: int) -> None:
     header = f"bytes={first}-{last}"
     if last < first:
-        assert asked_range(header, size) is None
+        assert parse_range(header, size) is None
     elif first >= size:
         with pytest.raises(ValueError, match="no such bytes"):
-            asked_range(header, size)
+            parse_range(header, size)
     else:
-        assert asked_range(header, size) == (first, min(last + 1, size))
+        assert parse_range(header, size) == (first, min(last + 1, size))
 
 
 @pytest.mark.parametrize("header", [None, "", "bytes=-", "bytes=0-1,4-5", "lines=1-2", "bytes=a-b"])
 def test_what_is_no_single_range_is_all_of_it(header: str | None) -> None:
-    assert asked_range(header, 10) is None
+    assert parse_range(header, 10) is None

@@ -18,7 +18,7 @@ from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.background.content_deleter import delete_once
 from spool.background.exporter import Exporter
-from spool.background.upload_sweeper import STRAY_SECONDS, strays
+from spool.background.upload_sweeper import STRAY_SECONDS, find_strays
 from spool.formats import render
 from spool.objects.local import FolderStore
 from spool.settings import Settings
@@ -162,7 +162,7 @@ with TestClient(create_app(settings), base_url="http://localhost") as client:
     live = start_api(Settings.model_validate(settings.model_dump() | stored))
     services = live.services
     # The first left a stray; the second an object whose row says that it is open, which is completed again
-    assert len(list(strays(services.database, services.objects, STRAY_SECONDS))) <= 1
+    assert len(list(find_strays(services.database, services.objects, STRAY_SECONDS))) <= 1
     body = {"name": "reel.wav", "bytes": 4, "sha256": "0" * 64}
     with httpx.Client(base_url=live.url, timeout=60) as client:
         again = client.post("/v1/uploads", json=body)
@@ -172,6 +172,6 @@ with TestClient(create_app(settings), base_url="http://localhost") as client:
         job = client.post("/v1/jobs", json={"source": again.json()["source"]})
         assert job.status_code == 202, job.text
     delete_once(services.database, services.objects, services.settings, "dlr_test")
-    assert list(strays(services.database, services.objects, STRAY_SECONDS)) == []
+    assert list(find_strays(services.database, services.objects, STRAY_SECONDS)) == []
     assert [item.key for item in services.objects.list()] == [f"jobs/{job.json()['id']}/source"]
     assert audit(services.database, services.objects, Grace(upload_seconds=-60)).clean

@@ -38,7 +38,7 @@ def listener(live: Live) -> Iterator[httpx.Client]:
     """Who has a key, and so gets links that are signed."""
     with live.services.database.begin() as tx:
         key = create_key(tx, "listener", "default", [Scope.READ, Scope.SUBMIT])
-    live.services.key_cache.look()
+    live.services.key_cache.check_required()
     headers = {"Authorization": f"Bearer {key.text}"}
     with httpx.Client(base_url=live.url, timeout=60, verify=False, headers=headers) as client:
         yield client

@@ -16,7 +16,7 @@ from spool.store.deletions import mark_deleted
 from spool.store.jobs import JobFilter
 from spool.store.queue.leases import Outcome, finish_job
 from spool.store.transcripts.search import Hit, Search, search
-from spool.store.transcripts.spellings import spelled
+from spool.store.transcripts.spellings import find_spellings
 
 KEEPER = (
     "On the night of the storm Mister Kowalski kept the light. The fog horn was broken, and the café "
@@ -180,7 +180,7 @@ def test_a_spelling_is_of_the_own_project_and_goes_with_its_last_job(db: Databas
 
     def spellings(project: str | None) -> list[str]:
         with db.read() as tx:
-            return sorted(spelled(tx, ["kflsk", "lft"], project))
+            return sorted(find_spellings(tx, ["kflsk", "lft"], project))
 
     assert spellings("sea") == spellings(None) == ["kowalski", "kowalsky", "left"]
     assert spellings("land") == ["kowalsky"]

@@ -23,7 +23,7 @@ from spool.domain.transcript import Transcript
 from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.jobs import JobFilter, NewJob, cancel_job, create_job, list_jobs
-from spool.store.live import log_parts, open_part
+from spool.store.live import get_parts, open_part
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
 from worker.engine.live_session import EngineSession
@@ -180,7 +180,7 @@ def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
 def begin_part(harness: WorkerHarness, job_id: str, size: int) -> None:
     """Another connection goes on behind so many bytes."""
     with harness.db.begin() as tx:
-        assert open_part(tx, job_id, log_parts(tx, job_id), size)
+        assert open_part(tx, job_id, get_parts(tx, job_id), size)
 
 
 def recording_of(harness: WorkerHarness, job_id: str) -> bytes:
@@ -258,7 +258,7 @@ def test_nobody_can_go_on_behind_the_end(live: WorkerHarness, monkeypatch: pytes
     write(live, job_id, *pieces(pcm(1)))
     assert live.run(job_id) == "done"
     with live.db.begin() as tx:
-        assert log_parts(tx, job_id) == Parts(is_closed=True)
+        assert get_parts(tx, job_id) == Parts(is_closed=True)
         with pytest.raises(Conflict, match=job_id):
             open_part(tx, job_id, Parts(is_closed=True), 0)
 
