@@ -97,7 +97,7 @@ def _dtw(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
 
 
 def attention_cases() -> Iterator[Case]:
-    """Of an attention decoder."""
+    """The cases of an attention decoder's kernels."""
     yield Case("cross-attention", _make_cross, _cross(cross_attention), _cross(cross_attention_reference))
     yield Case(
         "full-attention",

@@ -1,7 +1,6 @@
-"""What a kernel's contract is checked with: an operation, its reference, and inputs that are ragged in each
-dimension.
+"""Contract cases of kernels: an operation, its reference, and inputs that are ragged in each dimension.
 
-Knows shapes, tolerances and how two answers are compared; `kernels.contracts.nn` has the cases.
+Defines tolerances and how two results are compared; the other modules here list the cases.
 """
 
 from collections.abc import Callable
@@ -16,13 +15,13 @@ DTYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
 
 
 def normal(*shape: int, seed: int = 0, dtype: mx.Dtype = mx.float32, scale: float = 1.0) -> mx.array:
-    """Normal numbers, the same every time."""
+    """Normally distributed numbers, the same every time."""
     values = np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
     return mx.array(values * np.float32(scale)).astype(dtype)
 
 
 def lengths_of(batch: int, longest: int) -> mx.array:
-    """Full, empty, one frame, then whatever: every length an utterance can have."""
+    """Full, empty, one frame, then various: the lengths that utterances can have."""
     known = [longest, 0, 1]
     return mx.array([known[i] if i < 3 else i * 7 % (longest + 1) for i in range(batch)], mx.int32)
 
@@ -35,7 +34,7 @@ class Case:
     make: Callable[[int, mx.Dtype], list[mx.array]]
     run: Callable[..., mx.array]
     reference: Callable[..., mx.array]
-    slack: float = 0.0  # what the two may differ by beyond what the dtype allows
+    slack: float = 0.0  # allowed difference beyond the dtype's tolerance
 
 
 def same_bits(a: mx.array, b: mx.array) -> bool:
@@ -56,9 +55,9 @@ def distance(actual: mx.array, expected: mx.array) -> float:
     return float(mx.max(mx.abs(actual.astype(mx.float32) - expected.astype(mx.float32))))
 
 
-def kept(case: Case, dtype: str, backend: str, batch: int = 5) -> tuple[float, bool]:
-    """How far the operation is from its reference on this backend, and whether the first utterance comes out
-    to the bit as it does alone. Raises what a kernel that cannot be built raises."""
+def run_case(case: Case, dtype: str, backend: str, batch: int = 5) -> tuple[float, bool]:
+    """The operation's distance from its reference on this backend, and whether the first utterance has the
+    same bits as when it is computed alone. Raises what a kernel that cannot be built raises."""
     inputs = case.make(batch, DTYPES[dtype])
     with use_backend(backend):
         result = case.run(*inputs)

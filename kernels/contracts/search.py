@@ -15,7 +15,7 @@ from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expa
 from kernels.search.fixed_point import ONE, on_grid
 from kernels.search.next_rows import NextRows, next_rows, next_rows_reference
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
-from kernels.search.recombine import recombine_reference as settle_reference
+from kernels.search.recombine import recombine_reference as recombine_reference
 
 BEAM, WIDTH, DURATIONS = 4, 70, 5
 
@@ -62,7 +62,7 @@ SETTLED = Limits(mx.array([9]), mx.array([9, 2], mx.int32), blank=2, timed=True)
 
 def _make_settle(batch: int, _: mx.Dtype) -> list[mx.array]:
     """An expansion and a beam after some steps, the utterance first in every array."""
-    gains, choice, *rest = [*settle_inputs(batch, 4), lengths_of(batch, 9)]
+    gains, choice, *rest = [*recombine_inputs(batch, 4), lengths_of(batch, 9)]
     finite, scores, slots, *others = rest
     return [_swapped(gains), _swapped(choice), finite, scores, _swapped(slots), *others]
 
@@ -71,7 +71,7 @@ def _swapped(x: mx.array) -> mx.array:
     return mx.contiguous(x.swapaxes(0, 1))
 
 
-def settle_inputs(batch: int, slots: int, *, timed: bool = True, steps: int = 3) -> list[mx.array]:
+def recombine_inputs(batch: int, slots: int, *, timed: bool = True, steps: int = 3) -> list[mx.array]:
     """A random expansion over two labels, and the beam that others led to by the reference: their arrays."""
     limits = SETTLED._replace(lengths=lengths_of(batch, 9), timed=timed)
     beam = empty_beam(batch, slots, 12, limits)
@@ -90,7 +90,7 @@ def settle_inputs(batch: int, slots: int, *, timed: bool = True, steps: int = 3)
             mx.array(rng.random(batch) < 0.9),
         )
         if step < steps:
-            beam = settle_reference(grown, beam, limits)
+            beam = recombine_reference(grown, beam, limits)
     return [*grown, *beam]
 
 
@@ -118,7 +118,7 @@ def arcs_of(seed: int = 0) -> ngram.Arcs:
     root_targets = rng.integers(0, 5, (2, 70)) + np.array([[0], [5]])
     return ngram.Arcs(
         first=mx.array(first),
-        many=mx.array(count),
+        arc_counts=mx.array(count),
         fallback=mx.array(ties),
         penalty=mx.array(np.where(ties < 0, 0, rng.normal(size=10)).astype(np.float32)),
         labels=mx.array(labels.astype(np.int32)),
@@ -140,13 +140,13 @@ def _make_arcs(batch: int, _: mx.Dtype) -> list[mx.array]:
     return [normal(batch, 3, 70), *integers, normal(batch)]
 
 
-def _look(call: Callable[..., mx.array], adds: bool) -> Callable[..., mx.array]:
+def _label_scores(call: Callable[..., mx.array], adds: bool) -> Callable[..., mx.array]:
     return lambda before, states, which, _p, _e, alphas: call(
         arcs_of(), states, which, alphas, before if adds else None
     )
 
 
-def _walk(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
+def _advance(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
     return lambda _b, states, which, parents, emitted, _a: call(
         arcs_of(), states, which, parents, emitted
     ).astype(mx.float32)
@@ -198,8 +198,8 @@ def _grid(call: Callable[..., Beam]) -> Callable[..., Beam]:
 
 
 def _next_rows(call: Callable[..., NextRows]) -> Callable[..., mx.array]:
-    """Of each slot what its row goes on from and reads, and the row and slot of its product and of its joint,
-    as of its utterance alone."""
+    """For each slot the row it continues and the label it reads, and the row and slot of its product and its
+    joint, numbered within its utterance."""
 
     def run(scores: mx.array, slots: mx.array) -> mx.array:
         made = call(_swapped(slots), scores)
@@ -218,19 +218,19 @@ def _next_rows(call: Callable[..., NextRows]) -> Callable[..., mx.array]:
 
 
 def _make_next(batch: int, _: mx.Dtype) -> list[mx.array]:
-    """The beam that some steps led to, its frames as of an utterance alone."""
-    scores, slots = settle_inputs(batch, 4)[3:5]
+    """A beam after some steps, its frames numbered within its utterance."""
+    scores, slots = recombine_inputs(batch, 4)[3:5]
     rows = (mx.arange(batch) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
     return [scores, _swapped((slots - rows).astype(mx.int32))]
 
 
 def search_cases() -> Iterator[Case]:
-    """Of the beams' steps."""
+    """The cases of the beams' steps."""
     for mode in ("tdt", "rnnt", "late", "early"):
         yield Case(
             f"expand-{mode}", _make_expand, _expand(expand.expand, mode), _expand(expand_reference, mode)
         )
-    step = 1.01 / ONE  # two ways to the same score may be put on neighbours of the grid
+    step = 1.01 / ONE  # two ways of computing one score may round to neighbouring grid points
     fixed = partial(_expand, mode="fixed")
     yield Case("expand-fixed", _make_expand, fixed(expand.expand), fixed(expand_reference), step)
     yield Case("ctc-beam", _make_ctc, _ctc(ctc_beam), _ctc(ctc_beam_reference))
@@ -241,16 +241,21 @@ def search_cases() -> Iterator[Case]:
         name = f"ctc-prefix{'-graphs' if fused else ''}{'-fixed' if grid else ''}"
         slack = 12 * step if grid else 0.0
         yield Case(name, _make_prefix, make_case(ctc_prefix_beam), make_case(ctc_prefix_reference), slack)
-    yield Case("recombine", _make_settle, _settle(search_recombine.recombine), _settle(settle_reference))
+    yield Case("recombine", _make_settle, _settle(search_recombine.recombine), _settle(recombine_reference))
     yield Case(
         "settle-fixed",
         _make_settle,
         _settle(_grid(search_recombine.recombine)),
-        _settle(_grid(settle_reference)),
+        _settle(_grid(recombine_reference)),
         2 * step,  # of a score, and of the best that it is behind
     )
     yield Case("next-rows", _make_next, _next_rows(next_rows), _next_rows(next_rows_reference))
     for adds in (False, True):
         name = f"look-{'adds' if adds else 'first'}"
-        yield Case(name, _make_arcs, _look(ngram.look, adds), _look(ngram.look_reference, adds))
-    yield Case("walk", _make_arcs, _walk(ngram.walk), _walk(ngram.walk_reference))
+        yield Case(
+            name,
+            _make_arcs,
+            _label_scores(ngram.label_scores, adds),
+            _label_scores(ngram.label_scores_reference, adds),
+        )
+    yield Case("walk", _make_arcs, _advance(ngram.advance), _advance(ngram.advance_reference))

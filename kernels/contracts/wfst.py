@@ -1,4 +1,4 @@
-"""Contracts of the search of weighted graphs: its tokens, and the links that are left of them."""
+"""Contracts of the WFST search: its tokens, and the links of the lattice."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -33,7 +33,7 @@ def graph_of(seed: int = 0) -> WfstGraph:
             for label, target in zip(labels, targets, strict=True)
         ]
         emitting.append(count)
-        # Upwards alone, so that there is no circle.
+        # Epsilon arcs lead upwards only, so that there is no cycle.
         ups = int(rng.integers(0, 3)) if state + 1 < STATES else 0
         rows += [
             (0, int(rng.integers(state + 1, STATES)), 0.25 * int(rng.integers(-2, 5))) for _ in range(ups)
@@ -73,7 +73,7 @@ def _tokens(call: Callable[..., WfstTokens], limits: WfstLimits) -> Callable[...
 
 
 def _make_links(batch: int, dtype: mx.Dtype) -> list[mx.array]:
-    """What was searched, and the reference's tokens."""
+    """The log-probabilities, and the reference's tokens for them."""
     log_probs, lengths = _make_tokens(batch, dtype)
     tokens = wfst.wfst_tokens_reference(wfst.grid_costs(log_probs), lengths, graph_of(), LIMITS)
     room = (FRAMES + 1) * STATES
@@ -87,7 +87,7 @@ def _links(*inputs: mx.array) -> mx.array:
     log_probs, lengths, *rest = inputs
     costs = wfst.grid_costs(log_probs)
     lattices = wfst.wfst_links(costs, lengths, graph_of(), WfstTokens(*rest), REACH, LIMITS)
-    table = np.full((len(lattices), 4 + 3 * (FRAMES + 1) * wfst.LINKS), -1, np.int32)
+    table = np.full((len(lattices), 4 + 3 * (FRAMES + 1) * wfst.LINKS_PER_FRAME), -1, np.int32)
     for row, links in zip(table, lattices, strict=True):
         row[:4] = len(links.arcs), links.best, links.final, 0
         packed = np.stack([links.frames, links.arcs, links.behind], 1).reshape(-1)
@@ -96,7 +96,7 @@ def _links(*inputs: mx.array) -> mx.array:
 
 
 def wfst_cases() -> Iterator[Case]:
-    """Of the search of weighted graphs."""
+    """The cases of the WFST search."""
     tight = LIMITS._replace(beam=40 * ONE, most_active=100, limit=17)
     for name, limits in (("wfst-search", LIMITS), ("wfst-search-narrowed", tight)):
         make_case = partial(_tokens, limits=limits)

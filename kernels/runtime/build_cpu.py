@@ -1,11 +1,11 @@
 """Kernels as libraries of this machine's CPU: found compiler, cached build, loaded function.
 
-A library is compiled at first use by the system's C++ compiler into a folder of the user's own
-(`SPOOL_KERNEL_CACHE`, else `~/.cache/spool/kernels`), under a name made from everything it depends on: its
-text, the headers, the flags, the compiler's version and this CPU. Two processes may build the same one at
-once: each writes a file of its own and renames it into place.
+A library is compiled at first use by the system's C++ compiler into a folder of the user
+(`SPOOL_KERNEL_CACHE`, else `~/.cache/spool/kernels`). Its name is a hash of everything it depends on: source,
+headers, flags, compiler version and CPU. Two processes may build the same library at once: each writes its
+own file and renames it into place.
 
-No compiler is no error: `compiler()` is None and the caller runs the reference. Knows nothing of MLX.
+Without a compiler `compiler()` is None and the caller runs the reference. Knows nothing of MLX.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ from pathlib import Path
 from kernels.runtime.source import SHIM
 
 CPU_SHIM = SHIM / "cpu"
-# No flag of fast-math: reassociation breaks exp and the fixed order of sums; contraction would make results
-# differ between compilers. What may be fused is written fma() in the kernels.
+# No fast-math: reassociation breaks exp and the fixed order of sums, and contraction would make results
+# differ between compilers. Kernels write fma() where fusing is allowed.
 COMMON_FLAGS = ("-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-ffp-contract=off")
 FAST_FLAGS = (*COMMON_FLAGS, "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 CHECK_FLAGS = (*COMMON_FLAGS, "-O2", "-march=native")
@@ -43,15 +43,15 @@ def compiler() -> tuple[str, str] | None:
     for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
         path = shutil.which(name) if name else None
         if path:
-            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                return path, done.stdout.splitlines()[0]
+            result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+            if result.returncode == 0:
+                return path, result.stdout.splitlines()[0]
     return None
 
 
 @cache
 def cpu_model() -> str:
-    """Names this CPU and what it can do; part of a library's key, for `-march=native` is for it alone."""
+    """This CPU's name and features; part of a library's key, since `-march=native` targets this CPU only."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         kept = {
@@ -63,10 +63,10 @@ def cpu_model() -> str:
             return "\n".join(kept.values())
     except OSError:
         pass
-    asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        return result.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return f"{platform.machine()} {platform.processor()}"
 
@@ -102,11 +102,11 @@ def build_library(name: str, source: str, flags: tuple[str, ...]) -> Path:
             text, built = Path(own, f"{name}.cpp"), Path(own, f"{name}.so")
             text.write_text(source)
             command = [path, *flags, f"-I{CPU_SHIM}", str(text), "-o", str(built)]
-            done = subprocess.run(
+            result = subprocess.run(
                 command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
             )
-            if done.returncode:
-                raise BuildFailed(f"{path} refused kernel {name}: {done.stderr[:4000]}")
+            if result.returncode:
+                raise BuildFailed(f"{path} refused kernel {name}: {result.stderr[:4000]}")
             built.replace(library)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildFailed(f"kernel {name} cannot be built in {folder}: {error}") from error
@@ -114,7 +114,7 @@ def build_library(name: str, source: str, flags: tuple[str, ...]) -> Path:
 
 
 def try_compiler() -> str:
-    """Build the smallest library there is; says by what and into which folder. Raises `BuildFailed`."""
+    """Build a tiny library; returns the compiler and the cache folder as text. Raises `BuildFailed`."""
     _pool_library()
     path, version = compiler() or ("", "")
     return f"{version} ({path}), libraries in {cache_folder()}"
@@ -136,7 +136,7 @@ def thread_pool() -> ctypes.c_void_p:
 
 
 def launch_address(library: Path) -> int:
-    """Where the function of a kernel's library begins, for `replay.cpp`."""
+    """The address of a kernel library's launch function, for `replay.cpp`."""
     return ctypes.cast(ctypes.CDLL(str(library)).spool_launch, ctypes.c_void_p).value or 0
 
 

@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 
 class Backend(StrEnum):
-    """How kernels run; what each means stands in device.py."""
+    """How kernels run; the module's docstring describes each."""
 
     METAL = "metal"
     CPU = "cpu"
@@ -73,7 +73,7 @@ _log = logging.getLogger(__name__)
 
 # Below this many bytes moved, waking a thread costs more than it saves.
 _BYTES_WORTH_A_THREAD = 1 << 18
-# Up to this many bytes MLX takes numpy's memory in a fifth of the time in which its stream makes it some.
+# Up to this many bytes, MLX copies numpy's memory in a fifth of the time it takes to allocate its own.
 _BYTES_SOONER_COPIED = 1 << 18
 _NUMPY = {mx.float32: np.float32, mx.int32: np.int32, mx.bool_: np.bool_}
 # Kernels index with 32 bits.
@@ -84,8 +84,8 @@ Output = tuple[tuple[int, ...], mx.Dtype]
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launch on a CPU as it was made. buffers: in the kernel's order, of which those at `shapes` hold
-    shapes and strides; outputs: those that it wrote."""
+    """One launch on a CPU. buffers: in the kernel's order; those at the indices `shapes` hold shapes and
+    strides. outputs: the buffers it wrote."""
 
     library: Path
     buffers: list[np.ndarray[Any, Any]]
@@ -102,7 +102,7 @@ _given_up: dict[str, str] = {}
 
 
 def threads_for(moved: int) -> int:
-    """How many threads a launch over so many bytes takes."""
+    """The number of threads for a launch that moves this many bytes."""
     most = _threads()
     return most if moved >= _BYTES_WORTH_A_THREAD else 1
 
@@ -121,16 +121,16 @@ def _threads() -> int:
 
 def backend() -> Backend:
     """The backend the next launch uses."""
-    asked = _override.get() or asked_backend()
-    if asked is not None:
-        return asked
+    forced = _override.get() or asked_backend()
+    if forced is not None:
+        return forced
     if mx.default_device().type == mx.DeviceType.gpu:
         return Backend.METAL if mx.metal.is_available() else Backend.REFERENCE
     return Backend.CPU if compiler() else Backend.REFERENCE
 
 
 def compiled_for_cpu() -> bool:
-    """Whether kernels run as functions of this CPU: there they also beat what MLX does well on a GPU."""
+    """Whether kernels run as compiled functions on this CPU, where they also beat MLX's own operations."""
     return backend() in {Backend.CPU, Backend.FIBERS}
 
 
@@ -140,8 +140,8 @@ def on_gpu() -> bool:
 
 
 def fused(function: Callable[..., Result]) -> Callable[..., Result]:
-    """`function` of arrays, which must launch no kernel of ours: on a GPU `mx.compile` makes one launch of
-    what it computes element by element; on a CPU it would compile anew at run time, and is left as it is."""
+    """`function` of arrays, compiled by `mx.compile` on a GPU, which fuses elementwise operations into one
+    launch; unchanged on a CPU, where compiling costs time at run time. It must not launch our kernels."""
     compiled = cast("Callable[..., Result]", mx.compile(function))
 
     @wraps(function)
@@ -163,7 +163,7 @@ def use_backend(name: Backend | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recorded_launches() -> Iterator[list[Launched]]:
-    """Within the block, launches of this thread on a CPU are also written down here."""
+    """Within the block, launches of this thread on a CPU are recorded in the list."""
     launches: list[Launched] = []
     token = _recorded.set(launches)
     try:
@@ -173,7 +173,7 @@ def recorded_launches() -> Iterator[list[Launched]]:
 
 
 def kernel_status() -> list[str]:
-    """Lines for `spool-worker check`: what runs, built by what, and which kernels were given up."""
+    """Lines for `spool-worker check`: the backend, the compiler, and the kernels that failed to build."""
     chosen = backend()
     toolchain = compiler()
     lines = [f"kernels: {chosen}"]
@@ -195,9 +195,9 @@ def launch(
     simdgroups: int = 1,
     template: Template = (),
 ) -> list[mx.array] | None:
-    """Run `groups` threadgroups of `simdgroups` simdgroups; None: the caller's reference is to run.
+    """Run `groups` threadgroups of `simdgroups` simdgroups. None: the caller must run its reference.
 
-    The body finds the number of simdgroups it has as the constant NSG (1 on the one-lane build). Outputs are
+    The body has the number of simdgroups as the constant NSG (1 in the one-lane build). Outputs are
     uninitialised before the kernel writes them. Inputs must have at least one dimension.
     """
     chosen = backend()
@@ -227,7 +227,7 @@ def launch_rows(
     rows: int,
     template: Template = (),
 ) -> list[mx.array] | None:
-    """As `launch`, for a kernel whose simdgroups each take a row; several of them share a group on a GPU."""
+    """As `launch`, for a kernel in which each simdgroup takes a row; on a GPU several share a group."""
     simdgroups = 1 if backend() is Backend.CPU else 4
     groups = (rows + simdgroups - 1) // simdgroups
     return launch(kernel, inputs, outputs, groups=groups, simdgroups=simdgroups, template=template)
@@ -269,7 +269,7 @@ def _cuda_kernel(kernel: Kernel) -> Callable[..., Any]:
 
 @cache
 def dtype_name(dtype: mx.Dtype) -> str:
-    """`float32` for `mx.float32`: the name templates and texts use."""
+    """`float32` for `mx.float32`: the name that templates and sources use."""
     return str(dtype).rpartition(".")[2].removesuffix("_")
 
 
@@ -285,7 +285,7 @@ def _compiled(
 
 
 def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
-    """The array's own memory, row contiguous, once evaluated; bfloat16, unknown to numpy, as its bits."""
+    """The memory of an evaluated array, row contiguous; bfloat16, which numpy lacks, as its bits."""
     view = np.asarray(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
     return view if view.flags.c_contiguous else np.ascontiguousarray(view)
 
@@ -296,7 +296,7 @@ def _wanted(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
 
 
 def fresh_array(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
-    """Memory of MLX's own that nobody else holds yet: written here, it needs no copy after."""
+    """An uninitialised MLX array that no one else holds, so it can be written in place."""
     if dtype in _NUMPY and math.prod(shape) * dtype.size <= _BYTES_SOONER_COPIED:
         return mx.array(np.empty(shape, _NUMPY[dtype]))
     return mx.empty(shape, dtype)

@@ -1,9 +1,9 @@
-"""A step made of kernels alone, recorded twice and then repeated without Python, on a CPU.
+"""Repeats a step that consists of kernel launches without Python, on a CPU.
 
-What a step of a search costs beside its arithmetic is the way through Python, five launches long. `record`
-watches two steps that follow each other; where the second does what the first did, with the arrays that the
-first left in the place of those that it found, `Replay` can make any number of further ones. Anything else
-(an array that some other computation made in between) shows as a difference, and there is no replay.
+Apart from its arithmetic, a search step's cost is Python's overhead for five launches. `record` runs two
+consecutive steps; if the second makes the same launches as the first, reading the arrays that the first
+wrote where the first read its inputs, `Replay` can run any number of further steps. Anything else, such as an
+array that another computation made in between, shows up as a difference, and there is no replay.
 
 Knows launches and memory; nothing of what they compute.
 """
@@ -24,7 +24,7 @@ from kernels.runtime.device import Launched, recorded_launches
 
 _log = logging.getLogger(__name__)
 
-_Place = tuple[Any, ...]  # what kind of array; then which of them and the byte in it, or what it holds
+_Place = tuple[Any, ...]  # the kind of array; then its index and the byte offset in it, or its contents
 
 
 class _CPlace(ctypes.Structure):
@@ -63,7 +63,7 @@ def _address(view: NDArray[Any]) -> int:
 
 
 def _bytes_of(array: mx.array) -> tuple[int, int]:
-    """Where an evaluated array begins, and its bytes."""
+    """The address of an evaluated array, and its size in bytes."""
     view = np.asarray(array)
     return _address(view), view.nbytes
 
@@ -78,8 +78,8 @@ def _find(address: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | 
 def _resolve(
     launches: Sequence[Launched], before: Sequence[mx.array], after: Sequence[mx.array]
 ) -> list[list[_Place]]:
-    """What each buffer of each launch is: an array of the state before the step or behind it, what an earlier
-    launch of the step wrote, a shape, or an array of somebody else's."""
+    """The origin of each buffer of each launch: an array of the state before or after the step, the output of
+    an earlier launch of the step, a shape, or an array from elsewhere."""
     sought = {"after": [_bytes_of(each) for each in after], "before": [_bytes_of(each) for each in before]}
     written: list[tuple[int, int]] = []
     resolved = []
@@ -88,10 +88,12 @@ def _resolve(
         places: list[_Place] = []
         for index, buffer in enumerate(each.buffers):
             known = ({"made": written} | sought).items()
-            found = ((kind, *where) for kind, arrays in known if (where := _find(_address(buffer), arrays)))
+            candidates = (
+                (kind, *where) for kind, arrays in known if (where := _find(_address(buffer), arrays))
+            )
             own = ("shape", *buffer.tolist()) if index in each.shapes else ("other", _address(buffer), 0)
             places.append(
-                own if index in each.shapes else min(found, key=lambda p: _ORDER[p[0]], default=own)
+                own if index in each.shapes else min(candidates, key=lambda p: _ORDER[p[0]], default=own)
             )
         resolved.append(places)
     return resolved
@@ -101,10 +103,10 @@ _ORDER = {"after": 0, "made": 1, "before": 2}
 
 
 class Replay:
-    """Steps behind those that were recorded.
+    """Runs further steps after the recorded ones.
 
-    state: the arrays that a step makes out of those before it. `kept` [index]: how many of each are there
-    again, the last ones. goes_on: which of them, int32 [1], is 0 where no further step is wanted."""
+    state: the arrays that each step computes from their predecessors. `kept` [index]: how many of the latest
+    versions of each remain readable. goes_on: the index of an int32 [1] that is 0 once no step is needed."""
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class Replay:
         goes_on: int,
     ) -> None:
         self._library = _library()
-        self._launches = launches  # and with them the memory of all that is no state
+        self._launches = launches  # keeps alive the memory that is not part of the state
         self._step = 0
         self._rings = [
             np.empty((count + 1, *each.shape), np.asarray(each).dtype)
@@ -149,7 +151,7 @@ class Replay:
         return (_CPlace * len(entries))(*entries)
 
     def run(self, steps: int) -> int:
-        """Up to `steps` more, fewer where no further one is wanted; how many were made."""
+        """Run up to `steps` more steps, fewer once none is needed; returns how many were run."""
         done = ctypes.c_long()
         error = self._library.spool_replay(
             self._entries,
@@ -166,7 +168,7 @@ class Replay:
         return done.value
 
     def latest(self, index: int, many: int = 1) -> NDArray[Any]:
-        """Of an array of the state the last `many`, oldest first, [many, ...]: a copy."""
+        """A copy of the last `many` versions of a state array, oldest first, [many, ...]."""
         ring = self._rings[index]
         return ring[np.arange(self._step - many + 1, self._step + 1) % len(ring)]
 
@@ -177,8 +179,8 @@ def record(
     kept: Sequence[int],
     goes_on: int,
 ) -> tuple[Sequence[mx.array], Sequence[mx.array], Replay | None]:
-    """The states behind one step and behind two, and what makes further ones; None where `step` is more than
-    launches of kernels. `kept` and `goes_on` as in `Replay`."""
+    """The states after one step and after two, and a `Replay` for further ones; None in its place if `step`
+    does more than launch kernels. `kept` and `goes_on` as in `Replay`."""
     with recorded_launches() as first:
         once = step(state)
     with recorded_launches() as second:

@@ -1,10 +1,9 @@
 """One kernel body as text for three compilers: Metal, CUDA, and C++ on the CPU.
 
 A `Kernel` is what `mx.fast.metal_kernel` takes: a body, the names of its buffers, a header. The functions
-here wrap that body: `metal_text` in the exact words MLX generates for Apple GPUs
-(tests/kernels/runtime/test_source.py compares the two, for this rests on an internal of MLX 0.32,
-`mlx/backend/common/metal_kernel.cpp`), `cuda_text` as `mx.fast.cuda_kernel` would, `cpu_text` as a C++ file
-over the headers in `shim/cpu`.
+here wrap that body: `metal_text` exactly as MLX does for Apple GPUs (an internal of MLX 0.32,
+`mlx/backend/common/metal_kernel.cpp`; tests/kernels/runtime/test_source.py compares the two), `cuda_text` as
+`mx.fast.cuda_kernel` does, `cpu_text` as a C++ file over the headers in `shim/cpu`.
 
 Knows nothing of arrays, compilers or machines.
 """
@@ -64,7 +63,7 @@ Template = tuple[tuple[str, int | bool | str], ...]
 
 @dataclass(frozen=True)
 class Argument:
-    """What a text depends on in one input: `dtype` as numpy names it, and its shape."""
+    """What the source depends on in one input: `dtype` as numpy names it, and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -86,7 +85,7 @@ class Kernel:
     header: str
 
     def wants(self, name: str) -> tuple[bool, bool, bool]:
-        """Whether the body asks for the shape, strides and rank of an input, by naming them."""
+        """Whether the body names the shape, strides and rank of an input."""
         return f"{name}_shape" in self.body, f"{name}_strides" in self.body, f"{name}_ndim" in self.body
 
     def attributes(self) -> list[tuple[str, str]]:
@@ -95,8 +94,8 @@ class Kernel:
 
 
 def read_kernel(name: str, inputs: str, outputs: str, header: str = "") -> Kernel:
-    """Read `kernels/{name}.metal`, as in `search/expand`. `inputs` and `outputs` are names between blanks;
-    `header` is a file beside it to put before."""
+    """Read `kernels/{name}.metal`, as in `search/expand`. `inputs` and `outputs` are names separated by
+    spaces; `header` is a file in the same folder that precedes the body."""
     path = FOLDER / f"{name}.metal"
     shared = Path(__file__).with_name("simd.h").read_text()
     own = path.with_name(header).read_text() if header else ""

@@ -108,7 +108,7 @@ CTC_BEAM = read_kernel(
     "log_probs lengths knobs",
     "o_ends o_labels o_parents o_nodes o_last o_emissions o_gained o_scores o_end_nodes o_sound o_base",
 )
-TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
+TOKEN_BLOCK = 64  # tokens by which the reference's capacity grows
 _CHECK_EVERY = 8  # frames between two evaluations of the reference
 _GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
 
@@ -117,15 +117,15 @@ class CtcBacktrace(NamedTuple):
     """What the beams of a batch did, frame by frame ([B, T, K]), and where they ended ([B, K]).
 
     ends: float32, the final scores. labels: int32, emitted, -1 where none was. parents: int32, the slot
-    continued. nodes: int32, of an emission the one before it, -1 where there is none: the emission of slot k
-    at frame t is node t * K + k. last: int32, the label of the frame, or blank. emissions: float32, the
-    emitted label's log-probability, 0 where none was. gained, scores: float32, before and after
-    recombination, -inf = dead. end_nodes: int32, the last emissions, -1 for none. sound: bool [B], False
-    where a frame within the utterance has a NaN or no finite maximum; what stands in such a row means
-    nothing. base: int32 [B, T], the best's score in 65536ths where scores are fixed
-    (`kernels.search.fixed_point`), and gained, scores and ends differences to it (ends: to the last); else 0.
+    continued. nodes: int32, for each emission the one before it, -1 for the first: the emission of slot k at
+    frame t is node t * K + k. last: int32, the label of the frame, or blank. emissions: float32, the emitted
+    label's log-probability, 0 where none was. gained, scores: float32, before and after recombination, -inf =
+    dead. end_nodes: int32, the last emissions, -1 for none. finite: bool [B], False where a frame within the
+    utterance has a NaN or no finite maximum; the rest of such a row is undefined. base: int32 [B, T], where
+    scores are fixed (`kernels.search.fixed_point`) the best score in 65536ths, to which gained, scores and
+    ends (the last base) are relative; else 0.
 
-    Behind an utterance's end its beam stands still: labels and nodes are -1, parents the slots themselves.
+    Past an utterance's end its beam does not change: labels and nodes are -1, parents the slots themselves.
     """
 
     ends: mx.array
@@ -137,7 +137,7 @@ class CtcBacktrace(NamedTuple):
     gained: mx.array
     scores: mx.array
     end_nodes: mx.array
-    sound: mx.array
+    finite: mx.array
     base: mx.array
 
 
@@ -210,7 +210,7 @@ def ctc_beam_reference(
         gained = step.gained
         if fixed:
             gained, base = rebase(gained, base)
-            # The best survives recombination, so both move by the same.
+            # The best hypothesis survives recombination, so both are rebased by the same amount.
             state = state._replace(scores=rebase(state.scores, base)[0])
         before = mx.take_along_axis(node, step.parents, axis=1)
         emits = step.labels >= 0
@@ -232,13 +232,13 @@ def ctc_beam_reference(
         mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)
     )
     inside = mx.arange(frames) < lengths[:, None]
-    sound = mx.all(_is_number(log_probs) | ~inside, axis=1)
+    finite = mx.all(_is_finite(log_probs) | ~inside, axis=1)
     return CtcBacktrace(
-        state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound, bases
+        state.scores, labels, parents, nodes, last, spoken, gained, scores, node, finite, bases
     )
 
 
-def _is_number(log_probs: mx.array) -> mx.array:
-    """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
-    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+def _is_finite(log_probs: mx.array) -> mx.array:
+    """bool [B, T]: no label of the frame is NaN, and at least one is finite."""
+    # A sum is NaN where an element is; -inf alone marks an impossible label.
     return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))

@@ -7,8 +7,8 @@ continue the K prefixes, and the K best by sum, with what graphs and `beta` add,
 its token's time to the run's last frame, unless the prefix grew there at the same frame by a slot before it.
 
 Graphs (`kernels.search.ngram`) are walked in the same launch, several an utterance. Equal prefixes are found
-exactly, by the lengths of common prefixes, as in `kernels.search.ctc_beam`. Sums are differences to the
-best's, so that a long utterance costs no digits; the moves of the best are for the caller to add up.
+exactly, by the lengths of common prefixes, as in `kernels.search.ctc_beam`. Sums are relative to the best
+one, so that a long utterance loses no precision; the caller adds up how the best one moved.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 from kernels.runtime.device import Output, launch
 from kernels.runtime.source import read_kernel
 from kernels.search.fixed_point import LEAST, number_on_grid, on_grid
-from kernels.search.ngram import Arcs, look, walk
+from kernels.search.ngram import Arcs, advance, label_scores
 from kernels.search.prefix import Prefixes, empty_prefixes, extend, grow
 from kernels.search.topk import top_k
 
@@ -31,15 +31,15 @@ CTC_PREFIX = read_kernel(
     "o_sound",
     header="ctc_prefix.h",
 )
-TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
+TOKEN_BLOCK = 64  # tokens by which the reference's capacity grows
 _CHECK_EVERY = 8  # frames between two evaluations of the reference
 _GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
-_NONE = 8  # elements of an input that is not read; fewer would be of another address space
+_NONE = 8  # elements of an input that is not read; with fewer, MLX would use another address space
 
 
 class Graphs(NamedTuple):
-    """What each utterance's G graphs add. arcs: all graphs side by side. which, starts: int32 [B, G], a graph
-    and the state where the utterance begins; alphas: float32 [B, G], its weight."""
+    """The G graphs of each utterance. arcs: all graphs side by side. which, starts: int32 [B, G], a graph and
+    the state where the utterance begins; alphas: float32 [B, G], its weight."""
 
     arcs: Arcs
     which: mx.array
@@ -50,15 +50,15 @@ class Graphs(NamedTuple):
 class PrefixTrace(NamedTuple):
     """What the beams of a batch did, frame by frame ([B, T, K]), and where they ended ([B, K]).
 
-    ends: float32, sums and what was fused, differences to the totals of `base` and `added`; -inf = dead.
-    labels: int32, the token that a slot's prefix grew by, -1 where it did not. nodes: int32, of such a token
-    the node of the one before, -1 at the root: the token of slot k at frame t is node t * K + k. before:
-    int32, where the slot's last token was given the time t: the node of the time of the token before it.
-    emissions: float32, that token's log-probability at t. base, added: float32 [B, T], by how much the best's
-    sum and what is fused into it moved. fused: float32, of each slot, a difference to the sum of `added`.
-    end_nodes, end_times: int32, the last nodes, -1 for none. states: int32 [B, K, G] of the graphs. sound:
-    bool [B], False where a frame within the utterance has a NaN or no finite maximum; what stands in such a
-    row means nothing.
+    ends: float32, sums with fusion, relative to the totals of `base` and `added`; -inf = dead. labels: int32,
+    the token that a slot's prefix grew by, -1 where it did not. nodes: int32, for such a token the node of
+    the one before, -1 at the root: the token of slot k at frame t is node t * K + k. before: int32, where the
+    slot's last token was given the time t, the node of the time of the token before it. emissions: float32,
+    that token's log-probability at t. base, added: float32 [B, T], by how much the best hypothesis's sum and
+    fusion score moved. fused: float32, each slot's fusion score relative to the sum of `added`. end_nodes,
+    end_times: int32, the last nodes, -1 for none. states: int32 [B, K, G] of the graphs. finite: bool [B],
+    False where a frame within the utterance has a NaN or no finite maximum; the rest of such a row is
+    undefined.
     """
 
     ends: mx.array
@@ -72,7 +72,7 @@ class PrefixTrace(NamedTuple):
     end_nodes: mx.array
     end_times: mx.array
     states: mx.array
-    sound: mx.array
+    finite: mx.array
 
 
 def ctc_prefix_beam(
@@ -136,7 +136,7 @@ def _inputs(graphs: Graphs | None) -> list[mx.array]:
     arcs = graphs.arcs
     return [
         *(graphs.starts.astype(mx.int32), graphs.which.astype(mx.int32), graphs.alphas.astype(mx.float32)),
-        *(arcs.many, arcs.first, arcs.fallback, arcs.penalty, arcs.labels, arcs.weights, arcs.targets),
+        *(arcs.arc_counts, arcs.first, arcs.fallback, arcs.penalty, arcs.labels, arcs.weights, arcs.targets),
         *(arcs.roots, arcs.root_targets),
     ]
 
@@ -181,14 +181,14 @@ def ctc_prefix_reference(
     state = _start(batch, beam, graphs)
     steps: list[tuple[mx.array, ...]] = []
     inside = mx.arange(frames) < lengths[:, None]
-    sound = mx.all(_is_number(log_probs) | ~inside, axis=1)
+    finite = mx.all(_is_finite(log_probs) | ~inside, axis=1)
     for frame in range(frames):
         if frame % _CHECK_EVERY == 0:
             mx.eval(state, steps[-_CHECK_EVERY:])
             longest = int(np.array(state.prefixes.lengths).max(initial=0))
             room = -(-(longest + _CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
             state = state._replace(prefixes=grow(state.prefixes, room))
-        runs = ((frame < lengths) & sound)[:, None]
+        runs = ((frame < lengths) & finite)[:, None]
         row = mx.where(runs, log_probs[:, frame], 0.0)
         state, step = _step(state, row, runs, frame, beta, graphs, fixed)
         steps.append(step)
@@ -200,7 +200,7 @@ def ctc_prefix_reference(
     times = mx.where(state.blank_best > state.token_best, state.blank_time, state.token_time)
     return PrefixTrace(
         *(ends, labels, nodes, before, emissions, base, added),
-        *(state.fused, state.node, times, state.states, sound),
+        *(state.fused, state.node, times, state.states, finite),
     )
 
 
@@ -222,7 +222,7 @@ def _gains(graphs: Graphs | None, states: mx.array, labels: mx.array, fixed: boo
     total = None
     for index in range(states.shape[2]):
         which, alphas = graphs.which[:, index], graphs.alphas[:, index]
-        total = look(graphs.arcs, mx.contiguous(states[:, :, index]), which, alphas, total)
+        total = label_scores(graphs.arcs, mx.contiguous(states[:, :, index]), which, alphas, total)
     assert total is not None
     width = total.shape[-1]
     columns = mx.broadcast_to(mx.clip(labels, 0, width - 1)[:, None], shape)
@@ -379,12 +379,12 @@ def _moved(scores: mx.array, base: mx.array, fixed: bool) -> mx.array:
 
 def _walked(graphs: Graphs, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
     each = [
-        walk(graphs.arcs, mx.contiguous(states[:, :, index]), graphs.which[:, index], parents, emitted)
+        advance(graphs.arcs, mx.contiguous(states[:, :, index]), graphs.which[:, index], parents, emitted)
         for index in range(states.shape[2])
     ]
     return mx.stack(each, axis=2)
 
 
-def _is_number(log_probs: mx.array) -> mx.array:
-    """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
+def _is_finite(log_probs: mx.array) -> mx.array:
+    """bool [B, T]: no label of the frame is NaN, and at least one is finite."""
     return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))

@@ -23,15 +23,16 @@ from kernels.search.fixed_point import LEAST, on_grid
 from kernels.search.topk import top_k
 
 RUNS, FINISHED, FORCED = 0, 1, 2  # a hypothesis's status
-MOST_BLANK = 0.99  # of a blank, where a label's chance enters a score: NeMo's bound, for bfloat16's sake
+MOST_BLANK = 0.99  # blank's probability is capped here before log(1 - p), as in NeMo, for bfloat16
 
 
 class Bonus(NamedTuple):
     """What fusion adds to the labels of [B, K] hypotheses.
 
-    gains: float32 [B, K, V]. alphas: float32 [B], the sum of its weights, read where `weighted`: then blank's
-    log-probability is multiplied by 1 + alpha, and a label gains alpha times that of any label at all. early:
-    the K best labels of each hypothesis are chosen without the bonus, then it counts.
+    gains: float32 [B, K, V]. alphas: float32 [B], the sum of the weights, read where `weighted`: then blank's
+    log-probability is multiplied by 1 + alpha, and each label gains alpha times the log-probability that the
+    symbol is not blank. early: the K best labels of each hypothesis are chosen without the bonus, which is
+    added afterwards.
     """
 
     gains: mx.array
@@ -45,7 +46,7 @@ class Expansion(NamedTuple):
 
     gains: float32 [3, B, K], the score (-inf in a dead slot), the label's log-probability among labels and
     blank, and what fusion gave it. choice: int32 [3, B, K], the slot continued (-1 in a dead slot), the label
-    (or blank, or -1 where a finished hypothesis is carried on and in a dead slot), and the frames to advance.
+    (or blank; -1 for a finished hypothesis and in a dead slot), and the frames to advance.
     finite: bool [B], False when a live, unfinished hypothesis of the utterance had no finite normaliser.
     """
 
@@ -73,8 +74,8 @@ def expand_reference(
     bonus; blank of duration 0 advances 1 and keeps the score of duration 0. A forced blank has the bonus that
     blank has, but none where the bonus comes `early`, as in NeMo. Order: score descending, then slot, then
     rank of the label in its hypothesis (equal ones: lowest label first), then duration. K may exceed V + 1.
-    `fixed` takes scores that are differences on the grid of `kernels.search.fixed_point`, puts there what is
-    added to them, and keeps the sums within it.
+    `fixed` takes scores that are differences on the grid of `kernels.search.fixed_point`, rounds whatever is
+    added to them to that grid, and keeps the sums within its range.
     """
     batch, beam, width = logits.shape
     counted = 0 if durations is None else len(durations)
@@ -85,16 +86,16 @@ def expand_reference(
     # A hypothesis with one continuation keeps one label and one duration; the rest of its table is -inf.
     bound = (finished | forced)[..., None]
     norm = mx.logsumexp(logits[..., :width], axis=-1, keepdims=True)
-    labels, acoustic, given = _labels(logits[..., :width] - norm, ranks, bonus)
-    only_lp, only_given = _only_blank(logits[..., blank : blank + 1] - norm, bonus)
+    labels, acoustic, fused = _labels(logits[..., :width] - norm, ranks, bonus)
+    only_lp, only_fused = _only_blank(logits[..., blank : blank + 1] - norm, bonus)
     rest = mx.where(mx.arange(ranks) == 0, 0.0, -mx.inf)
     labels = mx.where(bound, mx.where(finished, -1, blank)[..., None], labels)
     acoustic = mx.where(bound, mx.where(finished[..., None], 0.0, only_lp) + rest, acoustic)
-    given = mx.where(bound, mx.where(finished[..., None], 0.0, only_given), given)
-    table, choices = acoustic + given, 1
+    fused = mx.where(bound, mx.where(finished[..., None], 0.0, only_fused), fused)
+    table, choices = acoustic + fused, 1
     if fixed:
         table = on_grid(table)
-    sound = mx.isfinite(norm[..., 0])
+    finite = mx.isfinite(norm[..., 0])
     if durations is None:
         table = scores[..., None] + table
     else:
@@ -103,7 +104,7 @@ def expand_reference(
             duration_lp = on_grid(duration_lp)
         table = scores[..., None, None] + (table[..., None] + duration_lp[:, :, None, :])
         choices = counted
-        sound = sound & mx.isfinite(duration_norm)
+        finite = finite & mx.isfinite(duration_norm)
 
     if fixed:
         table = mx.where(table > -mx.inf, mx.maximum(table, LEAST), table)
@@ -122,9 +123,9 @@ def expand_reference(
     return Expansion(
         choice=mx.stack([mx.where(alive, place // ranks, -1), label, step]).astype(mx.int32),
         gains=mx.stack(
-            [kept, mx.where(emits, chosen(acoustic), 0.0), mx.where(emits, chosen(given), 0.0)]
+            [kept, mx.where(emits, chosen(acoustic), 0.0), mx.where(emits, chosen(fused), 0.0)]
         ).astype(mx.float32),
-        finite=mx.all(sound | finished | (scores == -mx.inf), axis=-1),
+        finite=mx.all(finite | finished | (scores == -mx.inf), axis=-1),
     )
 
 
@@ -133,24 +134,24 @@ def _labels(log_probs: mx.array, ranks: int, bonus: Bonus | None) -> tuple[mx.ar
     if bonus is None:
         best, labels = top_k(log_probs, ranks)
         return labels, best, mx.zeros_like(best)
-    given = _given(log_probs, bonus)
-    ranked = log_probs if bonus.early else log_probs + given
+    fused = _fusion_gains(log_probs, bonus)
+    ranked = log_probs if bonus.early else log_probs + fused
     best, labels = top_k(ranked, ranks)
     at = mx.maximum(labels, 0)
     acoustic = mx.where(labels < 0, -mx.inf, mx.take_along_axis(log_probs, at, axis=-1))
-    return labels, acoustic, mx.take_along_axis(given, at, axis=-1)
+    return labels, acoustic, mx.take_along_axis(fused, at, axis=-1)
 
 
-def _given(log_probs: mx.array, bonus: Bonus) -> mx.array:
+def _fusion_gains(log_probs: mx.array, bonus: Bonus) -> mx.array:
     """What fusion gives each label and blank, [B, K, V + 1]."""
     blank = log_probs[..., -1:]
-    given = mx.concatenate([bonus.gains, mx.zeros_like(blank)], axis=-1)
+    fused = mx.concatenate([bonus.gains, mx.zeros_like(blank)], axis=-1)
     if not bonus.weighted:
-        return given
+        return fused
     alpha = bonus.alphas[:, None, None]
     some_label = alpha * mx.log(1 - mx.minimum(mx.exp(blank), MOST_BLANK))
     is_blank = mx.arange(log_probs.shape[-1]) == log_probs.shape[-1] - 1
-    return given + mx.where(is_blank, alpha * blank, some_label)
+    return fused + mx.where(is_blank, alpha * blank, some_label)
 
 
 def _only_blank(log_prob: mx.array, bonus: Bonus | None) -> tuple[mx.array, mx.array]:
@@ -163,7 +164,7 @@ def _only_blank(log_prob: mx.array, bonus: Bonus | None) -> tuple[mx.array, mx.a
 def _durations(logits: mx.array, finished: mx.array, bound: mx.array) -> tuple[mx.array, mx.array]:
     """The log-probabilities of the durations [B, K, D] and their normaliser [B, K].
 
-    A bound hypothesis keeps its best one, and that at 0.0 where it is finished.
+    A bound hypothesis keeps only its best duration, at 0.0 if the hypothesis is finished.
     """
     norm = mx.logsumexp(logits, axis=-1)
     best = mx.argmax(logits, axis=-1, keepdims=True)
@@ -174,14 +175,14 @@ def _durations(logits: mx.array, finished: mx.array, bound: mx.array) -> tuple[m
 
 EXPAND = read_kernel("search/expand", "logits bonus alphas frames scores status", "o_gains o_choice o_sound")
 
-# What a threadgroup of an Apple GPU can hold (32 KiB), less what else the kernel keeps there.
+# A threadgroup's memory on an Apple GPU (32 KiB), less what else the kernel keeps there.
 _CANDIDATE_BYTES = 31 * 1024
 _MOST_SIMDGROUPS = 16
 
 
 @cache  # on a device, each would be a launch
-def _nothing(dtype: mx.Dtype, size: int) -> mx.array:
-    """What a kernel is given in place of an input that it does not read."""
+def _unused_input(dtype: mx.Dtype, size: int) -> mx.array:
+    """Stands in for an input that a kernel does not read."""
     zeros = mx.zeros((size,), dtype)
     mx.eval(zeros)
     return zeros
@@ -202,13 +203,13 @@ def expand(
     reference.
     """
     batch, beam, width = logits.shape
-    frames = _nothing(mx.int32, 1) if durations is None else durations.astype(mx.int32)
+    frames = _unused_input(mx.int32, 1) if durations is None else durations.astype(mx.int32)
     choices = len(frames)
     ranks = min(beam, width if durations is None else width - choices)
     outputs = None
     if 4 * beam * ranks * (choices + 1) + 20 * beam <= _CANDIDATE_BYTES:
-        gains = _nothing(mx.float32, 8) if bonus is None else bonus.gains
-        alphas = _nothing(mx.float32, 8) if bonus is None else bonus.alphas
+        gains = _unused_input(mx.float32, 8) if bonus is None else bonus.gains
+        alphas = _unused_input(mx.float32, 8) if bonus is None else bonus.alphas
         outputs = launch(
             EXPAND,
             [logits, gains, alphas, frames, scores, status],

@@ -1,8 +1,7 @@
-"""What a transducer's networks are to compute behind a step of its beam, as indices of rows.
+"""Which rows a transducer's networks compute after a step of the beam.
 
-From which row of the network's state each slot goes on and what it reads there, and which slots have a frame
-to be joined with. Integers alone; the kernel gives what the reference gives. Knows the fields of a beam's
-slots; computes no network.
+For each slot, the row of the network's state that it continues and the label it reads there; and which slots
+have a frame to be joined with. The kernel and the reference agree exactly: both compute integers.
 """
 
 from typing import NamedTuple
@@ -25,9 +24,9 @@ NEXT_ROWS = read_kernel(
 
 
 class NextRows(NamedTuple):
-    """Of N = B * K slots. steps: of the prediction network. joined: int32 [2, N], for `joint_rows`: of slots
-    that run, the frame's row and their own, -1 in place of the frame's where they do not. running: int32 [1],
-    how many do."""
+    """For N = B * K slots. steps: those of the prediction network. joined: int32 [2, N], for `joint_rows`:
+    the row of the slot's frame (-1 if the slot is not running) and the slot's own row. running: int32 [1],
+    the number of running slots."""
 
     steps: RowSteps
     joined: mx.array
@@ -45,12 +44,12 @@ def next_rows_reference(slots: mx.array, scores: mx.array) -> NextRows:
 
 
 def continued_rows(slots: NDArray[np.int32]) -> Continued:
-    """Of each slot of [Field, B, K], what its row of the network's state goes on from."""
+    """For each slot of [Field, B, K], the row of the network's state that it continues."""
     beam = slots.shape[2]
     first = np.arange(0, slots[0].size, beam, dtype=np.int32)[:, None]
     origins = slots[Field.ORIGIN]
     reads = origins >= beam
-    # The slot whose label and parent it takes; anything where it keeps a row.
+    # The slot whose label and parent it takes; unused where it keeps a row.
     of = np.where(reads, first + origins - beam, 0)
     parents, labels = (slots[field].reshape(-1)[of] for field in (Field.PARENT, Field.LABEL))
     sources = first + np.where(reads, parents, origins)
@@ -58,7 +57,7 @@ def continued_rows(slots: NDArray[np.int32]) -> Continued:
 
 
 def next_rows(slots: mx.array, scores: mx.array) -> NextRows:
-    """The rows behind a step: slots int32 [Field, B, K] and scores [B, K] as `recombine` leaves them."""
+    """The rows after a step: slots int32 [Field, B, K] and scores [B, K] as `recombine` leaves them."""
     batch, beam = scores.shape
     many = batch * beam
     outputs = launch(

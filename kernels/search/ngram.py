@@ -2,8 +2,8 @@
 
 A state has arcs for some labels and one fallback for the rest, as in an n-gram model ("NGPU-LM", Bataev et
 al., 2025) and in an Aho-Corasick tree. Knows states, arcs and weights; does not know what they stand for.
-`look` and `walk` run as kernels where those run, else as the plain-MLX references beside them: equal but for
-the rounding of one product.
+`label_scores` and `advance` run as kernels where available, otherwise as the plain-MLX references beside
+them; the two differ only in the rounding of one product.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ import mlx.core as mx
 from kernels.runtime.device import launch_rows
 from kernels.runtime.source import read_kernel
 
-LOOK = read_kernel(
+LABEL_SCORES = read_kernel(
     "search/graph_look", "states which alphas count first fallback penalty labels weights roots before", "y"
 )
-WALK = read_kernel(
+ADVANCE = read_kernel(
     "search/graph_walk", "states which parents emitted count first fallback labels targets root_targets", "y"
 )
 
@@ -24,15 +24,15 @@ WALK = read_kernel(
 class Arcs(NamedTuple):
     """G graphs side by side, S states and M arcs in all.
 
-    first, many: int32 [S], a state's arcs, in the order of their labels. fallback: int32 [S], negative at
-    a root. penalty: float32 [S], added when falling back. labels, targets: int32 [M]. weights: float32 [M].
-    roots: float32 [G, V], what each graph's root gives a label, and root_targets: int32 [G, V], where that
-    leads; the arcs of roots are not read. Of all graphs: `depth`, the states on the longest way to a root,
-    both counted, and `width`, the most arcs of a state that is no root.
+    first, arc_counts: int32 [S], a state's arcs, sorted by label. fallback: int32 [S], negative at a root.
+    penalty: float32 [S], added when falling back. labels, targets: int32 [M]. weights: float32 [M]. roots:
+    float32 [G, V], each label's score at each graph's root, and root_targets: int32 [G, V], the state it
+    leads to; the arcs of roots are not read. Over all graphs: `depth`, the number of states on the longest
+    chain of fallbacks to a root, and `width`, the most arcs of a state other than a root.
     """
 
     first: mx.array
-    many: mx.array
+    arc_counts: mx.array
     fallback: mx.array
     penalty: mx.array
     labels: mx.array
@@ -44,10 +44,10 @@ class Arcs(NamedTuple):
     width: int
 
 
-def look_reference(
+def label_scores_reference(
     arcs: Arcs, states: mx.array, which: mx.array, alphas: mx.array, before: mx.array | None = None
 ) -> mx.array:
-    """As `look`, in plain MLX."""
+    """As `label_scores`, in plain MLX."""
     chain, debts = [states], [mx.zeros(states.shape)]
     for _ in range(arcs.depth - 1):
         current, back = chain[-1], mx.take(arcs.fallback, chain[-1])
@@ -55,8 +55,8 @@ def look_reference(
         chain.append(mx.where(back < 0, current, back))
     costs = mx.take(arcs.roots, which, axis=0)[:, None] + debts[-1][..., None]
     vocabulary = costs.shape[-1]
-    costs = mx.pad(costs, [(0, 0), (0, 0), (0, 1)])  # a column for what is no arc
-    # The root first; what a longer context knows better is written over it.
+    costs = mx.pad(costs, [(0, 0), (0, 0), (0, 1)])  # one column that absorbs unused arc slots
+    # The root's scores first; longer contexts overwrite them.
     for state, debt in zip(chain[-2::-1], debts[-2::-1], strict=True):
         real, at = _arcs_of(arcs, state)
         columns = mx.where(real, mx.take(arcs.labels, at), vocabulary)
@@ -66,28 +66,28 @@ def look_reference(
 
 
 def _arcs_of(arcs: Arcs, state: mx.array) -> tuple[mx.array, mx.array]:
-    """Of each state of [B, K]: which of `width` places hold an arc, and the arcs; none where it is a root."""
+    """For each state of [B, K], which of `width` slots hold an arc, and the arcs; a root has none."""
     steps = mx.arange(max(arcs.width, 1))
-    count = mx.where(mx.take(arcs.fallback, state) < 0, 0, mx.take(arcs.many, state))
+    count = mx.where(mx.take(arcs.fallback, state) < 0, 0, mx.take(arcs.arc_counts, state))
     real = steps < count[..., None]
     return real, mx.where(real, mx.take(arcs.first, state)[..., None] + steps, 0)
 
 
-def look(
+def label_scores(
     arcs: Arcs, states: mx.array, which: mx.array, alphas: mx.array, before: mx.array | None = None
 ) -> mx.array:
-    """What each label costs in int32 [B, K] states, times its utterance's weight, float32 [B, K, V].
+    """The score of each label in int32 [B, K] states, times its utterance's weight: float32 [B, K, V].
 
     which: int32 [B], the graph of each utterance. alphas: float32 [B]. before: float32 [B, K, V], added.
     """
     batch, beam = states.shape
     outputs = launch_rows(
-        LOOK,
+        LABEL_SCORES,
         [
             states,
             which,
             alphas,
-            arcs.many,
+            arcs.arc_counts,
             arcs.first,
             arcs.fallback,
             arcs.penalty,
@@ -100,13 +100,13 @@ def look(
         rows=batch * beam,
         template=(("ADDS", before is not None),),
     )
-    return look_reference(arcs, states, which, alphas, before) if outputs is None else outputs[0]
+    return label_scores_reference(arcs, states, which, alphas, before) if outputs is None else outputs[0]
 
 
-def walk_reference(
+def advance_reference(
     arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitted: mx.array
 ) -> mx.array:
-    """As `walk`, in plain MLX."""
+    """As `advance`, in plain MLX."""
     state = mx.take_along_axis(states, mx.maximum(parents, 0), axis=1)
     label = mx.maximum(emitted, 0)
     open_, reached = emitted >= 0, state
@@ -123,17 +123,17 @@ def walk_reference(
     return reached.astype(mx.int32)
 
 
-def walk(arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
-    """The states [B, K] after each hypothesis k became parents[k] (a negative one reads slot 0) followed by
-    the label emitted[k], a negative one being none; int32 all."""
+def advance(arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
+    """The states [B, K] after each hypothesis k has become parents[k] (slot 0 where negative) followed by the
+    label emitted[k] (none where negative); all int32."""
     outputs = launch_rows(
-        WALK,
+        ADVANCE,
         [
             states,
             which,
             parents,
             emitted,
-            arcs.many,
+            arcs.arc_counts,
             arcs.first,
             arcs.fallback,
             arcs.labels,
@@ -143,4 +143,4 @@ def walk(arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitt
         [(states.shape, mx.int32)],
         rows=states.shape[0],
     )
-    return walk_reference(arcs, states, which, parents, emitted) if outputs is None else outputs[0]
+    return advance_reference(arcs, states, which, parents, emitted) if outputs is None else outputs[0]

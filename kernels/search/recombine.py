@@ -1,4 +1,4 @@
-"""What an expansion turns a beam into: advanced slots, with equal hypotheses merged.
+"""Turns an expansion into the next beam: slots advanced, equal hypotheses merged.
 
 Steps 5 and 6 of NeMo's `malsd_batch`, for RNNT and TDT. Recombination adds the probabilities of equal
 hypotheses and keeps the best-scoring one. `merge` and `recombine_reference` are plain MLX; `recombine` has
@@ -67,19 +67,19 @@ class Field(IntEnum):
 
 
 class Beam(NamedTuple):
-    """[B, K] hypotheses between two steps, as far as labels and frames go.
+    """[B, K] hypotheses between two steps: their labels and frames, without network states.
 
-    scores: float32 [B, K], -inf = dead. slots: int32 [len(Field), B, K]. tokens: int32 [B, K, L], what stands
-    behind a count means nothing. common: int32 [B, K, K], the length of the longest common prefix of two
-    slots. sound: bool [B], no utterance with a non-finite joint so far. base: int32 [B], what fixed scores
-    are differences to, on the grid of `kernels.search.fixed_point`; 0 where they are not fixed.
+    scores: float32 [B, K], -inf = dead. slots: int32 [len(Field), B, K]. tokens: int32 [B, K, L], undefined
+    beyond COUNT. common: int32 [B, K, K], the length of the longest common prefix of two slots. finite: bool
+    [B], False once a joint output was not finite. base: int32 [B], what fixed scores are relative to, on the
+    grid of `kernels.search.fixed_point`; 0 where they are not fixed.
     """
 
     scores: mx.array
     slots: mx.array
     tokens: mx.array
     common: mx.array
-    sound: mx.array
+    finite: mx.array
     base: mx.array
 
 
@@ -109,7 +109,7 @@ def empty_beam(batch: int, beam: int, capacity: int, limits: Limits) -> Beam:
         slots=mx.stack([fields[field] for field in Field]).astype(mx.int32),
         tokens=mx.full((batch, beam, capacity), -1, dtype=mx.int32),
         common=mx.zeros((batch, beam, beam), mx.int32),
-        sound=mx.ones((batch,), mx.bool_),
+        finite=mx.ones((batch,), mx.bool_),
         base=mx.zeros((batch,), mx.int32),
     )
 
@@ -121,7 +121,7 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     equal scores the lowest slot, whose place and network row survive; the others die. A slot that emitted a
     label and goes on needs the row of a prefix: it takes the one that a live slot with the same tokens has
     already, else the row made for the lowest such slot that emitted it now. Hypotheses of an utterance that
-    is not sound die.
+    is not finite die.
     """
     parents, chosen, waits = grown.choice[0], grown.choice[1], grown.choice[2]
     batch, slots = parents.shape
@@ -139,8 +139,8 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     prefixes = extend(Prefixes(beam.tokens, beam.slots[Field.COUNT, :], beam.common), parents, labels)
     alike = same_tokens(prefixes)
     same = alike & (frames[:, :, None] == frames[:, None, :]) if limits.timed else alike
-    sound = beam.sound & grown.finite
-    gained = mx.where(sound[:, None], grown.gains[0], -mx.inf)
+    finite = beam.finite & grown.finite
+    gained = mx.where(finite[:, None], grown.gains[0], -mx.inf)
     scores = merge(gained, same)
     base = beam.base
     if limits.fixed:
@@ -161,7 +161,7 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
         Field.STATUS: mx.where(frames >= over, FINISHED, mx.where(held >= limits.bounds[1], FORCED, RUNS)),
     }
     table = mx.stack([fields[field] for field in Field]).astype(mx.int32)
-    return Beam(scores, table, prefixes.tokens, prefixes.common, sound, base)
+    return Beam(scores, table, prefixes.tokens, prefixes.common, finite, base)
 
 
 def _origins(parents: mx.array, alike: mx.array, runs: mx.array, emits: mx.array) -> mx.array:
@@ -194,7 +194,7 @@ def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
             beam.slots,
             beam.tokens,
             beam.common,
-            beam.sound,
+            beam.finite,
             beam.base,
             limits.lengths,
             limits.bounds,

@@ -1,4 +1,4 @@
-"""Exact top-K of rows. Knows the rule for ties and for values that are no candidates; nothing of searches."""
+"""Exact top-K of rows, with a rule for ties and for values that are never chosen."""
 
 import mlx.core as mx
 
@@ -7,11 +7,11 @@ _LOW = 0xFFFF_FFFF
 
 
 def top_k(values: mx.array, k: int) -> tuple[mx.array, mx.array]:
-    """The k largest of each row, largest first; equal values stand in the order of their index, lowest first.
+    """The k largest of each row, largest first; equal values are ordered by index, lowest first.
 
     values: float32 [..., N], N >= 1. k >= 1, also above N.
     Returns (values float32 [..., k], indices int32 [..., k]).
-    Minus infinity and NaN are no candidates: places they would take, and places beyond N, hold (-inf, -1).
+    Minus infinity and NaN are never chosen: places they would take, and places beyond N, hold (-inf, -1).
     Plus infinity is an ordinary largest value; 0.0 and -0.0 are equal.
     """
     n = values.shape[-1]

@@ -1,15 +1,15 @@
-"""Token passing over a weighted graph (WFST): whole utterances in one launch, and the exact lattice behind.
+"""Token passing over a weighted graph (WFST): whole utterances in one launch, and their exact lattices.
 
-The search is that of Kaldi's FasterDecoder with its results made independent of order (after Chen et al. 2018
-and Braun et al. 2019, who share arcs between the lanes of a GPU): costs are integers (Q16.16), a state keeps
-the least of its ways, and the states of a frame are a set. Each frame: a cutoff by `beam` and by the most
-active states, arcs with a label, those without one in rounds, all that is `beam` behind the best way dropped.
-`wfst_links` then goes back through the same frames: a link stays if and only if the best way through it is
-within `reach` of the best of all. Integers make that exact, so ways of one cost are found again without a
-link kept on the way there; who orders them goes by (frame, arc), the same on every machine.
+The search is that of Kaldi's FasterDecoder, made independent of order (after Chen et al. 2018 and Braun et
+al. 2019, who share arcs between the lanes of a GPU): costs are integers (Q16.16), a state keeps the cheapest
+path to it, and the states of a frame are a set. Each frame applies a cutoff (`beam`, and the most active
+states), follows emitting arcs, relaxes epsilon arcs in rounds, and drops states `beam` or more behind the
+best. `wfst_links` then goes back through the same frames: a link stays if and only if the best path through
+it is within `reach` of the best of all. Integers make that exact, so no links need be kept in the forward
+pass; equal costs are ordered by (frame, arc), the same on every machine.
 
-The kernels share arcs, not states, among the lanes, and hold states in a hash table of each utterance's own.
-Kernel and reference (numpy) agree to the bit, but for the order of tokens within a frame and of links.
+The kernels share arcs, not states, among the lanes, and keep states in a hash table for each utterance.
+Kernel and reference (numpy) agree to the bit, except for the order of tokens within a frame and of links.
 """
 
 from typing import NamedTuple
@@ -35,24 +35,24 @@ LATTICE = read_kernel(
     "o_report o_links o_keys o_betas o_places",
     header="wfst.h",
 )
-NEVER = 0x3FFFFFFF  # of a final cost: not final; of a label: it cannot be
+NEVER = 0x3FFFFFFF  # as a final cost: not final; as a label's cost: impossible
 _MOST = 0x7FFFFFFF
-_DEAREST = 8000.0  # natural logarithm; a label's cost at most, so that sums stay within 32 bits
-WIDEST = 10_000.0  # beam at most
-_USUAL = 2048  # states a frame that there is room for at first
-_ROOM = 1 << 25  # states of all frames and utterances that there is room for at first
-LINKS = 64  # links a frame likewise
-_LANES = 256  # states that may be one too many at once
+_MAX_COST = 8000.0  # natural logarithm; a label costs no more, so that sums stay within 32 bits
+MAX_BEAM = 10_000.0
+_STATES_PER_FRAME = 2048  # initial capacity
+_TOKENS_AT_FIRST = 1 << 25  # initial capacity for all frames and utterances
+LINKS_PER_FRAME = 64  # initial capacity
+_SURPLUS_STATES = 256  # states that lanes may add at once before the limit is noticed
 FULL, DEAD = 1, 2
 
 
 class WfstGraph(NamedTuple):
     """S states, M arcs; int32.
 
-    first [S + 1]: where a state's arcs begin, those with a label first, emitting [S] of them. labels [M]: v +
-    1 of a log-probability's column v, 0 of arcs without. targets [M]: states. weights [M], finals [S]: costs
-    in 65536ths, NEVER where a state is not final. start: a state. depth: the arcs of the longest way without
-    a label; there is no circle of such.
+    first [S + 1]: where a state's arcs begin; the emitting ones come first, emitting [S] of them. labels [M]:
+    v + 1 for column v of the log-probabilities, 0 for epsilon. targets [M]: states. weights [M], finals [S]:
+    costs in 65536ths, NEVER where a state is not final. start: a state. depth: the length of the longest
+    path of epsilon arcs, which contain no cycle.
     """
 
     first: mx.array
@@ -66,9 +66,9 @@ class WfstGraph(NamedTuple):
 
 
 class WfstLimits(NamedTuple):
-    """beam, penalty: in 65536ths; penalty is added to arcs with a label that are no loop. most_active: states
-    of a frame that go on. limit: states of a frame at all; where more are within the beam, it is halved in
-    that frame until they fit."""
+    """beam, penalty: in 65536ths; penalty is added to emitting arcs that are not self-loops. most_active: the
+    states of a frame that are expanded. limit: the most states of a frame; where more are within the beam,
+    the beam is halved in that frame until they fit."""
 
     beam: int
     most_active: int = 7000
@@ -77,11 +77,11 @@ class WfstLimits(NamedTuple):
 
 
 class WfstTokens(NamedTuple):
-    """States reached in each frame of a batch, int32; frame f stands behind f log-probabilities.
+    """States reached in each frame of a batch, int32; frame f follows f rows of log-probabilities.
 
-    first_token [B, T + 2]: where a frame's tokens begin. base [B, T + 1]: what a frame's costs are
-    differences to, itself one to the frame before. states, costs [B, room], in no order within a frame.
-    report [B, 4]: 0 or DEAD (no way led on), tokens, frames whose beam was narrowed, most states of a frame.
+    first_token [B, T + 2]: where a frame's tokens begin. base [B, T + 1]: what a frame's costs are relative
+    to, itself relative to the frame before. states, costs [B, room], unordered within a frame. report [B, 4]:
+    0 or DEAD (no path went on), tokens, frames whose beam was narrowed, most states of a frame.
     """
 
     first_token: mx.array
@@ -92,9 +92,9 @@ class WfstTokens(NamedTuple):
 
 
 class WfstLinks(NamedTuple):
-    """What is left of an utterance, sorted by frame and arc; int32. behind: how much worse than the best way
-    the best one through the link is. best: the cost of that, a difference to the sum of the tokens' base.
-    final: whether it ends in a final state."""
+    """The links of an utterance's lattice, sorted by frame and arc; int32. behind: how much worse the best
+    path through the link is than the best path. best: the cost of the best path, relative to the sum of the
+    tokens' base. final: whether it ends in a final state."""
 
     frames: NDArray[np.int32]
     arcs: NDArray[np.int32]
@@ -104,9 +104,8 @@ class WfstLinks(NamedTuple):
 
 
 def grid_costs(log_probs: mx.array, scale: float = 1.0) -> mx.array:
-    """float32 log-probabilities as int32 costs in 65536ths, halves up, each times `scale`; what cannot be is
-    NEVER."""
-    scaled = mx.clip(-log_probs.astype(mx.float32) * scale, -_DEAREST, _DEAREST)
+    """float32 log-probabilities times `scale` as int32 costs in 65536ths, halves up; NEVER if not finite."""
+    scaled = mx.clip(-log_probs.astype(mx.float32) * scale, -_MAX_COST, _MAX_COST)
     units = mx.floor(scaled * ONE + 0.5)
     return mx.where(mx.isfinite(log_probs), units, NEVER).astype(mx.int32)
 
@@ -114,14 +113,17 @@ def grid_costs(log_probs: mx.array, scale: float = 1.0) -> mx.array:
 def wfst_tokens(
     costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits, room: int | None = None
 ) -> WfstTokens:
-    """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each. room: for how many tokens
-    of an utterance there is room at first; what needs more is searched again."""
-    costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
+    """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each. room: the initial capacity
+    in tokens of an utterance; utterances that need more are searched again."""
+    costs, lengths = _pad_empty(costs), lengths.astype(mx.int32)
     batch, frames = costs.shape[:2]
     limit = min(limits.limit, graph.finals.size)
-    places = 1 << (2 * limit + _LANES).bit_length()
+    places = 1 << (2 * limit + _SURPLUS_STATES).bit_length()
     most = (frames + 1) * limit
-    room = min(most, room or min((frames + 1) * _USUAL, max(_ROOM // max(batch, 1), frames + 1)))
+    room = min(
+        most,
+        room or min((frames + 1) * _STATES_PER_FRAME, max(_TOKENS_AT_FIRST // max(batch, 1), frames + 1)),
+    )
     while True:
         knobs = [graph.start, limits.beam, limits.most_active, limits.penalty, limit, room, places - 1]
         outputs = launch(
@@ -144,11 +146,11 @@ def wfst_tokens(
         if room == most or len(full) == 0:
             return tokens
         if batch > 1:
-            return _replaced(tokens, full, costs, lengths, graph, limits, room)
+            return _retry_full(tokens, full, costs, lengths, graph, limits, room)
         room = min(most, 4 * room)
 
 
-def _replaced(
+def _retry_full(
     tokens: WfstTokens,
     full: NDArray[np.int64],
     costs: mx.array,
@@ -157,8 +159,7 @@ def _replaced(
     limits: WfstLimits,
     room: int,
 ) -> WfstTokens:
-    """The batch's tokens with the utterances that found no room searched once more, each by itself, in the
-    room that the largest of them took."""
+    """The batch's tokens after searching the utterances that ran out of room again, each by itself."""
     alone = {
         row: wfst_tokens(costs[row : row + 1], lengths[row : row + 1], graph, limits, 4 * room)
         for row in full.tolist()
@@ -186,10 +187,10 @@ def wfst_links(
     limits: WfstLimits,
     most: int = 1 << 20,
 ) -> list[WfstLinks]:
-    """Of each utterance the links within `reach` (65536ths) of its best way; none where it is dead. Where
-    that leaves more than `most` of an utterance, its reach is halved until it does not."""
-    costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
-    room = min(most, (costs.shape[1] + 1) * LINKS)
+    """For each utterance the links within `reach` (65536ths) of its best path; none if the search died. While
+    an utterance has more than `most` links, its reach is halved."""
+    costs, lengths = _pad_empty(costs), lengths.astype(mx.int32)
+    room = min(most, (costs.shape[1] + 1) * LINKS_PER_FRAME)
     report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
     if report[:, 0].max(initial=0) > room:
         room = min(most, int(report[:, 0].max()))
@@ -201,9 +202,9 @@ def wfst_links(
             order = np.lexsort((arcs, frames))
             lattices.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
             continue
-        one = WfstTokens(*(each[row : row + 1] for each in tokens))
+        single = WfstTokens(*(each[row : row + 1] for each in tokens))
         lattices += wfst_links(
-            costs[row : row + 1], lengths[row : row + 1], graph, one, reach // 2, limits, most
+            costs[row : row + 1], lengths[row : row + 1], graph, single, reach // 2, limits, most
         )
     return lattices
 
@@ -217,7 +218,7 @@ def _links(
     limits: WfstLimits,
     room: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """What `wfst_lattice` says of each utterance [B, 4], and its links [B, room, 3]."""
+    """The report of `wfst_lattice` for each utterance [B, 4], and its links [B, room, 3]."""
     batch = len(costs)
     limit = max(1, int(np.array(tokens.report[:, 3]).max(initial=1)))
     places = 1 << (2 * limit).bit_length()
@@ -245,7 +246,7 @@ def _simdgroups() -> int:
     return 8 if on_gpu() else 2
 
 
-def _at_least_a_frame(costs: mx.array) -> mx.array:
+def _pad_empty(costs: mx.array) -> mx.array:
     return costs if costs.shape[1] else mx.full((len(costs), 1, costs.shape[2]), NEVER, mx.int32)
 
 
@@ -254,7 +255,7 @@ def _arrays(graph: WfstGraph) -> list[mx.array]:
 
 
 class _Flat(NamedTuple):
-    """A graph's arrays for the reference; sums are of 64 bits there."""
+    """A graph's arrays for the reference, which sums in 64 bits."""
 
     first: NDArray[np.int64]
     emitting: NDArray[np.int64]
@@ -272,7 +273,7 @@ class _Flat(NamedTuple):
         return begin[owner] + within, owner
 
 
-def _flat(graph: WfstGraph) -> _Flat:
+def _flatten(graph: WfstGraph) -> _Flat:
     return _Flat(*(np.array(each, np.int64) for each in _arrays(graph)))
 
 
@@ -280,7 +281,7 @@ def wfst_tokens_reference(
     costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits
 ) -> WfstTokens:
     """The same in numpy, utterance by utterance, tokens in the order of their states."""
-    flat, rows = _flat(graph), np.array(costs, np.int64)
+    flat, rows = _flatten(graph), np.array(costs, np.int64)
     batch, frames = rows.shape[:2]
     first_token, base = np.zeros((batch, frames + 2), np.int32), np.zeros((batch, frames + 1), np.int32)
     report, kept = np.zeros((batch, 4), np.int32), []
@@ -292,8 +293,8 @@ def wfst_tokens_reference(
             if frame == 0:
                 targets, ways = states, alphas
             else:
-                targets, ways = _ways(flat, states, alphas, rows[row, frame - 1], limits)
-            states, alphas, moved, narrowed = _taken_in(flat, targets, ways, limit, limits.beam, graph)
+                targets, ways = _emitting_costs(flat, states, alphas, rows[row, frame - 1], limits)
+            states, alphas, moved, narrowed = _close_frame(flat, targets, ways, limit, limits.beam, graph)
             report[row, 2] += narrowed
             tokens.append((states, alphas))
             base[row, frame] = moved
@@ -313,50 +314,49 @@ def wfst_tokens_reference(
     return WfstTokens(*(mx.array(each) for each in (first_token, base, *sides, report)))
 
 
-def _ways(
+def _emitting_costs(
     flat: _Flat,
     states: NDArray[np.int64],
     alphas: NDArray[np.int64],
-    heard: NDArray[np.int64],
+    frame_costs: NDArray[np.int64],
     limits: WfstLimits,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the arcs with a label lead from the active states, and at what cost."""
+    """The targets of the active states' emitting arcs, and the cost of reaching them."""
     cutoff = alphas.min() + limits.beam
     if len(alphas) > limits.most_active:
         cutoff = min(cutoff, np.sort(alphas)[limits.most_active])
     active = alphas <= cutoff
     states, alphas = states[active], alphas[active]
     arcs, owner = flat.arcs_of(states, labelled=True)
-    said, targets = heard[flat.labels[arcs] - 1], flat.targets[arcs]
-    ways = alphas[owner] + flat.weights[arcs] + said + (targets != states[owner]) * limits.penalty
-    return targets[said != NEVER], ways[said != NEVER]
+    label_costs, targets = frame_costs[flat.labels[arcs] - 1], flat.targets[arcs]
+    ways = alphas[owner] + flat.weights[arcs] + label_costs + (targets != states[owner]) * limits.penalty
+    return targets[label_costs != NEVER], ways[label_costs != NEVER]
 
 
-def _taken_in(
+def _close_frame(
     flat: _Flat,
     targets: NDArray[np.int64],
-    ways: NDArray[np.int64],
+    costs: NDArray[np.int64],
     limit: int,
     beam: int,
     graph: WfstGraph,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
-    """The frame's states with their costs, what these are differences to, and how often the beam was
-    halved."""
-    if len(ways) == 0:
-        return targets[:0], ways[:0], 0, 0
-    best, reach, narrowed = int(ways.min()), beam, 0
+    """The frame's states, their costs, what those are relative to, and how often the beam was halved."""
+    if len(costs) == 0:
+        return targets[:0], costs[:0], 0, 0
+    best, reach, narrowed = int(costs.min()), beam, 0
     while True:
         total = np.full(graph.finals.size, _MOST, np.int64)
-        fits = ways < best + reach
-        np.minimum.at(total, targets[fits], ways[fits])
-        fell = np.flatnonzero(total < _MOST)
-        while len(fell):
+        fits = costs < best + reach
+        np.minimum.at(total, targets[fits], costs[fits])
+        relaxed = np.flatnonzero(total < _MOST)
+        while len(relaxed):
             before = total.copy()
-            arcs, owner = flat.arcs_of(fell, labelled=False)
-            more = total[fell][owner] + flat.weights[arcs]
-            fits = more < best + reach
-            np.minimum.at(total, flat.targets[arcs][fits], more[fits])
-            fell = np.flatnonzero(total < before)
+            arcs, owner = flat.arcs_of(relaxed, labelled=False)
+            lowered = total[relaxed][owner] + flat.weights[arcs]
+            fits = lowered < best + reach
+            np.minimum.at(total, flat.targets[arcs][fits], lowered[fits])
+            relaxed = np.flatnonzero(total < before)
         states = np.flatnonzero(total < _MOST)
         if len(states) <= limit:
             return states, total[states] - best, best, narrowed
@@ -376,16 +376,16 @@ def wfst_links_reference(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The same in numpy: report [B, 4] (links, best, whether final, 0), links [B, room, 3] (frame, arc,
     behind)."""
-    flat, rows, finals = _flat(graph), np.array(costs, np.int64), np.array(graph.finals, np.int64)
+    flat, rows, finals = _flatten(graph), np.array(costs, np.int64), np.array(graph.finals, np.int64)
     begins, base, states, alphas = (np.array(each, np.int64) for each in tokens[:4])
     report = np.zeros((len(rows), 4), np.int32)
     links = np.zeros((len(rows), room, 3), np.int32)
     for row, length in enumerate(np.array(lengths).tolist()):
         last = slice(begins[row, length], begins[row, length + 1])
-        left = finals[states[row, last]]
-        reached = bool((left != NEVER).any())
-        left = left if reached else np.zeros_like(left)
-        ends = (alphas[row, last] + left)[left != NEVER]
+        final_costs = finals[states[row, last]]
+        reached = bool((final_costs != NEVER).any())
+        final_costs = final_costs if reached else np.zeros_like(final_costs)
+        ends = (alphas[row, last] + final_costs)[final_costs != NEVER]
         best = int(ends.min(initial=_MOST))
         report[row, 1:3] = best, reached
         if best == _MOST:
@@ -397,26 +397,26 @@ def wfst_links_reference(
             current, ways = states[row, part], alphas[row, part]
             fresh = np.full(len(finals), _MOST, np.int64)
             if frame == length:
-                lives = (left != NEVER) & (ways + left - best <= reach)
-                fresh[current[lives]] = left[lives]
+                stays = (final_costs != NEVER) & (ways + final_costs - best <= reach)
+                fresh[current[stays]] = final_costs[stays]
             else:
                 arcs, owner = flat.arcs_of(current, labelled=True)
-                said, targets = rows[row, frame][flat.labels[arcs] - 1], flat.targets[arcs]
-                go = flat.weights[arcs] + said + (targets != current[owner]) * limits.penalty
-                go += betas[targets] - base[row, frame + 1]
-                behind = ways[owner] + go - best
-                lives = (said != NEVER) & (betas[targets] < _MOST) & (behind <= reach)
-                np.minimum.at(fresh, current[owner][lives], go[lives])
-                kept.append(np.stack([np.full(lives.sum(), frame), arcs[lives], behind[lives]], 1))
+                label_costs, targets = rows[row, frame][flat.labels[arcs] - 1], flat.targets[arcs]
+                through = flat.weights[arcs] + label_costs + (targets != current[owner]) * limits.penalty
+                through += betas[targets] - base[row, frame + 1]
+                behind = ways[owner] + through - best
+                stays = (label_costs != NEVER) & (betas[targets] < _MOST) & (behind <= reach)
+                np.minimum.at(fresh, current[owner][stays], through[stays])
+                kept.append(np.stack([np.full(stays.sum(), frame), arcs[stays], behind[stays]], 1))
             betas = fresh
-            kept.append(_unlabelled(flat, current, ways, betas, best, reach, frame))
+            kept.append(_relax_epsilon(flat, current, ways, betas, best, reach, frame))
         joined = np.concatenate(kept)
         report[row, 0] = len(joined)
         links[row, : len(joined)] = joined[:room]
     return report, links
 
 
-def _unlabelled(
+def _relax_epsilon(
     flat: _Flat,
     states: NDArray[np.int64],
     ways: NDArray[np.int64],
@@ -425,16 +425,16 @@ def _unlabelled(
     reach: int,
     frame: int,
 ) -> NDArray[np.int64]:
-    """Lower the costs to the end by the arcs without a label, and the links of these that stay."""
+    """Lower the costs to the end along epsilon arcs; the links of these arcs that stay."""
     arcs, owner = flat.arcs_of(states, labelled=False)
     present = np.zeros(len(betas), bool)
     present[states] = True
     while True:
         before = betas.copy()
-        left = betas[flat.targets[arcs]]
-        go = flat.weights[arcs] + left
-        behind = ways[owner] + go - best
-        lives = present[flat.targets[arcs]] & (left < _MOST) & (behind <= reach)
-        np.minimum.at(betas, states[owner][lives], go[lives])
+        to_end = betas[flat.targets[arcs]]
+        through = flat.weights[arcs] + to_end
+        behind = ways[owner] + through - best
+        stays = present[flat.targets[arcs]] & (to_end < _MOST) & (behind <= reach)
+        np.minimum.at(betas, states[owner][stays], through[stays])
         if (betas == before).all():
-            return np.stack([np.full(lives.sum(), frame), arcs[lives], behind[lives]], 1)
+            return np.stack([np.full(stays.sum(), frame), arcs[stays], behind[stays]], 1)

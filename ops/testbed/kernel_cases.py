@@ -10,7 +10,7 @@ import pytest
 
 from kernels.contracts.case import DTYPES, Case, lengths_of, normal, same_bits
 from kernels.contracts.nn import CASES
-from kernels.contracts.search import SETTLED, arcs_of, settle_inputs
+from kernels.contracts.search import SETTLED, arcs_of, recombine_inputs
 from kernels.runtime import device
 from kernels.runtime.source import Argument, Kernel, Template
 
@@ -25,9 +25,9 @@ __all__ = [
     "every_case",
     "lengths_of",
     "normal",
+    "recombine_inputs",
     "recorded",
     "same_bits",
-    "settle_inputs",
 ]
 
 # What is held against the references: the CPU's build, or on a Mac, by hand, metal (docs/on-a-mac.md).

@@ -1,4 +1,4 @@
-"""What every reader of a recording offers, and the words in which readers complain.
+"""The interface of readers of recordings, and the error messages they share.
 
 A reader knows one open file at its own sample rate; it knows nothing of 16 kHz, mixing or limits.
 """
@@ -16,12 +16,12 @@ Samples = NDArray[np.float32]
 
 MAX_BLOCK_VALUES = 1 << 20
 MIN_RATE = 4_000
-"""Hertz. No speech codec goes lower (telephones have 8 kHz), and at 1 Hz a kilobyte would become a quarter of
-an hour at 16 kHz."""
+"""Hertz. No speech codec goes lower (telephones have 8 kHz), and a kilobyte at 1 Hz would be a quarter of an
+hour."""
 MAX_RATE = 6_000_000
-"""Hertz; the fastest recordings there are (DSD128) have 5.6 MHz. Beyond it a header is broken."""
+"""Hertz; the highest rate in use (DSD128) is 5.6 MHz. A header that gives more is broken."""
 MAX_SEPARATE_CHANNELS = 32
-"""Channels that are transcribed one by one; each needs memory and engine time of its own."""
+"""The most channels that are transcribed separately; each takes its own memory and engine time."""
 
 
 class Block(NamedTuple):
@@ -39,9 +39,9 @@ class Reader(Protocol):
     channels: int
     warnings: list[str]
     expected_frames: int | None
-    """How many frames the file holds as far as its header can be believed, else None."""
+    """The number of frames, if the header gives it; else None."""
     stated_seconds: float | None
-    """The recording's length as its container states it, where only the reader can tell, else None."""
+    """The length that the container states, where only the reader can determine it; else None."""
 
     def blocks(self) -> Iterator[Block]:
         """Every sample once, in order, up to the end of a file that was cut off; raises `AudioError` where
@@ -49,12 +49,12 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the reader holds; the caller keeps and closes the file itself."""
+        """Release the decoder; the caller keeps the file and closes it."""
         ...
 
 
 def block_frames(rate: int, channels: int) -> int:
-    """Frames to read at once: a second, or fewer where many channels or a high rate would cost memory."""
+    """Frames to read at once: one second, or fewer if many channels or a high rate would take much memory."""
     return max(1, min(rate, MAX_BLOCK_VALUES // max(1, channels)))
 
 
@@ -68,15 +68,15 @@ def check_rate(name: str, rate: int) -> None:
         )
 
 
-def at_time(frame: int, rate: int) -> str:
-    """A position in the recording, as it stands in messages."""
+def format_time(frame: int, rate: int) -> str:
+    """A position in the recording, formatted for messages."""
     return f"{frame / rate:.3f} s"
 
 
 def source_error(name: str, error: OSError) -> SourceError | StorageError:
-    """The error of ours for what the operating system said about the file called `name`."""
+    """The operating system's error about the file `name` as one of Spool's."""
     if error.errno in (errno.ENOENT, errno.ESTALE, errno.ENOTDIR):
-        return SourceMissing(f"{name}: the recording does not exist (any more)")
+        return SourceMissing(f"{name}: the recording does not exist")
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceForbidden(f"{name}: the recording cannot be opened: permission denied")
     return StorageError(f"{name}: reading failed: {error.strerror or error}")

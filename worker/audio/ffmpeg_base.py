@@ -1,6 +1,6 @@
-"""From coded packets to blocks of samples: what every reader that decodes with FFmpeg's codecs has in common.
+"""From coded packets to blocks of samples: what all readers that decode with FFmpeg's codecs share.
 
-Knows frames, damage and the container's clock; where the packets come from is the reader's business.
+Handles frames, damage and the container's clock; subclasses supply the packets.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spool.errors import AudioUnreadable
 from worker.audio.base import MAX_BLOCK_VALUES, Block, Samples, block_frames
 
-# FFmpeg writes to standard error unless told otherwise.
+# FFmpeg writes to standard error by default.
 av.logging.set_level(None)
 
 _GAP_SECONDS = 0.1
@@ -37,14 +37,14 @@ _SCALES = {
 _DTYPES = {"u8": "u1", "s16": "<i2", "s32": "<i4", "s64": "<i8", "flt": "<f4", "dbl": "<f8"}
 
 
-class Decoding(ABC):
+class FrameReader(ABC):
     """A reader (see `worker.audio.base.Reader`) whose subclass supplies decoded frames in order."""
 
     def __init__(self, name: str) -> None:
         """`name` is what messages call the file."""
         self._name = name
         self._lost = 0.0
-        # Frames at the start that are the encoder's run-up and no sound.
+        # Frames at the start that are the encoder's priming, not audio.
         self._skip = 0
         self._clock = Clock(0.0)
         self.warnings: list[str] = []
@@ -60,7 +60,7 @@ class Decoding(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back the decoder; the caller's file stays open."""
+        """Release the decoder; the caller's file stays open."""
 
     def blocks(self) -> Iterator[Block]:
         """Every sample once, about a second at a time; pauses in the container's clock come as silence."""
@@ -98,26 +98,28 @@ class Decoding(ABC):
                 yield samples[at : at + most], frame.sample_rate
 
     @property
-    def _place(self) -> str:
+    def _position(self) -> str:
         return f"{self._clock.seconds:.3f} s"
 
     @contextmanager
-    def _bearing_damage(self, seconds: float, *, last: bool = False) -> Iterator[None]:
-        """Damage shorter than a word in all is passed over with a warning; `last`: the file is cut here."""
+    def _tolerating_damage(self, seconds: float, *, last: bool = False) -> Iterator[None]:
+        """Turn damage into a warning while its total is shorter than a word; `last`: the file is cut here."""
         try:
             yield
         except av.error.FFmpegError as error:
             self._lost += seconds
             if self._lost <= _MAX_LOST_SECONDS:
                 self.warnings.append(
-                    f"a damaged packet ({seconds:.3f} s) at {self._place} could not be decoded"
+                    f"a damaged packet ({seconds:.3f} s) at {self._position} could not be decoded"
                 )
             elif not last:
-                raise AudioUnreadable(f"{self._name}: the audio is damaged around {self._place}") from error
+                raise AudioUnreadable(
+                    f"{self._name}: the audio is damaged around {self._position}"
+                ) from error
 
 
 class Clock:
-    """Where the decoded samples stand against the container's timestamps, in seconds."""
+    """Compares the decoded samples with the container's timestamps, in seconds."""
 
     def __init__(self, start: float) -> None:
         self._origin = start
@@ -129,11 +131,11 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of samples that came by."""
+        """Seconds of samples so far."""
         return self._before + self._count / self._rate
 
     def gap(self, pts: float | None, count: int, rate: int, most: int) -> Iterator[int]:
-        """Lengths of silence in frames, each `most` at most, due before `count` samples at `pts`."""
+        """Lengths in frames, each at most `most`, of the silence due before `count` samples at `pts`."""
         if rate != self._rate:
             self._move(self._origin + self._count / self._rate)
             self._rate = rate
@@ -146,7 +148,7 @@ class Clock:
                 self._count += missing
                 yield from (min(most, missing - at) for at in range(0, missing, most))
             elif abs(ahead) > _GAP_SECONDS:
-                # A clock that jumps back or by more than an hour is a joined file's: go on from there.
+                # A clock that jumps back, or by more than an hour, comes from a joined file: follow it.
                 self._move(pts)
         self._count += count
 
@@ -155,7 +157,7 @@ class Clock:
         self._origin, self._count = origin, 0
 
     def notes(self) -> Iterator[str]:
-        """What a reader of the transcript should know."""
+        """Warnings for the transcript."""
         if self._gaps:
             yield f"{self._gaps} pauses in the container's clock ({self._filled:.2f} s) were read as silence"
 
@@ -177,8 +179,8 @@ def _to_float(frame: AudioFrame) -> Samples:
 
 
 def _plane(frame: AudioFrame, number: int, kind: str, width: int) -> NDArray[np.generic]:
-    # Not `frame.to_ndarray()`: it counts planes up to a null pointer, which eight channels and more lack, and
-    # reads whatever lies behind them. PyAV's stubs do not say that a plane is a buffer.
+    # Not `frame.to_ndarray()`: it counts planes up to a null pointer, which is missing from eight channels
+    # on, and reads past the end. PyAV's stubs do not say that a plane is a buffer.
     plane: Any = AudioPlane(frame, number)
     values: NDArray[np.generic] = np.frombuffer(plane, _DTYPES[kind], frame.samples * width)
     return values

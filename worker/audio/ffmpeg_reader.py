@@ -1,8 +1,7 @@
-"""M4A, MP4, WEBM, MP3 and whatever else FFmpeg's libraries decode, through PyAV, packet by packet.
+"""M4A, MP4, WEBM, MP3 and everything else FFmpeg's libraries decode, through PyAV, packet by packet.
 
-MP3 is here and not with libsndfile: the libmpg123 inside libsndfile writes to the process's standard error,
-ends a file of joined MP3s at the length that the first one's header states, and gives up at a kilobyte of
-damage.
+MP3 is read here rather than by libsndfile, whose libmpg123 writes to standard error, ends a file of joined
+MP3s at the length in the first header, and gives up after a kilobyte of damage.
 
 FFmpeg is confined to the one open file: only containers that hold their own media are allowed (no
 playlists, no concat scripts, no devices), and no protocol, so that an uploaded file cannot make it open
@@ -22,7 +21,7 @@ from av.packet import Packet
 from av.stream import Discard
 
 from spool.errors import AudioTruncated, AudioUnreadable
-from worker.audio.ffmpeg_base import MAX_FRAME_VALUES, Clock, Decoding
+from worker.audio.ffmpeg_base import MAX_FRAME_VALUES, Clock, FrameReader
 from worker.audio.sniff import Content, Mp4Structure, mp3_stated_frames, mp4_structure
 from worker.audio.stated_length import DEMUXERS
 
@@ -34,7 +33,7 @@ _CONTAINERS = (
 
 
 class _Bounded:
-    """The file as FFmpeg sees it: a damaged index sends it to places that no file has, which it is told."""
+    """The file as FFmpeg sees it. A damaged index can make it seek to impossible offsets; those fail."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
@@ -42,11 +41,11 @@ class _Bounded:
         self._file = file
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Where the file is now, or what FFmpeg's own files answer to an offset that cannot be."""
+        """The new position, or for an impossible offset the error that FFmpeg's own files return."""
         try:
             return self._file.seek(offset, whence)
         except OSError as error:
-            # Raised, it would be taken for a disk that fails.
+            # Raised, it would be mistaken for a failing disk.
             if error.errno != errno.EINVAL:
                 raise
             return -errno.EINVAL
@@ -54,7 +53,7 @@ class _Bounded:
             return -errno.EINVAL
 
 
-class AvReader(Decoding):
+class AvReader(FrameReader):
     """One open recording; see `worker.audio.base.Reader`."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
@@ -73,33 +72,33 @@ class AvReader(Decoding):
                 options={"format_whitelist": _CONTAINERS, "protocol_whitelist": ""},
             )
         except (av.error.FFmpegError, ValueError) as error:
-            raise self._not_audio(error) from error
+            raise self._open_error(error) from error
         try:
-            self._stream = self._choose()
+            self._stream = self._choose_stream()
         except BaseException:
             self._container.close()
             raise
         context = self._stream.codec_context
         context.thread_count = 1
-        # Read by FFmpeg when the first packet opens the decoder: beyond it a packet counts as damaged.
+        # FFmpeg reads this when the first packet opens the decoder: a larger frame counts as damaged.
         context.options = {"max_samples": str(MAX_FRAME_VALUES // max(1, int(context.channels)))}
         self.rate = int(context.sample_rate)
         self.channels = int(context.channels)
         self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"
-        self.stated_seconds = self._stated()
+        self.stated_seconds = self._stated_seconds()
         if self.stated_seconds is not None:
             self.expected_frames = round(self.stated_seconds * self.rate)
         elif by_header is not None:
             self.expected_frames = by_header[0]
-        self._clock = Clock(self._start())
+        self._clock = Clock(self._start_seconds())
 
-    def _not_audio(self, error: Exception) -> AudioUnreadable | AudioTruncated:
+    def _open_error(self, error: Exception) -> AudioUnreadable | AudioTruncated:
         if self._mp4.cut:
             return AudioTruncated(f"{self._name}: the MP4 file ends before its index (moov): it was cut off")
         cause = getattr(error, "strerror", None) or str(error)
         return AudioUnreadable(f"{self._name}: the content is not audio that can be decoded ({cause})")
 
-    def _choose(self) -> AvStream:
+    def _choose_stream(self) -> AvStream:
         stream = self._container.streams.best("audio")
         if not isinstance(stream, AvStream):
             raise AudioUnreadable(f"{self._name}: the file holds no audio track")
@@ -113,13 +112,13 @@ class AvReader(Decoding):
             self.warnings.append(f"the file holds {count} audio tracks: track {stream.index} was read")
         return stream
 
-    def _start(self) -> float:
-        """Where the container's clock begins, in seconds; an audio track may begin later than its film."""
+    def _start_seconds(self) -> float:
+        """Where the container's clock begins, in seconds; an audio track may begin later than its video."""
         start = self._container.start_time
         return start / av.time_base if start is not None else 0.0
 
-    def _stated(self) -> float | None:
-        """Seconds as stated, where the container states the length of the audio and not that of a picture."""
+    def _stated_seconds(self) -> float | None:
+        """The stated length in seconds, if the container states that of the audio rather than of video."""
         kind = self._container.format.name
         duration = self._stream.duration
         if kind.startswith("mov") and duration is not None and not self._mp4.fragmented:
@@ -133,7 +132,7 @@ class AvReader(Decoding):
         for packet in self._packets():
             seconds = float((packet.duration or 0) * (packet.time_base or 0)) or 0.1
             frames: list[AudioFrame] = []
-            with self._bearing_damage(seconds, last=packet.is_corrupt and self._at_end):
+            with self._tolerating_damage(seconds, last=packet.is_corrupt and self._at_end):
                 frames = packet.decode()
             yield from ((frame, frame.time) for frame in frames)
 
@@ -147,7 +146,7 @@ class AvReader(Decoding):
                 if self._at_end and self._clock.seconds > 0:
                     return  # cut off in the middle of a packet
                 raise AudioUnreadable(
-                    f"{self._name}: the container is damaged after {self._place}"
+                    f"{self._name}: the container is damaged after {self._position}"
                 ) from error
             if packet is None:
                 return

@@ -20,7 +20,7 @@ from av.audio.codeccontext import AudioCodecContext
 from av.audio.frame import AudioFrame
 
 from spool.errors import AudioUnreadable
-from worker.audio.ffmpeg_base import Decoding
+from worker.audio.ffmpeg_base import FrameReader
 
 _WINDOW_ROWS = 4096
 _MAX_BOXES = 10_000
@@ -47,7 +47,7 @@ class Packet(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of big-endian integers in the file, at most a window of them in memory."""
+    """Rows of big-endian integers in the file, of which at most one window is in memory."""
 
     file: BinaryIO
     start: int
@@ -80,19 +80,19 @@ class Mp4Track:
     fixed_size: int
 
     def packets(self) -> Iterator[Packet]:
-        """The track's packets in order of decoding, up to the end of the edit."""
+        """The track's packets in decoding order, up to the end of the edit."""
         sizes = repeat((self.fixed_size,), self.sizes.count) if self.fixed_size else self.sizes.rows()
         ticks = chain.from_iterable(repeat(delta, count) for count, delta in self.durations.rows())
         time = 0
-        for offset in self._places(sizes):
+        for offset in self._packet_ranges(sizes):
             delta = next(ticks, 0)
             if time >= self.skip + self.length:
                 return
             yield Packet(*offset, time, delta)
             time += delta
 
-    def _places(self, sizes: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
-        """Offset and size of each packet: a chunk's packets lie one after the other."""
+    def _packet_ranges(self, sizes: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
+        """Offset and size of each packet; the packets of a chunk are contiguous."""
         runs = self.chunks.rows()
         run, following = next(runs, None), next(runs, None)
         for number, (at,) in enumerate(self.offsets.rows(), 1):
@@ -107,7 +107,7 @@ class Mp4Track:
 
 
 def find_track(file: BinaryIO) -> Mp4Track | None:
-    """The only audio track of `file`, or None where the file is not the plain case."""
+    """The only audio track of `file`, or None if the file is not the plain case."""
     try:
         return _find_track(file)
     except (struct.error, KeyError, IndexError):
@@ -120,14 +120,14 @@ def _find_track(file: BinaryIO) -> Mp4Track | None:
     if b"moof" in top or b"mvex" in movie:
         return None
     tracks = [_boxes(file, *box[1:]) for box in movie[b"trak"]]
-    sounds = [track for track in tracks if _is_sound(file, track)]
-    if len(sounds) != 1:
+    audio_tracks = [track for track in tracks if _is_audio(file, track)]
+    if len(audio_tracks) != 1:
         return None
     (movie_scale,) = _numbers(file, movie[b"mvhd"][0], ">I", 20 if _version(file, movie[b"mvhd"][0]) else 12)
-    return _read_track(file, sounds[0], movie_scale)
+    return _read_track(file, audio_tracks[0], movie_scale)
 
 
-def _is_sound(file: BinaryIO, track: dict[bytes, list[Box]]) -> bool:
+def _is_audio(file: BinaryIO, track: dict[bytes, list[Box]]) -> bool:
     media = _boxes(file, *track[b"mdia"][0][1:])
     return _bytes(file, media[b"hdlr"][0], 8, 4) == b"soun"
 
@@ -138,7 +138,7 @@ def _read_track(file: BinaryIO, track: dict[bytes, list[Box]], movie_scale: int)
     timescale, duration = _numbers(file, header, *((">IQ", 20) if _version(file, header) else (">II", 12)))
     information = _boxes(file, *media[b"minf"][0][1:])
     tables = _boxes(file, *information[b"stbl"][0][1:])
-    coding = _coding(file, tables[b"stsd"][0])
+    coding = _codec_config(file, tables[b"stsd"][0])
     edit = _edit(file, track, movie_scale, timescale, duration)
     if coding is None or edit is None or not timescale or not _self_contained(file, information):
         return None
@@ -161,15 +161,15 @@ def _read_track(file: BinaryIO, track: dict[bytes, list[Box]], movie_scale: int)
 def _edit(
     file: BinaryIO, track: dict[bytes, list[Box]], movie_scale: int, timescale: int, duration: int
 ) -> tuple[int, int] | None:
-    """Ticks to skip and ticks to play; None for edits that FFmpeg should follow."""
+    """Ticks to skip and ticks to play; None for edits left to FFmpeg's demuxer."""
     if b"edts" not in track:
         return 0, duration
-    listed = _boxes(file, *track[b"edts"][0][1:])[b"elst"][0]
-    row, size = (">QqI", 20) if _version(file, listed) else (">IiI", 12)
-    (count,) = _numbers(file, listed, ">I", 4)
-    if count != 1 or listed.end - listed.start < 8 + size:
+    edit_list = _boxes(file, *track[b"edts"][0][1:])[b"elst"][0]
+    row, size = (">QqI", 20) if _version(file, edit_list) else (">IiI", 12)
+    (count,) = _numbers(file, edit_list, ">I", 4)
+    if count != 1 or edit_list.end - edit_list.start < 8 + size:
         return None
-    played, skip, rate = _numbers(file, listed, row, 8)
+    played, skip, rate = _numbers(file, edit_list, row, 8)
     if skip < 0 or skip > duration or rate != 0x10000 or not movie_scale:
         return None
     length = duration - skip
@@ -181,15 +181,17 @@ def _edit(
 
 
 def _self_contained(file: BinaryIO, information: dict[bytes, list[Box]]) -> bool:
-    """Whether the media lie in this very file."""
+    """Whether the media data are in this file."""
     references = _boxes(file, *information[b"dinf"][0][1:])[b"dref"][0]
     entries = [box for kind in _boxes(file, references.start + 8, references.end).values() for box in kind]
     return all(_bytes(file, entry, 3, 1) == b"\1" for entry in entries)
 
 
-def _coding(file: BinaryIO, described: Box) -> tuple[Literal["aac", "alac"], bytes] | None:
+def _codec_config(file: BinaryIO, descriptions: Box) -> tuple[Literal["aac", "alac"], bytes] | None:
     """Codec and decoder configuration of a track with one sample description."""
-    entries = [box for kind in _boxes(file, described.start + 8, described.end).values() for box in kind]
+    entries = [
+        box for kind in _boxes(file, descriptions.start + 8, descriptions.end).values() for box in kind
+    ]
     if len(entries) != 1 or _bytes(file, entries[0], 8, 2) != b"\0\0":
         return None
     (entry,) = entries
@@ -226,7 +228,7 @@ def _aac_config(data: bytes) -> bytes | None:
 
 
 def _boxes(file: BinaryIO, start: int, end: int) -> dict[bytes, list[Box]]:
-    """The boxes of `[start, end)` by kind; what does not fit is left out."""
+    """The boxes of `[start, end)` by kind; a box that does not fit is left out."""
     by_kind: dict[bytes, list[Box]] = {}
     for _ in range(_MAX_BOXES):
         if start + 8 > end:
@@ -270,14 +272,14 @@ _PROBED_PACKETS = 8
 
 
 class NotPlainMp4(Exception):
-    """FFmpeg's own demuxer has to read this file."""
+    """This file must be read by FFmpeg's own demuxer."""
 
 
-class Mp4Reader(Decoding):
+class Mp4Reader(FrameReader):
     """One open recording; see `worker.audio.base.Reader`."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """Raises `NotPlainMp4` where there is no track of the plain kind, or its codec stays silent."""
+        """Raises `NotPlainMp4` if there is no track of the plain kind, or its first packets give no frame."""
         super().__init__(name)
         self._file = file
         self._size = file.seek(0, os.SEEK_END)
@@ -293,7 +295,7 @@ class Mp4Reader(Decoding):
         self.stated_seconds = track.length / track.timescale
 
     def _probe(self) -> AudioFrame:
-        """The first frame: only the decoder knows the rate of an AAC with spectral band replication."""
+        """The first frame: only the decoder knows the rate of AAC with spectral band replication."""
         decoder = _decoder(self._track)
         for packet, _ in zip(self._track.packets(), range(_PROBED_PACKETS), strict=False):
             try:
@@ -305,7 +307,7 @@ class Mp4Reader(Decoding):
 
     def _read(self, packet: Packet) -> bytes:
         if packet.size > _MAX_PACKET:
-            raise AudioUnreadable(f"{self._name}: the container is damaged after {self._place}")
+            raise AudioUnreadable(f"{self._name}: the container is damaged after {self._position}")
         if packet.offset >= self._size:
             return b""
         self._file.seek(packet.offset)
@@ -320,15 +322,15 @@ class Mp4Reader(Decoding):
             if not data:
                 return
             frames: list[AudioFrame] = []
-            with self._bearing_damage(packet.ticks / scale, last=len(data) < packet.size):
+            with self._tolerating_damage(packet.ticks / scale, last=len(data) < packet.size):
                 frames = decoder.decode(av.Packet(data))
             time = (packet.time - self._track.skip) / scale
             yield from ((frame, time if len(frames) == 1 else None) for frame in frames)
-        with self._bearing_damage(0.0):
+        with self._tolerating_damage(0.0):
             yield from ((frame, None) for frame in decoder.decode(None))
 
     def close(self) -> None:
-        """Nothing is held: the decoder goes with the last reference."""
+        """Nothing to release: the decoder is freed with its last reference."""
 
 
 def _decoder(track: Mp4Track) -> AudioCodecContext:

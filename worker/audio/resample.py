@@ -1,7 +1,7 @@
 """Any sample rate to 16 kHz, block by block, by soxr's streaming resampler.
 
-Knows the rate of what it is fed and nothing of files. The filter is linear-phase and its delay is
-compensated, so sample k of the output lies at k / 16000 seconds of the input.
+The filter is linear-phase and its delay is compensated, so sample k of the output lies at k / 16000 seconds
+of the input.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SAMPLE_RATE = 16_000
 class Resampler:
     """Streams `[n, channels]` float32 from `rate` Hz to 16 kHz; at 16 kHz it passes the input through.
 
-    Whatever comes in at once, each block that goes out has a second of samples at most.
+    Output blocks hold at most one second of samples, whatever the size of the input blocks.
     """
 
     def __init__(self, rate: int, channels: int) -> None:
@@ -42,7 +42,7 @@ class Resampler:
             yield from self._blocks(second)
 
     def finish(self) -> Iterator[Samples]:
-        """The filter's tail. A recording shorter than one 16 kHz sample still gives one."""
+        """The filter's tail. A recording shorter than one 16 kHz sample still yields one."""
         tail = np.zeros((0, self.channels), dtype=np.float32)
         if self._soxr is not None:
             tail = self._soxr.resample_chunk(tail, last=True)

@@ -1,4 +1,4 @@
-"""What a file is, told from its bytes: which reader is right for it, and what its container admits.
+"""Detects a file's container from its bytes, and what the container says about its structure.
 
 Knows magic numbers, ID3 tags, Ogg pages, MP4 boxes and MP3's Xing header; decodes nothing.
 """
@@ -10,12 +10,12 @@ from typing import BinaryIO, Literal, NamedTuple
 Content = Literal["wav", "flac", "ogg", "sndfile", "mp3", "mp4", "other"]
 
 _TAIL_BYTES = 1 << 16
-_MAX_TAGS = 64  # more than any player writes; a file of nothing but tags must not be walked to its end
+_MAX_TAGS = 64  # more than any player writes; bounds the time spent on a file of nothing but tags
 _MAX_BOXES = 1 << 20
 
 
 def content_of(file: BinaryIO) -> Content:
-    """The kind of container that `file` begins as, whatever it is called."""
+    """The kind of container that `file` begins with, whatever its name."""
     head = content_head(file)
     if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
         return "wav"
@@ -48,7 +48,7 @@ def content_head(file: BinaryIO, count: int = 16) -> bytes:
 
 
 def ogg_is_chained(file: BinaryIO) -> bool:
-    """Whether the last logical stream of an Ogg file is another than the first (joined recordings)."""
+    """Whether the last logical stream of an Ogg file differs from the first (joined recordings)."""
     file.seek(0)
     first = file.read(27)
     last = _last_ogg_page(file)
@@ -56,7 +56,7 @@ def ogg_is_chained(file: BinaryIO) -> bool:
 
 
 def ogg_has_end(file: BinaryIO) -> bool:
-    """Whether the last Ogg page is marked as the stream's end; a file cut off has none."""
+    """Whether the last Ogg page is marked as the stream's end; a truncated file has no such page."""
     last = _last_ogg_page(file)
     return last is not None and bool(last[5] & 4)
 
@@ -71,8 +71,8 @@ def _last_ogg_page(file: BinaryIO) -> bytes | None:
 
 
 class Mp4Structure(NamedTuple):
-    """Whether a box runs past the end of the file, or the index is missing after the media data; and whether
-    the index comes in fragments."""
+    """cut: a box runs past the end of the file, or the index is missing after the media data. fragmented: the
+    index comes in fragments."""
 
     cut: bool
     fragmented: bool
@@ -101,8 +101,8 @@ def mp4_structure(file: BinaryIO) -> Mp4Structure:
 
 
 def mp3_stated_frames(file: BinaryIO) -> tuple[int, int] | None:
-    """Sample frames that the Xing, Info or VBRI header of an MP3 states, without the encoder's delay and
-    padding where it states those, and the sample rate in hertz; None where there is no such header."""
+    """Sample frames stated by an MP3's Xing, Info or VBRI header, less the encoder's delay and padding where
+    stated, and the sample rate in hertz; None without such a header."""
     head = content_head(file, 2048)
     if len(head) < 64:
         return None

@@ -1,7 +1,7 @@
 """WAV, FLAC, Ogg (and AIFF, AU, CAF) through libsndfile, in blocks.
 
-The file is handed over as a descriptor: libsndfile sees content, not a name, and reports instead of
-printing. Its MP3 decoder is not used here (see `worker.audio.ffmpeg_reader`).
+libsndfile gets a file descriptor, so it goes by content, not by name. Its MP3 decoder is not used (see
+`worker.audio.ffmpeg_reader`).
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from typing import BinaryIO
 import soundfile
 
 from spool.errors import AudioUnreadable, StorageError
-from worker.audio.base import Block, at_time, block_frames, check_rate, source_error
+from worker.audio.base import Block, block_frames, check_rate, format_time, source_error
 from worker.audio.sniff import Content
 from worker.audio.wav_header import DataWindow, WavHeader, is_placeholder, read_wav_header
 
@@ -30,7 +30,7 @@ class SoundfileReader:
     """One open recording; see `worker.audio.base.Reader`."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
-        """Raises `NotForSoundfile` in libsndfile's words, `AudioUnreadable` where nobody can read it."""
+        """Raises `NotForSoundfile` with libsndfile's message, `AudioUnreadable` if no reader can read it."""
         self._file = file
         self._name = name
         self._window: DataWindow | None = None
@@ -52,7 +52,7 @@ class SoundfileReader:
     def _open(self, header: WavHeader | None) -> soundfile.SoundFile:
         if header is not None and header.tag in _MPEG_TAGS:
             raise NotForSoundfile("MPEG audio inside WAV")
-        if header is not None and header.lies:
+        if header is not None and header.is_wrong:
             if header.subtype is None:
                 raise NotForSoundfile("the header's length is wrong and the coding is not plain samples")
             return self._open_window(header, header.subtype)
@@ -61,15 +61,15 @@ class SoundfileReader:
         try:
             return soundfile.SoundFile(descriptor, closefd=True)
         except soundfile.LibsndfileError as error:
-            # libsndfile has closed the descriptor by now.
+            # libsndfile has closed the descriptor.
             raise NotForSoundfile(error.error_string) from error
 
     def _open_window(self, header: WavHeader, subtype: str) -> soundfile.SoundFile:
-        # A shortfall is the caller's to report, who compares what was read with what is stated.
-        if header.promised < header.present or is_placeholder(header.promised):
+        # The caller reports a shortfall: it compares what was read with what is stated.
+        if header.declared < header.present or is_placeholder(header.declared):
             second = header.rate * header.block_align
             self.warnings.append(
-                f"the WAV header promises {header.promised} bytes ({header.promised / second:.2f} s) "
+                f"the WAV header declares {header.declared} bytes ({header.declared / second:.2f} s) "
                 f"of audio, the file holds {header.present} ({header.present / second:.2f} s): "
                 "read to the end of the file"
             )
@@ -106,10 +106,10 @@ class SoundfileReader:
             yield Block(samples, self.rate)
 
     def _last_frames(self, done: int) -> Iterator[Block]:
-        """What can be decoded after frame `done` of a file that was cut off in the middle of a block: an
-        error costs everything that was read with it, so little is read at once."""
-        with contextlib.suppress(soundfile.LibsndfileError), self._reopened(done) as sound:
-            while len(samples := sound.read(_LAST_FRAMES, dtype="float32", always_2d=True)):
+        """What can be decoded after frame `done` of a file that was cut off in the middle of a block. An
+        error discards the whole read, so each read is small."""
+        with contextlib.suppress(soundfile.LibsndfileError), self._reopened(done) as reopened:
+            while len(samples := reopened.read(_LAST_FRAMES, dtype="float32", always_2d=True)):
                 yield Block(samples, self.rate)
 
     def _reopened(self, frame: int) -> soundfile.SoundFile:
@@ -120,14 +120,14 @@ class SoundfileReader:
         return sound
 
     def _check_damage(self, done: int, error: soundfile.LibsndfileError) -> None:
-        """Raise where the file is damaged before its end, or cannot be read."""
+        """Raise if the file is damaged before its end, or cannot be read."""
         if error.code == _SYSTEM_ERROR:
-            raise StorageError(f"{self._name}: reading failed at {at_time(done, self.rate)}")
+            raise StorageError(f"{self._name}: reading failed at {format_time(done, self.rate)}")
         size = os.fstat(self._file.fileno()).st_size
         if os.lseek(self._file.fileno(), 0, os.SEEK_CUR) < size:
             raise AudioUnreadable(
-                f"{self._name}: the file is damaged after about {at_time(done, self.rate)} of "
-                f"{at_time(self.expected_frames or 0, self.rate)} and cannot be decoded further"
+                f"{self._name}: the file is damaged after about {format_time(done, self.rate)} of "
+                f"{format_time(self.expected_frames or 0, self.rate)} and cannot be decoded further"
             )
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""How long a recording is by its own header, so that a file that was cut off is noticed.
+"""The length of a recording according to its header, by which a truncated file is noticed.
 
-One function reads what the container says about itself; it decodes nothing. FFmpeg's answer is taken for the
-demuxers that read an exact length from the header (`DEMUXERS`); all others estimate it from the size of the
-file, which says nothing about what is missing.
+Reads only the container and decodes nothing. FFmpeg's length is used for the demuxers that read an exact
+length from the header (`DEMUXERS`); all others estimate it from the size of the file, which does not show
+what is missing.
 
 Formats: WAV and RF64 (EBU Tech 3306), Wave64 (Sony), AIFF and AIFF-C (Apple, 1991), CAF (Apple, 2006), AU
 (NeXT/Sun), FLAC (RFC 9639, 8.2), MPEG audio with a Xing, Info or VBRI header, Ogg (RFC 3533), MP4 (ISO/IEC
@@ -20,15 +20,15 @@ from worker.audio.sniff import content_head, mp3_stated_frames, mp4_structure, o
 from worker.audio.wav_header import is_placeholder, read_wav_header
 
 EXACT = 0.001
-"""Seconds that may be missing where the header counts samples."""
+"""Tolerance in seconds where the header counts samples."""
 PADDED = 0.5
-"""Seconds that may be missing where a codec's packets, priming and padding blur the count."""
+"""Tolerance in seconds where a codec's packets, priming and padding make the count inexact."""
 DEMUXERS = frozenset({"ape", "ast", "dsf", "flv", "mpc", "mpc8", "nistsphere", "tak", "tta", "wv"})
-"""FFmpeg's demuxers whose length comes from the header, whatever of the file is there."""
+"""FFmpeg's demuxers whose length comes from the header, however much of the file is present."""
 
 _MAX_CHUNKS = 4096
 _LONGEST = 1e8
-"""Seconds, three years; what states more is damaged."""
+"""Seconds (three years); a header that states more is damaged."""
 _AU_BITS = {1: 8, 2: 8, 3: 16, 4: 24, 5: 32, 6: 32, 7: 64, 23: 4, 25: 3, 26: 5, 27: 8}
 _AIFC_FRAMES = {b"ima4": 64}
 _ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
@@ -37,9 +37,9 @@ _SEGMENT = b"\x18\x53\x80\x67"
 
 @dataclass(frozen=True, slots=True)
 class StatedLength:
-    """What a file says about its own length. `seconds` is None where it states none. `cut`: whether its
-    structure shows that the end is missing; None where the structure shows nothing. `slack`: how many seconds
-    less than stated are no loss."""
+    """What a file says about its own length. `seconds` is None if it states none. `cut`: whether its
+    structure shows that the end is missing; None if the structure does not tell. `slack`: tolerance in
+    seconds."""
 
     seconds: float | None = None
     cut: bool | None = None
@@ -48,16 +48,16 @@ class StatedLength:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """What was read of a recording against what it states. `complete` is None where the file states neither a
-    length nor an end, `missing_seconds` where that is not known."""
+    """How much of the stated length was read. `complete` is None if the file states neither a length nor an
+    end, `missing_seconds` if unknown."""
 
     complete: bool | None
     expected_seconds: float | None
     missing_seconds: float | None
 
 
-def compare(stated: StatedLength, seconds: float) -> Length:
-    """What `seconds` of audio are of a file that states this."""
+def compare_length(stated: StatedLength, seconds: float) -> Length:
+    """Compare `seconds` of audio with what the file states."""
     if stated.seconds is None:
         return Length(None if stated.cut is None else not stated.cut, None, None)
     missing = stated.seconds - seconds
@@ -66,8 +66,8 @@ def compare(stated: StatedLength, seconds: float) -> Length:
     return Length(False, stated.seconds, missing)
 
 
-def missing_words(length: Length) -> str | None:
-    """What is missing of a file that was cut off, in words; None where nothing is known to be."""
+def describe_shortfall(length: Length) -> str | None:
+    """A sentence about what is missing from a truncated file; None if nothing is known to be missing."""
     if length.complete is not False:
         return None
     if length.expected_seconds is None or length.missing_seconds is None:
@@ -79,7 +79,7 @@ def missing_words(length: Length) -> str | None:
 
 
 def stated_length(file: BinaryIO) -> StatedLength:
-    """What the header of `file` says; moves the file's position."""
+    """The length stated in the header of `file`; moves the file's position."""
     size = file.seek(0, os.SEEK_END)
     head = content_head(file)
     for matches, read in _READERS:
@@ -89,27 +89,27 @@ def stated_length(file: BinaryIO) -> StatedLength:
                 seconds = stated.seconds
                 return stated if seconds is None or 0 < seconds < _LONGEST else StatedLength()
             except (struct.error, ZeroDivisionError, OverflowError, IndexError):
-                return StatedLength()  # whoever decodes the file names what is wrong with it
+                return StatedLength()  # the decoder reports what is wrong with the file
     return StatedLength()
 
 
 def _wav(file: BinaryIO, size: int) -> StatedLength:
     header = read_wav_header(file)
-    if header is None or is_placeholder(header.promised) or header.promised < header.present:
+    if header is None or is_placeholder(header.declared) or header.declared < header.present:
         return StatedLength()
     if header.subtype is not None:
-        return StatedLength(header.promised / (header.rate * header.block_align), slack=EXACT)
+        return StatedLength(header.declared / (header.rate * header.block_align), slack=EXACT)
     if header.samples is not None and not is_placeholder(header.samples):
         return StatedLength(header.samples / header.rate)
     if header.byte_rate:
         return StatedLength(
-            header.promised / header.byte_rate, slack=max(PADDED, 0.01 * size / header.byte_rate)
+            header.declared / header.byte_rate, slack=max(PADDED, 0.01 * size / header.byte_rate)
         )
-    return StatedLength(cut=header.lies or None)
+    return StatedLength(cut=header.is_wrong or None)
 
 
 def _w64(file: BinaryIO, size: int) -> StatedLength:
-    """Chunks of a GUID and a 64-bit size that counts both, on multiples of eight bytes."""
+    """Each chunk has a GUID and a 64-bit size that includes both, and begins at a multiple of eight bytes."""
     at, rate, align = 40, 0, 0
     for _ in range(_MAX_CHUNKS):
         if at + 24 > size:
@@ -153,7 +153,7 @@ def _aiff(file: BinaryIO, size: int) -> StatedLength:
 
 
 def _iff_chunks(file: BinaryIO, at: int, size: int, order: str) -> Iterator[tuple[bytes, int, int]]:
-    """Name, start and length of each chunk from `at` on, the last perhaps running past the file's end."""
+    """Name, start and length of each chunk from `at` on; the last may run past the file's end."""
     for _ in range(_MAX_CHUNKS):
         if at + 8 > size:
             return
@@ -224,12 +224,12 @@ def _ogg(file: BinaryIO, _size: int) -> StatedLength:
 
 
 def _mp4(file: BinaryIO, _size: int) -> StatedLength:
-    structure = mp4_structure(file)  # the length comes from the reader, which knows the audio track
+    structure = mp4_structure(file)  # the reader, which knows the audio track, supplies the length
     return StatedLength(cut=structure.cut or None)
 
 
 def _matroska(file: BinaryIO, size: int) -> StatedLength:
-    """The segment's own size, unless it was left open by a live writer; its duration comes from FFmpeg."""
+    """The segment's size, unless a live writer left it open; the duration comes from FFmpeg."""
     file.seek(0)
     head = file.read(4096)
     at = head.find(_SEGMENT)
@@ -259,30 +259,30 @@ def _asf(file: BinaryIO, _size: int) -> StatedLength:
     return StatedLength() if flags & 1 else StatedLength(played / 1e7 - preroll / 1e3)
 
 
-def _starts(*magics: bytes) -> Callable[[bytes], bool]:
+def _starts_with(*magics: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(magics)
 
 
-def _form(outer: tuple[bytes, ...], *kinds: bytes) -> Callable[[bytes], bool]:
+def _has_form(outer: tuple[bytes, ...], *kinds: bytes) -> Callable[[bytes], bool]:
     return lambda head: head[:4] in outer and head[8:12] in kinds
 
 
 _READERS: tuple[tuple[Callable[[bytes], bool], Callable[[BinaryIO, int], StatedLength]], ...] = (
-    (_form((b"RIFF", b"RIFX", b"RF64"), b"WAVE"), _wav),
-    (_form((b"RIFF",), b"AVI "), _avi),
+    (_has_form((b"RIFF", b"RIFX", b"RF64"), b"WAVE"), _wav),
+    (_has_form((b"RIFF",), b"AVI "), _avi),
     (
         lambda head: (
             head[:4] == b"riff" and head[4:16] == b"\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00"
         ),
         _w64,
     ),
-    (_form((b"FORM",), b"AIFF", b"AIFC"), _aiff),
-    (_starts(b"caff"), _caf),
-    (_starts(b".snd"), _au),
-    (_starts(b"fLaC"), _flac),
-    (_starts(b"OggS"), _ogg),
-    (_starts(b"\x1a\x45\xdf\xa3"), _matroska),
-    (_starts(b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"), _asf),
+    (_has_form((b"FORM",), b"AIFF", b"AIFC"), _aiff),
+    (_starts_with(b"caff"), _caf),
+    (_starts_with(b".snd"), _au),
+    (_starts_with(b"fLaC"), _flac),
+    (_starts_with(b"OggS"), _ogg),
+    (_starts_with(b"\x1a\x45\xdf\xa3"), _matroska),
+    (_starts_with(b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"), _asf),
     (lambda head: head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"skip", b"free"), _mp4),
     (lambda head: len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 == 0xE2, _mp3),
 )

@@ -1,6 +1,6 @@
 """A recording as 16 kHz float32 blocks: opens the file, picks its reader, checks, mixes and resamples.
 
-Knows the limits (length, finite samples) and the order of the steps; knows no container and no chunk.
+Enforces the limits (length, finite samples); containers are the readers' business.
 """
 
 import os
@@ -28,8 +28,8 @@ from worker.audio.base import (
     Block,
     Reader,
     Samples,
-    at_time,
     check_rate,
+    format_time,
     source_error,
 )
 from worker.audio.ffmpeg_reader import AvReader
@@ -37,12 +37,12 @@ from worker.audio.mp4 import Mp4Reader, NotPlainMp4
 from worker.audio.resample import SAMPLE_RATE, Resampler
 from worker.audio.sniff import content_of, ogg_is_chained
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
-from worker.audio.stated_length import Length, compare, missing_words, stated_length
+from worker.audio.stated_length import Length, compare_length, describe_shortfall, stated_length
 
 Channels = Literal["mix", "separate"]
 
 MAX_MAGNITUDE = 1e9
-"""Beyond this a sample is no sound, and the power spectrum of it would no longer fit float32."""
+"""A larger sample is not audio, and its power spectrum would overflow float32."""
 
 
 def open_audio(
@@ -57,38 +57,38 @@ def open_audio(
     `channels`: "mix" gives the mean of all channels as one, "separate" keeps them apart. `name` is what
     messages call the file (default: its file name). `max_seconds` limits the length.
 
-    Errors: `SourceMissing`, `SourceForbidden` where the file cannot be opened, `AudioEmpty`,
-    `AudioUnreadable`, `AudioTruncated` (no audio is left) or `AudioTooLong` where its header already says so.
-    A file that was cut off is read to its end; `AudioStream.length` says what is missing. Reading can raise
-    these later too, `AudioNotFinite` besides, `SourceChanged` for a file that changes while it is
-    read, and `StorageError` for a disk that fails (the only one worth a retry).
+    Raises `SourceMissing` and `SourceForbidden` if the file cannot be opened, and `AudioEmpty`,
+    `AudioUnreadable`, `AudioTruncated` (no audio is left) and `AudioTooLong` if its header already shows it.
+    Reading can raise these too, as well as `AudioNotFinite`, `SourceChanged` (the file changed while it was
+    read) and `StorageError` (a failing disk; the only one worth a retry). A truncated file is read to its
+    end; `AudioStream.length` says what is missing.
     """
-    shown = name or Path(path).name
+    display_name = name or Path(path).name
     try:
-        # A pipe or a device would make the worker wait for a writer that may never come.
+        # Opening a pipe or a device could block for ever.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SourceMissing(f"{shown}: is not a regular file")
+            raise SourceMissing(f"{display_name}: is not a regular file")
         # Buffering would read ahead of the position that the readers share.
         file = open(path, "rb", buffering=0)  # noqa: SIM115 - the stream owns and closes it
     except OSError as error:
-        raise source_error(shown, error) from error
+        raise source_error(display_name, error) from error
     try:
-        return AudioStream(file, shown, channels, max_seconds)
+        return AudioStream(file, display_name, channels, max_seconds)
     except OSError as error:
         file.close()
-        raise source_error(shown, error) from error
+        raise source_error(display_name, error) from error
     except BaseException:
         file.close()
         raise
 
 
 class AudioStream:
-    """One open recording. `blocks()` may be read once; `samples_read` counts what it gave out, at 16 kHz."""
+    """One open recording. `blocks()` can be read once; `samples_read` counts its samples, at 16 kHz."""
 
     sample_rate = SAMPLE_RATE
 
     def __init__(self, file: BinaryIO, name: str, channels: Channels, max_seconds: float | None) -> None:
-        """Takes over `file`; `open_audio` is the way to make one."""
+        """Takes ownership of `file`; use `open_audio` instead."""
         self._file = file
         self._name = name
         self._max_seconds = max_seconds
@@ -117,25 +117,25 @@ class AudioStream:
 
     @property
     def warnings(self) -> list[str]:
-        """What was odd and read nevertheless; complete after the last block."""
-        shortfall = missing_words(self.length) if self._seconds else None
+        """Problems that did not prevent reading; complete after the last block."""
+        shortfall = describe_shortfall(self.length) if self._seconds else None
         return self._reader.warnings + ([shortfall] if shortfall else [])
 
     @property
     def expected_seconds(self) -> float | None:
-        """The length as far as the header can be believed, for progress; None where it is silent."""
+        """The length according to the header, for progress; None if it states none."""
         frames = self._reader.expected_frames
         return None if frames is None else frames / self._reader.rate
 
     @property
     def length(self) -> Length:
-        """What was read against what the file states; complete after the last block."""
-        return compare(self._stated, self._seconds)
+        """The length read compared with the length stated; complete after the last block."""
+        return compare_length(self._stated, self._seconds)
 
     @property
     def known_length(self) -> Length:
-        """The same as far as the header and the size of the file tell before anything is decoded."""
-        length = compare(self._stated, self.expected_seconds or 0.0)
+        """As `length`, from the header and the file's size alone, before anything is decoded."""
+        length = compare_length(self._stated, self.expected_seconds or 0.0)
         if length.complete is False and self.expected_seconds is not None:
             return length
         return Length(False if self._stated.cut else None, self._stated.seconds, None)
@@ -149,12 +149,12 @@ class AudioStream:
         self.close()
 
     def close(self) -> None:
-        """Give back the file and the decoder; safe to call twice."""
+        """Close the file and the decoder; safe to call twice."""
         self._reader.close()
         self._file.close()
 
     def blocks(self) -> Iterator[Samples]:
-        """`[n, channels]` float32 at 16 kHz, every sample once and in order; a second at most in each."""
+        """`[n, channels]` float32 at 16 kHz, every sample once and in order; at most a second per block."""
         resampler: Resampler | None = None
         try:
             for block in self._reader.blocks():
@@ -190,7 +190,7 @@ class AudioStream:
         self._check_length(self._seconds)
         width = block.samples.shape[1]
         if self._mix:
-            # In double precision: the sum of many channels must not depend on their order.
+            # Averaged in double precision, so that the result does not depend on the channels' order.
             return block.samples if width == 1 else _mean(block.samples)
         if width != self.channels:
             raise AudioUnreadable(
@@ -201,14 +201,14 @@ class AudioStream:
 
     def _check_finite(self, block: Block) -> None:
         # A comparison with NaN is false, so one test catches NaN, infinity and nonsense.
-        good = np.abs(block.samples) <= MAX_MAGNITUDE
-        if good.all():
+        valid = np.abs(block.samples) <= MAX_MAGNITUDE
+        if valid.all():
             return
-        row, channel = (int(index) for index in np.argwhere(~good)[0])
+        row, channel = (int(index) for index in np.argwhere(~valid)[0])
         value = float(block.samples[row, channel])
         index = self._frames + row
-        what = "is not a finite number" if not np.isfinite(value) else "is far outside any sound"
-        seconds = at_time(round(self._seconds * block.rate) + row, block.rate)
+        what = "is not a finite number" if not np.isfinite(value) else "is far outside the range of audio"
+        seconds = format_time(round(self._seconds * block.rate) + row, block.rate)
         raise AudioNotFinite(
             f"{self._name}: sample {index} of channel {channel} ({seconds}) {what} ({value})"
         )
@@ -221,7 +221,7 @@ class AudioStream:
             )
 
     def _check_length(self, seconds: float) -> None:
-        """What counts is the audio to be decoded: `channels` times the recording's length."""
+        """Raise if `channels` times the recording's length is above the limit."""
         limit = self._max_seconds
         if limit is None or seconds * self.channels <= limit:
             return
@@ -245,7 +245,7 @@ def _reader_for(file: BinaryIO, name: str) -> Reader:
         try:
             return SoundfileReader(file, name, content)
         except NotForSoundfile:
-            # A coding or container that FFmpeg may know; if not, its refusal is the one reported.
+            # FFmpeg may know the coding or container; if not, its error is the one reported.
             file.seek(0)
     if content == "mp4":
         try:

@@ -35,7 +35,7 @@ def is_placeholder(length: int) -> bool:
 
 @dataclass(frozen=True)
 class WavHeader:
-    """The facts of one WAV header; sizes and offsets in bytes."""
+    """The contents of a WAV header; sizes and offsets in bytes."""
 
     tag: int
     channels: int
@@ -44,7 +44,7 @@ class WavHeader:
     bits: int
     big_endian: bool
     data_offset: int
-    promised: int
+    declared: int
     file_size: int
     tail_is_chunks: bool
     byte_rate: int = 0
@@ -54,21 +54,21 @@ class WavHeader:
 
     @property
     def present(self) -> int:
-        """Bytes of audio that the file really holds."""
+        """Bytes of audio that the file holds."""
         rest = self.file_size - self.data_offset
-        return min(self.promised, rest) if self.tail_is_chunks else rest
+        return min(self.declared, rest) if self.tail_is_chunks else rest
 
     @property
     def subtype(self) -> str | None:
-        """libsndfile's name of the coding, where one sample frame is one block of plain samples."""
+        """libsndfile's name of the coding, if the samples are uncompressed; else None."""
         subtype = _SUBTYPES.get((self.tag, self.bits))
         plain = self.channels * self.bits // 8 == self.block_align
         return subtype if plain and self.channels > 0 else None
 
     @property
-    def lies(self) -> bool:
-        """Whether the promise is off by a sample frame or more."""
-        return abs(self.promised - self.present) >= max(1, self.block_align)
+    def is_wrong(self) -> bool:
+        """Whether the declared length is off by a sample frame or more."""
+        return abs(self.declared - self.present) >= max(1, self.block_align)
 
 
 def read_wav_header(file: BinaryIO) -> WavHeader | None:
@@ -90,8 +90,8 @@ def read_wav_header(file: BinaryIO) -> WavHeader | None:
             return None
         chunk, length = head[:4], struct.unpack(order + "I", head[4:])[0]
         if chunk == b"data":
-            promised = long_size if long_size is not None and length == 0xFFFFFFFF else length
-            return _header(file, fmt, order == ">", offset + 8, promised, size, samples)
+            declared = long_size if long_size is not None and length == 0xFFFFFFFF else length
+            return _header(file, fmt, order == ">", offset + 8, declared, size, samples)
         if chunk == b"fmt ":
             fmt = file.read(min(length, 40))
         elif chunk == b"fact" and length >= 4:
@@ -107,7 +107,7 @@ def _header(
     fmt: bytes | None,
     big: bool,
     data_offset: int,
-    promised: int,
+    declared: int,
     size: int,
     samples: int | None,
 ) -> WavHeader | None:
@@ -116,13 +116,13 @@ def _header(
     tag, channels, rate, byte_rate, align, bits = struct.unpack((">" if big else "<") + "HHIIHH", fmt[:16])
     if tag == _EXTENSIBLE and len(fmt) >= 26:
         tag = struct.unpack((">" if big else "<") + "H", fmt[24:26])[0]
-    tail = data_offset + promised
+    tail = data_offset + declared
     # A pad byte follows an odd data chunk; some writers forget it.
-    chunks = tail <= size and any(_is_chunks(file, at, size, big) for at in (tail + (promised & 1), tail))
-    # A length of 0 is what a stream's writer leaves; only a file that ends there really is empty.
-    honest = chunks and (promised > 0 or tail >= size)
+    chunks = tail <= size and any(_is_chunks(file, at, size, big) for at in (tail + (declared & 1), tail))
+    # Streaming writers leave a length of 0; the audio is empty only if the file ends there too.
+    is_trusted = chunks and (declared > 0 or tail >= size)
     return WavHeader(
-        tag, channels, rate, align, bits, big, data_offset, promised, size, honest, byte_rate, samples
+        tag, channels, rate, align, bits, big, data_offset, declared, size, is_trusted, byte_rate, samples
     )
 
 
@@ -142,7 +142,7 @@ def _is_chunks(file: BinaryIO, offset: int, size: int, big: bool) -> bool:
 
 
 class DataWindow:
-    """The audio bytes of a file as a file of their own, in the shape libsndfile's virtual files want."""
+    """The audio bytes of a file as a file of their own, with the methods of libsndfile's virtual files."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._file = file
@@ -158,11 +158,11 @@ class DataWindow:
         return self._at
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The position of the next read."""
         return self._at
 
     def read(self, count: int = -1) -> bytes:
-        """Up to `count` bytes. An exception cannot cross libsndfile: it is kept in `error`."""
+        """Up to `count` bytes. An exception cannot pass through libsndfile, so it is kept in `error`."""
         left = self._size - self._at
         try:
             self._file.seek(self._offset + self._at)
@@ -174,5 +174,5 @@ class DataWindow:
         return data
 
     def write(self, _data: bytes) -> int:
-        """Refused: libsndfile asks for the method, and never calls it on a file open for reading."""
-        raise OSError("this file is only read")
+        """Refused: libsndfile requires the method but never calls it on a file open for reading."""
+        raise OSError("this file is read-only")

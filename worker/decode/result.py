@@ -12,7 +12,7 @@ from worker.decode.alignment.emissions import Emissions
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest, with_posteriors
+from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest_beam, with_posteriors
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
@@ -60,7 +60,7 @@ class Answer:
         that leaves more than MOST_ARCS arcs, to what leaves no more. None of greedy."""
         if self.graph is None:
             return None
-        beam = min(prune, widest(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
+        beam = min(prune, widest_beam(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
         return lattice_of(pruned(self.graph, beam), beam, frame_seconds, seconds)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernels.search.wfst import WIDEST
+from kernels.search.wfst import MAX_BEAM
 from spool.errors import EngineError, InvalidRequest
 from spool.graphs.arrays import MOST_WEIGHT
 from worker.decode.attention.rescore import check_weights
@@ -52,7 +52,7 @@ def search(
     model: Searchable,
     encoded: Encoded,
     options: SearchOptions,
-    asks: Sequence[DecodeRequest] | None = None,
+    requests: Sequence[DecodeRequest] | None = None,
     recorder: LatticeRecorder | None = None,
 ) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
@@ -69,17 +69,17 @@ def search(
     """
     head, searcher, parameters = resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
-    if asks is not None and len(asks) != len(lengths):
-        raise ValueError(f"{len(asks)} asks for {len(lengths)} utterances")
-    for ask in asks or ():
-        check_request(searcher, options, ask)
-    fusion = None if asks is None else make_fusion(model.tokenizer, options, asks)
+    if requests is not None and len(requests) != len(lengths):
+        raise ValueError(f"{len(requests)} asks for {len(lengths)} utterances")
+    for request in requests or ():
+        check_request(searcher, options, request)
+    fusion = None if requests is None else make_fusion(model.tokenizer, options, requests)
     if searcher.run is None:
         raise InvalidRequest(f"{_named(head)} is not searched over frames alone")
     if fusion is not None and (options.graph is not None or not searcher.fuses):
-        raise InvalidRequest(cannot_fuse(head, options, asks or ()))
+        raise InvalidRequest(cannot_fuse(head, options, requests or ()))
     hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
-    return [each_found[: options.nbest] for each_found in hypotheses]
+    return [nbest[: options.nbest] for nbest in hypotheses]
 
 
 def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
@@ -138,8 +138,8 @@ def _check_graph(model: Searchable, parameters: GraphSearch, options: SearchOpti
             if getattr(parameters, name) != getattr(defaults, name):
                 raise InvalidRequest(f"{name}: needs a graph, and none is given")
         return
-    if not 0 < parameters.graph_beam <= WIDEST or parameters.max_active < 1:
-        raise InvalidRequest(f"graph_beam must be above 0 and at most {WIDEST:g}, max_active at least 1")
+    if not 0 < parameters.graph_beam <= MAX_BEAM or parameters.max_active < 1:
+        raise InvalidRequest(f"graph_beam must be above 0 and at most {MAX_BEAM:g}, max_active at least 1")
     if not 0 <= parameters.lattice_beam <= MOST_WEIGHT or abs(parameters.length_penalty or 0) > MOST_WEIGHT:
         raise InvalidRequest(f"lattice_beam must be from 0 to {MOST_WEIGHT:g}, length_penalty within that")
     if not 0 < parameters.blank_skip <= 1 or not 0 < parameters.acoustic_scale <= MOST_SCALE:

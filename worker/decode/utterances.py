@@ -40,13 +40,13 @@ def check_context(model: SpeechModel, options: SearchOptions) -> None:
     left, right = options.att_context
     if model.capabilities.any_context and left >= -1 and right >= 0:
         return
-    asked = f"att_context {options.att_context[0]},{options.att_context[1]}"
+    setting = f"att_context {options.att_context[0]},{options.att_context[1]}"
     if model.capabilities.any_context:
-        raise InvalidRequest(f"{asked}: neither may be negative, but for a left of -1, which is all frames")
+        raise InvalidRequest(f"{setting}: neither may be negative, but for a left of -1, which is all frames")
     if not known:
-        raise InvalidRequest(f"{asked}: {model.info.name} has no choice of attention contexts")
+        raise InvalidRequest(f"{setting}: {model.info.name} has no choice of attention contexts")
     names = " ".join(f"{left},{right}" for left, right in known)
-    raise InvalidRequest(f"{asked}: {model.info.name} was trained for {names}")
+    raise InvalidRequest(f"{setting}: {model.info.name} was trained for {names}")
 
 
 def decode_utterances(

@@ -94,7 +94,7 @@ class LiveSession:
     def after_step(self, frames: int, *, last: bool) -> tuple[list[Event], bool]:
         """What is known after so many more frames were searched, and whether the search is to begin anew.
         Raises EngineError where the model's output was no number."""
-        if not self.state.is_sound:
+        if not self.state.is_finite:
             raise EngineError("the model's output for this session is not a number; its words are unknown")
         self._frames += frames
         events = self._take_starts()

@@ -3,19 +3,18 @@
 A *core* is the part of the recording whose words a chunk contributes; cores tile the recording exactly
 (law 6). A core ends, in order of preference,
 
-1. where the silence gate closes, or by the speech detector a stretch without speech, which becomes a core of
-   its own that is not decoded (`speech` False);
+1. where the silence gate closes or the speech detector finds a stretch without speech; that stretch becomes a
+   core of its own that is not decoded (`speech` False);
 2. in the middle of the longest pause between 20 s and 30 s;
-3. where there is no pause, at the quietest place. Both neighbours then include 2 s across the cut, so that
+3. at the quietest place, if there is no pause. Both neighbours then include 2 s across the cut, so that
    `worker.segmentation.stitch` can decide by times which of them supplies the words at the seam.
 
-A chunk's samples are never longer than 30 s, context included. A remainder of less than 5 s is not left by
-itself where the plan can foresee it.
+A chunk's samples, context included, are never longer than 30 s. A remainder of less than 5 s is avoided where
+the plan can foresee it.
 
 The plan depends on the samples alone, not on the blocks they arrive in: each decision uses exactly the next
-35 s, or what is left, and no more than that is held in memory, but for the 2 s that a listener may lag
-behind. Knows levels (`worker.segmentation.levels`) and where nobody speaks (`worker.speech.listener`),
-neither files nor models of words.
+35 s, or what is left, and no more is held in memory, except for the 2 s that a listener may lag behind. Uses
+levels (`worker.segmentation.levels`) and stretches without speech (`worker.speech.listener`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,11 +29,11 @@ from worker.segmentation.levels import (
     GATE_WIDTH,
     GateOptions,
     best_pause,
-    first_gated,
+    end_of_gated,
+    find_gated,
     frame_moments,
     gate_frames,
-    gated_end,
-    is_nothing,
+    is_silent_throughout,
     levels_of,
     quietest,
 )
@@ -43,13 +42,13 @@ from worker.speech.listener import SpeechListener
 from worker.speech.spans import Stretch
 
 SHORTEST_SILENCE = 1.0
-"""Seconds without speech that are worth a core, other than the last."""
+"""Seconds; a shorter stretch without speech becomes a core only at the end."""
 Samples = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class ChunkOptions:
-    """Lengths in seconds. They are part of what decides a transcript: change them and words may change."""
+    """Lengths in seconds. Changing them may change words, so they are part of a transcript's fingerprint."""
 
     aim: float = 20.0
     max: float = 30.0
@@ -59,7 +58,7 @@ class ChunkOptions:
     gate: GateOptions = field(default_factory=GateOptions)
 
     def __post_init__(self) -> None:
-        """Refuse lengths that leave no place to cut."""
+        """Raise ValueError for lengths that leave no place to cut."""
         room = min(self.max - 2 * self.overlap, self.max - self.overlap - self.tail)
         if not 0 < self.overlap <= self.tail <= self.aim <= room:
             raise ValueError("chunk lengths must satisfy overlap <= tail <= aim <= max - overlap - tail")
@@ -67,14 +66,14 @@ class ChunkOptions:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """One piece of one channel: its place, and the samples of core and context (float32 `[end - start]`)."""
+    """A chunk of one channel: its position, and the samples of core and context, float32 `[end - start]`."""
 
     span: ChunkSpan
     samples: Samples
 
     @property
     def speech(self) -> bool:
-        """Whether the engine is to be asked."""
+        """Whether the engine decodes it."""
         return self.span.speech
 
 
@@ -83,8 +82,8 @@ def plan_chunks(
     options: ChunkOptions | None = None,
     listener: SpeechListener | None = None,
 ) -> Iterator[Chunk]:
-    """The chunks of one channel's `blocks` (float32 `[n]` at 16 kHz), each as soon as it is certain; with a
-    listener, what it hears no speech in is not decoded."""
+    """The chunks of one channel's `blocks` (float32 `[n]` at 16 kHz), each as soon as it is certain. With a
+    listener, stretches in which it hears no speech are not decoded."""
     planner = ChunkPlanner(options, listener=listener)
     for block in blocks:
         yield from planner.push(block)
@@ -97,8 +96,8 @@ def plan_channels(
     options: ChunkOptions | None = None,
     listeners: Sequence[SpeechListener] = (),
 ) -> Iterator[Chunk]:
-    """The chunks of every channel of `blocks` (`[n, channels]`) in one pass, each planned alone; listeners:
-    one for each channel, or none."""
+    """The chunks of every channel of `blocks` (`[n, channels]`) in one pass, each channel planned by itself;
+    listeners: one for each channel, or none."""
     planners = [
         ChunkPlanner(options, channel, listeners[channel] if listeners else None)
         for channel in range(channels)
@@ -130,18 +129,18 @@ class ChunkPlanner:
         self._lookahead = _samples(self._options.max) + _samples(self._options.tail)
 
     def push(self, block: Samples) -> Iterator[Chunk]:
-        """Take in float32 `[n]`, which is kept and not copied; give out what no later sample can change."""
+        """Add float32 `[n]`, kept without a copy; yields the chunks that later samples cannot change."""
         if len(block):
             self._parts.append(block)
             self._held += len(block)
             if self._listener is not None:
                 self._listener.push(block)
-        # One sample more than is looked at tells whether the recording goes on.
+        # One sample beyond the lookahead shows that the recording goes on.
         while self._held - self._lead > self._lookahead and self._is_heard():
             yield self._next()
 
     def finish(self) -> Iterator[Chunk]:
-        """The chunks of what is left."""
+        """The chunks of the remaining samples."""
         if self._listener is not None:
             self._listener.finish()
         while self._held > self._lead:
@@ -151,7 +150,8 @@ class ChunkPlanner:
         return self._listener is None or self._listener.has_heard(self._core + self._lookahead)
 
     def _silences(self, ahead: int, ended: bool) -> list[Stretch]:
-        """Where nobody speaks in the next `ahead` samples, from where the core begins; on the grid."""
+        """Stretches without speech in the next `ahead` samples, relative to the core's start, on the grid of
+        level frames."""
         if self._listener is None:
             return []
         end = self._core + ahead
@@ -182,7 +182,7 @@ class ChunkPlanner:
         )
         chunk = Chunk(span, np.array(held[self._lead - lead : stop], dtype=np.float32))
         keep = self._lead + cut.length - cut.after
-        self._parts = [held[keep:].copy()]  # a view would keep all of it
+        self._parts = [held[keep:].copy()]  # a view would keep the whole array alive
         self._held = len(self._parts[0])
         self._lead = cut.after
         self._core += cut.length
@@ -192,7 +192,7 @@ class ChunkPlanner:
 
 @dataclass(frozen=True)
 class _Cut:
-    """A core's length and the context heard on both sides of its end, in samples."""
+    """A core's length, and the context on each side of its end, in samples."""
 
     length: int
     after: int = 0
@@ -200,8 +200,8 @@ class _Cut:
 
 
 class _Decision:
-    """Where the core that begins at `ahead[0]` ends. `ahead` is all that is left when `ended`; `silences` is
-    where nobody speaks in it."""
+    """Where the core that begins at `ahead[0]` ends. If `ended`, `ahead` is the rest of the recording;
+    `silences` are its stretches without speech."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class _Decision:
         self._levels50 = levels_of(moments, GATE_WIDTH)
 
     def cut(self) -> _Cut:
-        """The first of the module's rules that applies."""
+        """The cut by the first of the module's rules that applies."""
         silence = max(self._gated_now(), self._silence_now())
         if silence:
             return _Cut(silence, speech=False)
@@ -246,9 +246,9 @@ class _Decision:
     def _gated_now(self) -> int:
         """The length of the gated stretch that begins here, less the margin before the next sound; else 0."""
         gate = self._options.gate
-        last = gated_end(self._levels50, 0, gate)
+        last = end_of_gated(self._levels50, 0, gate)
         reaches_end = self._ended and last == len(self._levels50)
-        if reaches_end and (last >= gate_frames(gate.seconds) or is_nothing(self._levels50, gate)):
+        if reaches_end and (last >= gate_frames(gate.seconds) or is_silent_throughout(self._levels50, gate)):
             return min(self._left, _samples(self._options.max))
         if last < gate_frames(gate.seconds):
             return 0
@@ -256,20 +256,20 @@ class _Decision:
         return min(length, _samples(self._options.max))
 
     def _silence_now(self) -> int:
-        """The length of the stretch without speech that begins here or has begun before; else 0."""
+        """The length of the stretch without speech that covers the start; else 0."""
         lengths = [last for first, last in self._silences if first <= 0]
         length = min(max(lengths, default=0), _samples(self._options.max))
         is_last = self._ended and length == self._left
         return length if is_last or length >= _samples(SHORTEST_SILENCE) else 0
 
     def _until_silence(self) -> int:
-        """The length up to the next stretch without speech; 0 where none begins in reach."""
+        """The length up to the next stretch without speech; 0 if none begins in reach."""
         length = min((first for first, _ in self._silences if first > 0), default=0)
         return length if length <= self._max else 0
 
     def _until_gated(self) -> int:
-        """The length up to the next gated stretch, margin included; 0 where none begins in reach."""
-        gated = first_gated(self._levels50, self._options.gate)
+        """The length up to the next gated stretch, margin included; 0 if none begins in reach."""
+        gated = find_gated(self._levels50, self._options.gate)
         if gated is None:
             return 0
         length = gated[0] * GATE_WIDTH * FRAME + _samples(self._options.gate.margin)

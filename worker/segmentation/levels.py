@@ -32,7 +32,7 @@ GATE_WIDTH = 5
 """Level frames a frame of the gate: 50 ms."""
 _TINY = 1e-20
 _DEEPEST_FLOOR = 55.0
-"""dB: digital silence between words must not hide the pauses that hold room tone."""
+"""dB below the loud parts; without it digital silence between words would hide pauses with room tone."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def frame_moments(samples: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def levels_of(moments: NDArray[np.float64], width: int = 1) -> Levels:
-    """Level in dBFS of every `width` frames; a last group that is not full counts with what it has."""
+    """Level in dBFS of every `width` frames; an incomplete last group is averaged over what it has."""
     if width > 1 and len(moments):
         starts = np.arange(0, len(moments), width)
         sizes = np.diff(np.append(starts, len(moments)))[:, None]
@@ -64,7 +64,7 @@ def levels_of(moments: NDArray[np.float64], width: int = 1) -> Levels:
 
 
 def pauses(levels: Levels, min_frames: int) -> Iterator[tuple[int, int]]:
-    """Runs `[first, last)` of at least `min_frames` 10 ms frames that are quiet for this stretch."""
+    """Runs `[first, last)` of at least `min_frames` 10 ms frames that are quiet compared with the rest."""
     if not len(levels):
         return
     smooth = _smooth(levels)
@@ -75,7 +75,7 @@ def pauses(levels: Levels, min_frames: int) -> Iterator[tuple[int, int]]:
 
 
 def _smooth(levels: Levels) -> Levels:
-    """Levels of the mean power over 50 ms around each frame: single frames of noise scatter too much."""
+    """Levels of the mean power over 50 ms around each frame; those of single frames vary too much."""
     power = np.convolve(10.0 ** (levels / 10.0), np.ones(GATE_WIDTH) / GATE_WIDTH, mode="same")[: len(levels)]
     smooth: Levels = 10.0 * np.log10(np.maximum(power, _TINY))
     return smooth
@@ -89,11 +89,10 @@ def _runs(mask: NDArray[np.bool_], min_frames: int) -> Iterator[tuple[int, int]]
 
 
 def best_pause(levels: Levels, first: int, last: int, min_frames: int) -> int | None:
-    """The frame in `[first, last]` at which to cut: the middle of the longest pause, None where there is
-    none.
+    """The frame in `[first, last]` at which to cut: the middle of the longest pause, None if there is none.
 
-    The pauses of the whole of `levels` are weighed, each clipped to the range; a second counts as long as
-    an hour, and among equals the deeper and then the later one wins (longer chunks cost less).
+    Pauses are found in all of `levels` and clipped to the range. Lengths above one second count as equal;
+    among equals the quieter and then the later one wins (longer chunks cost less).
     """
     best: tuple[int, float, int] | None = None
     for start, end in pauses(levels, min_frames):
@@ -115,15 +114,15 @@ def quietest(levels: Levels, first: int, last: int, width: int = 10) -> int:
     return first + int(np.argmin(sums)) + width // 2
 
 
-def gated_end(levels50: Levels, first: int, gate: GateOptions) -> int:
-    """The end of the gated stretch that begins at 50 ms frame `first`; `first` itself where there is none."""
+def end_of_gated(levels50: Levels, first: int, gate: GateOptions) -> int:
+    """The end of the gated stretch that begins at 50 ms frame `first`; `first` itself if there is none."""
     levels = np.maximum(levels50[first:], gate.floor)
     low, high = np.minimum.accumulate(levels), np.maximum.accumulate(levels)
     broken = np.flatnonzero((high > gate.level) | (high - low > gate.range))
     return first + int(broken[0]) if len(broken) else len(levels50)
 
 
-def first_gated(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
+def find_gated(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
     """The first gated stretch `[first, last)`, in 50 ms frames, that is long enough for the gate."""
     need = gate_frames(gate.seconds)
     if len(levels50) < need:
@@ -131,11 +130,11 @@ def first_gated(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
     windows = np.lib.stride_tricks.sliding_window_view(np.maximum(levels50, gate.floor), need)
     high = windows.max(axis=1)
     silences = np.flatnonzero((high <= gate.level) & (high - windows.min(axis=1) <= gate.range))
-    return (int(silences[0]), gated_end(levels50, int(silences[0]), gate)) if len(silences) else None
+    return (int(silences[0]), end_of_gated(levels50, int(silences[0]), gate)) if len(silences) else None
 
 
-def is_nothing(levels50: Levels, gate: GateOptions) -> bool:
-    """Whether a stretch too short to be called steady is silent to the last bit."""
+def is_silent_throughout(levels50: Levels, gate: GateOptions) -> bool:
+    """Whether a stretch, however short, is digital silence but for its lowest bit."""
     return bool((levels50 <= gate.floor + gate.range).all())
 
 

@@ -1,11 +1,11 @@
-"""Words grouped into segments fit to be read at once.
+"""Groups words into segments of readable length.
 
-A segment ends at a pause of 0.8 s, after a sentence, and where it would grow past 15 s or 200 characters:
-there it is divided at the best place in its later half, after a comma if there is one, else at the longest
-pause. Segments never cross channels or speakers.
+A segment ends at a pause of 0.8 s and after a sentence. One that would exceed 15 s or 200 characters is
+divided in its second half, after a comma if there is one, else at the longest pause. Segments never cross
+channels or speakers.
 
-The order of words. `Transcript.words` is ordered by channel and then by start, so that a segment is a
-contiguous range of it; segments are ordered by start over all channels, as a conversation is read.
+`Transcript.words` is ordered by channel and then by start, so that a segment is a contiguous range of it;
+segments are ordered by start over all channels, as a conversation is read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ _ABBREVIATIONS = frozenset(
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """Where a segment ends: lengths in seconds and characters."""
+    """Limits of a segment, in seconds and characters."""
 
     pause: float = 0.8
     max_seconds: float = 15.0
@@ -65,7 +65,7 @@ def segments_of(words: Sequence[Word], options: SegmentOptions | None = None) ->
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether a word closes a sentence: its punctuation does, and it is no initial or known abbreviation."""
+    """Whether a word ends a sentence by its punctuation, and is neither an initial nor an abbreviation."""
     bare = text.rstrip(_CLOSERS)
     if not bare.endswith(_ENDS):
         return False
@@ -75,7 +75,7 @@ def ends_sentence(text: str) -> bool:
 
 
 def ends_clause(text: str) -> bool:
-    """Whether a reader may draw breath after this word."""
+    """Whether a word ends a sentence or a clause by its punctuation."""
     return ends_sentence(text) or text.rstrip(_CLOSERS).endswith(_COMMAS)
 
 

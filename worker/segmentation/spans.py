@@ -1,5 +1,4 @@
-"""Where a chunk lies in its recording: the one record of positions that planning, decoding, saving and
-stitching share. Knows no samples and no words."""
+"""The position of a chunk in its recording, shared by planning, decoding, saving and stitching."""
 
 from dataclasses import dataclass
 
@@ -7,8 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class ChunkSpan:
     """Positions are samples at 16 kHz from the recording's start: start <= core_start < core_end <= end.
-    Cores tile a channel; what is heard beyond the core is context. Without `speech` the engine is not
-    asked."""
+    Cores tile a channel; the rest is context. Without `speech` the chunk is not decoded."""
 
     channel: int
     index: int
@@ -20,5 +18,5 @@ class ChunkSpan:
 
     @property
     def core(self) -> int:
-        """Samples that this chunk answers for."""
+        """The length of the core in samples."""
         return self.core_end - self.core_start

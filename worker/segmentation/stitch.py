@@ -1,17 +1,17 @@
-"""Words of the chunks of a recording as one list, by times alone.
+"""Joins the words of a recording's chunks into one list, by their times.
 
-The rule. A cut at a pause divides nothing: both sides' words are taken as they are. At a seam where both
-sides heard across the cut `c` (an overlap):
+At a cut in a pause the words of both sides are taken as they are. Where both sides overlap across the cut
+`c`:
 
-1. Words of the two sides within the overlap are paired in order: the same words (letters and digits,
-   case-folded) where their middles lie within 0.5 s, other words within 0.25 s. Closer pairs count more, and
-   the same words most.
-2. A pair is one word, heard twice, and kept once: from the side on whose core the mean of its two middles
-   lies. So a word whose two times straddle the cut is neither lost nor doubled.
-3. A word without a partner is kept when its middle lies on its own side of `c`; within 0.5 s of `c` also on
-   the other side, unless a word that the other side keeps covers half of it or is the same word.
+1. Words of the two sides within the overlap are paired in order: equal words (letters and digits,
+   case-folded) whose middles lie within 0.5 s, other words within 0.25 s. Closer pairs count more, and equal
+   words most.
+2. A pair is one word decoded twice. It is kept once, from the side whose core contains the mean of the two
+   middles, so a word whose two times straddle the cut is neither lost nor doubled.
+3. An unpaired word is kept if its middle lies on its own side of `c`, or up to 0.5 s beyond it unless a word
+   kept from the other side covers half of it or is the same word.
 
-Each channel is stitched by itself. Knows times and words; knows no tokens, samples or chunk plan.
+Each channel is stitched by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _FRAME_SECONDS = 0.08
 
 @dataclass(frozen=True)
 class ChunkWords:
-    """What was heard in one chunk: words by start, in seconds of the recording."""
+    """The words of one chunk, ordered by start; times in seconds of the recording."""
 
     span: ChunkSpan
     words: Sequence[Word]
@@ -40,8 +40,8 @@ def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
     """All words once, ordered by channel and then by start; within a channel no word begins before its
     predecessor.
 
-    Chunks may come in any order and need not be complete: beside a missing chunk nothing is decided, and
-    the words heard beyond the core are kept.
+    Chunks may come in any order and some may be missing: next to a missing chunk, words beyond the core are
+    kept.
     """
     words: list[Word] = []
     for channel in sorted({chunk.span.channel for chunk in chunks}):
@@ -63,8 +63,8 @@ def _one_channel(chunks: Sequence[ChunkWords]) -> list[Word]:
 def _decide(
     left: list[Word], right: list[Word], cut: float, span: tuple[float, float]
 ) -> tuple[list[Word], list[Word]]:
-    """What each side keeps at an overlapped cut."""
-    # Half a second more than the overlap: a word at its edge may lie just beyond it for the other side.
+    """The words that each side keeps at an overlapped cut."""
+    # Half a second beyond the overlap, since the other side may place a word at its edge just outside.
     first, last = span[0] - SAME_SECONDS, span[1] + SAME_SECONDS
     near_left = [i for i, word in enumerate(left) if _middle(word) >= first]
     near_right = [i for i, word in enumerate(right) if _middle(word) <= last]
@@ -84,7 +84,7 @@ def _decide(
 def _sift(
     words: Sequence[Word], wins: Mapping[int, bool], beyond: Sequence[float]
 ) -> tuple[list[Word], list[Word]]:
-    """Words kept for sure, and partnerless ones a little (`beyond`, seconds) on the other side's ground."""
+    """Words that are certainly kept, and unpaired ones up to `SAME_SECONDS` beyond the cut (`beyond`, s)."""
     sure, doubtful = [], []
     for index, word in enumerate(words):
         if wins.get(index, beyond[index] <= 0):
@@ -95,7 +95,7 @@ def _sift(
 
 
 def _alone(word: Word, others: Sequence[Word]) -> bool:
-    """Whether a doubtful word is believed: no word the other side keeps covers half of it or equals it."""
+    """Whether no word kept from the other side covers half of a doubtful word or equals it."""
     half = max((word.end - word.start) / 2, _FRAME_SECONDS / 2)
     return not any(
         min(word.end, other.end) - max(word.start, other.start) >= half
@@ -105,7 +105,7 @@ def _alone(word: Word, others: Sequence[Word]) -> bool:
 
 
 def _pair(left: Sequence[Word], right: Sequence[Word]) -> list[tuple[int, int]]:
-    """Pairs of indices, rising on both sides, of the greatest total weight (dynamic programming)."""
+    """The pairs of indices, ascending on both sides, with the greatest total weight (dynamic programming)."""
     rows, columns = len(left), len(right)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
@@ -144,7 +144,7 @@ def _middle(word: Word) -> float:
 
 
 def _in_order(words: Sequence[Word], channel: int) -> list[Word]:
-    """Ordered by start, on `channel`, no word ending after the next one begins."""
+    """The words ordered by start and set to `channel`, each clipped to the start of the next one."""
     ordered = sorted(words, key=lambda word: (word.start, word.end))
     out: list[Word] = []
     for index, word in enumerate(ordered):

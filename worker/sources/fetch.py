@@ -1,7 +1,7 @@
-"""From a job's source to a file on this machine that the audio reader can open.
+"""Fetches a job's source to a file on this machine.
 
-Owns the four kinds of source and how each may fail: a source that is missing, forbidden or changed fails the
-job at once; a store or server that does not answer is retried. Knows no audio and no state of a job.
+Handles the four kinds of source and how each may fail: a source that is missing, forbidden or changed fails
+the job at once; a store or server that does not answer is retried.
 """
 
 import contextlib
@@ -40,13 +40,13 @@ from spool.settings import Settings
 from worker.sources.https import download
 from worker.sources.pace import Pace, PaceLimits, read_watched
 
-# A disk or share that went away, and may come back.
+# A disk or share is gone, and may come back.
 _SHARE_LOST = {errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EHOSTDOWN, errno.ETIMEDOUT}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Sources:
-    """Fetches sources into `folder`, a directory of this worker."""
+    """Fetches sources into `folder`, a directory that belongs to this worker."""
 
     def __init__(
         self, settings: Settings, objects: ObjectStore, folder: Path, limits: PaceLimits | None = None
@@ -71,21 +71,21 @@ class Sources:
         hashes: bytes | None = None,
         link: Link | None = None,
     ) -> Iterator[Path]:
-        """The source as a local file while the block runs; what was copied is removed after it.
+        """The source as a local file while the block runs; a copy is removed afterwards.
 
-        `name` is the recording's in messages; `check` is called twice a second and with every block that
-        arrives, and may raise to stop; `hashes` are those of an upload's blocks; `link` gives addresses of a
-        source that is read with a connection. Raises SourceMissing, SourceForbidden, SourceChanged,
+        `name` is the recording's name in messages; `check` is called twice a second and for every block that
+        arrives, and may raise to stop; `hashes` are those of an upload's blocks; `link` provides addresses
+        for a source that is read through a connection. Raises SourceMissing, SourceForbidden, SourceChanged,
         SourceError, and StorageError (DiskFull, ObjectDamaged), which is worth a retry.
         """
         if source.kind == "file":
             yield self._file(source, name)
             return
-        with _naming_a_full_disk(self._folder):
+        with _naming_disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
             target = Path(own) / "source"
-            with _naming_a_full_disk(self._folder):
+            with _naming_disk_errors(self._folder):
                 floor = self._settings.disk_floor_bytes
                 copy = _Copy(target, name, check, self._limit(source), floor, self._limits)
                 copy.refuse_size(source.size)
@@ -102,20 +102,20 @@ class Sources:
         return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
     def _file(self, source: Source, name: str) -> Path:
-        """The path of a `file://` source. Links are resolved: the rules apply to where the bytes are."""
+        """The path of a `file://` source. Links are resolved: the rules apply to their targets."""
         parts = urlsplit(source.uri)
-        # Through bytes, since a name on disk need not be UTF-8; the address holds it percent-encoded.
+        # Decoded through bytes, since a file name need not be UTF-8.
         path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
         try:
             real = path.resolve(strict=True)
         except FileNotFoundError:
-            self._root_of(path.resolve(), path, name)
-            raise SourceMissing(f"{name}: {path} does not exist (any more).") from None
-        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+            self._check_root(path.resolve(), path, name)
+            raise SourceMissing(f"{name}: {path} does not exist.") from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: a symlink loop
             if isinstance(error, OSError) and error.errno in _SHARE_LOST:
                 raise StorageError(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
-        self._root_of(real, path, name)
+        self._check_root(real, path, name)
         if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
             raise SourceForbidden(f"{name}: {path} is in a folder of Spool's own.")
         if not real.is_file():
@@ -129,7 +129,7 @@ class Sources:
             )
         return real
 
-    def _root_of(self, real: Path, path: Path, name: str) -> None:
+    def _check_root(self, real: Path, path: Path, name: str) -> None:
         """Check that `real` lies below a root of this machine, and that the root's disk or share is there."""
         root = next((root for root in self._settings.source_roots if real.is_relative_to(root)), None)
         if root is None:
@@ -139,10 +139,10 @@ class Sources:
                 f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS of this worker allows."
             )
         try:
-            is_there = any(root.iterdir())  # a folder without its disk is empty
+            is_mounted = any(root.iterdir())  # a folder without its disk is empty
         except OSError:
-            is_there = False
-        if not is_there:
+            is_mounted = False
+        if not is_mounted:
             raise ShareMissing(f"{name}: {path} does not exist, and {root} is missing or empty here.")
 
     def _upload(self, source: Source, copy: "_Copy", hashes: bytes | None) -> None:
@@ -161,7 +161,7 @@ class Sources:
         try:
             copy.object(s3_store(self._settings, bucket, link=link), key, source.etag)
         except CredentialsRefused as error:
-            if source.connection is None:  # the operator's own, which the next try may find mended
+            if source.connection is None:  # the operator's credentials, which may be corrected before a retry
                 raise
             raise SourceForbidden(f"{copy.name}: connection {source.connection}: {error.message}") from None
         except NotFound:
@@ -170,16 +170,16 @@ class Sources:
     def _https(self, source: Source, copy: "_Copy") -> None:
         name, address = copy.name, _without_secrets(source.uri)
 
-        def stay_with_tls(request: httpx.Request) -> None:
+        def require_https(request: httpx.Request) -> None:
             if request.url.scheme != "https":
-                raise SourceForbidden(f"{name}: {address} leads to an address without https.")
+                raise SourceForbidden(f"{name}: {address} redirects to an address without https.")
 
         try:
             copy.https(
                 source.uri,
                 self._settings.source_addresses,
-                stay_with_tls,
-                lambda response: _refuse_bad_answer(response, name, address),
+                require_https,
+                lambda response: _check_response(response, name, address),
             )
         except HostRefused as error:
             raise SourceForbidden(f"{name}: {error}") from None
@@ -191,7 +191,7 @@ class Sources:
             raise StorageError(f"{name}: {address} does not answer ({type(error).__name__}).") from error
 
 
-def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> None:
+def _check_response(response: httpx.Response, name: str, address: str) -> None:
     status = response.status_code
     if status in {404, 410}:
         raise SourceMissing(f"{name}: {address} does not exist (HTTP {status}).")
@@ -205,8 +205,8 @@ def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """Copies a recording to `target`: at most `limit` bytes, whatever size was announced, and never into the
-    last `floor` bytes of the disk."""
+    """Copies a recording to `target`: at most `limit` bytes, whatever size was announced, leaving `floor`
+    bytes of the disk free."""
 
     target: Path
     name: str
@@ -216,7 +216,7 @@ class _Copy:
     limits: PaceLimits = field(default_factory=PaceLimits)
 
     def refuse_size(self, size: int | None) -> None:
-        """Raise SourceTooLarge or DiskFull before anything is copied, where the size is known."""
+        """Raise SourceTooLarge or DiskFull before anything is copied, if the size is known."""
         if size is None:
             return
         if size > self.limit:
@@ -234,13 +234,13 @@ class _Copy:
         self,
         address: str,
         rules: AddressRules,
-        each_request: Callable[[httpx.Request], None],
+        on_request: Callable[[httpx.Request], None],
         check_answer: Callable[[httpx.Response], None],
     ) -> None:
-        """Copy the body of the response from `address`, which must be as long as announced."""
+        """Copy the response body from `address`; its length must be as announced."""
         announced = ""
 
-        def answer(response: httpx.Response) -> None:
+        def on_response(response: httpx.Response) -> None:
             nonlocal announced
             check_answer(response)
             announced = response.headers.get("content-length", "")
@@ -251,13 +251,13 @@ class _Copy:
                 rules,
                 self.check,
                 self._pace(),
-                each_request=each_request,
-                answer=answer,
-                block=lambda block: self._write(file, block),
+                on_request=on_request,
+                on_response=on_response,
+                on_block=lambda block: self._write(file, block),
             )
             size = file.tell()
         if announced.isdigit() and size != int(announced):
-            raise StorageError(f"{self.name}: the answer ended after {size} of {announced} bytes.")
+            raise StorageError(f"{self.name}: the response ended after {size} of {announced} bytes.")
 
     def _pace(self) -> Pace:
         return Pace(self.name, self.limits)
@@ -278,7 +278,7 @@ def _too_large(name: str, limit: int) -> SourceTooLarge:
 
 
 @contextlib.contextmanager
-def _naming_a_full_disk(folder: Path) -> Iterator[None]:
+def _naming_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -293,7 +293,7 @@ def _reason(error: Exception) -> str:
 
 
 def _without_secrets(address: str) -> str:
-    """The address without user, password, query and fragment: signed addresses carry their key there."""
+    """The address without user, password, query and fragment, where signed addresses carry their key."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -1,7 +1,7 @@
-"""Language models of projects: fetched from the object store by their hash, and kept beside the worker.
+"""Language models of projects: fetched from the object store by hash, and cached in the worker's home.
 
-A file that is not what was stored is fetched again. Files that no project has any more are removed when
-another one is fetched. Knows rows, objects and a folder; reads no n-grams.
+A file whose hash does not match is fetched again. Files that no project uses any more are removed when
+another one is fetched.
 """
 
 import os
@@ -28,51 +28,54 @@ log = structlog.get_logger(__name__)
 
 
 def fetched_language_model(
-    settings: Settings, db: Database, objects: ObjectStore, job: Job, named: str | None
+    settings: Settings, db: Database, objects: ObjectStore, job: Job, reference: str | None
 ) -> Path | None:
-    """The file of the language model that the job calls `named`, where it is one of its project; None where
-    that is none, or one of the settings.
+    """The file of the language model `reference` (name@version) of the job's project; None if the job names
+    none, or one of the settings.
 
-    Raises NotFound where the project or the object store has it no more, ObjectDamaged, and StorageError.
+    Raises NotFound if the project or the object store no longer has it, ObjectDamaged, and StorageError.
     """
-    if named is None or named in settings.language_models or "@" not in named:
+    if reference is None or reference in settings.language_models or "@" not in reference:
         return None
-    name, version = parse_reference(named)
+    name, version = parse_reference(reference)
     with db.read() as tx:
         sha256 = get_language_model(tx, job.project, name, version).sha256
     folder = settings.home / FOLDER
     path = folder / f"{sha256}{_SUFFIX}"
-    if _is_good(path, sha256):
+    if _is_intact(path, sha256):
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _fetch(objects, sha256, path)
     except NotFound:
         raise NotFound(
-            f"The file of language model {named} is not in the object store; add it again (`spool lm put`)."
+            f"The file of language model {reference} is not in the object store; "
+            "add it again (`spool lm put`)."
         ) from None
     except OSError as error:
-        raise DiskFull(f"{folder}: the language model {named} cannot be kept: {error.strerror}") from error
+        raise DiskFull(
+            f"{folder}: the language model {reference} cannot be kept: {error.strerror}"
+        ) from error
     _remove_unused(db, folder)
     return path
 
 
-def _is_good(path: Path, sha256: str) -> bool:
+def _is_intact(path: Path, sha256: str) -> bool:
     try:
-        facts = path.stat()
-        return _digest(path, facts.st_mtime_ns, facts.st_size) == sha256
+        status = path.stat()
+        return _digest(path, status.st_mtime_ns, status.st_size) == sha256
     except OSError:
         return False
 
 
 @lru_cache(maxsize=64)
 def _digest(path: Path, _changed: int, _size: int) -> str:
-    """Of the file as it is now; read again only when it has changed."""
+    """The file's SHA-256, cached until its time or size changes."""
     return hash_file(path)[0]
 
 
 def _fetch(objects: ObjectStore, sha256: str, path: Path) -> None:
-    """Complete and verified, or not at all: several jobs may fetch it at once."""
+    """Write the file complete and verified, or not at all; several jobs may fetch it at once."""
     with (
         open_verified(objects, key_of(sha256), sha256) as source,
         tempfile.NamedTemporaryFile(dir=path.parent, prefix=".fetched-", delete=False) as copy,
@@ -88,7 +91,7 @@ def _fetch(objects: ObjectStore, sha256: str, path: Path) -> None:
 
 
 def _remove_unused(db: Database, folder: Path) -> None:
-    """No job that runs has one of these: none is deleted while a job needs it."""
+    """Remove cached files that no project uses; none is deleted while a running job needs it."""
     kept = {path.stem: path for path in folder.glob(f"*{_SUFFIX}")}
     with db.read() as tx:
         used = files_in_use(tx, kept)

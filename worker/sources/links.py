@@ -1,7 +1,7 @@
 """Addresses of sources that this process has no credentials for, signed by a process of the API.
 
-The database is where they meet: the question is a row, the answer comes into it, and taking the answer
-removes it. Knows no bucket and no audio.
+The request is a row in the database; the API writes its answer into the row, and taking the answer removes
+it.
 """
 
 import threading
@@ -13,14 +13,14 @@ from spool.store.archive.connections import SignedAddress, take_link, waits_for_
 from spool.store.database import Database
 
 ANSWER_SECONDS = 45.0
-"""How long to wait for an answer; less than a source may take for its first byte."""
-_LOOK_SECONDS = 0.2
-_LEFT_SECONDS = 60.0
-"""What an address has to be good for when a request begins."""
+"""Timeout for an answer; shorter than the limit for a source's first byte."""
+_POLL_SECONDS = 0.2
+_MIN_VALID_SECONDS = 60.0
+"""The validity that an address must have left when a request begins."""
 
 
 class SignedLink:
-    """Addresses of the source of one job (`spool.objects.s3_link.Link`). Safe to share between threads."""
+    """Addresses for the source of one job (`spool.objects.s3_link.Link`). Thread-safe."""
 
     def __init__(
         self,
@@ -33,30 +33,30 @@ class SignedLink:
         self._db, self._job_id = db, job_id
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        self._held: str | None = None
+        self._url: str | None = None
         self._until = 0.0
 
     def address(self) -> str:
-        """An address that is good for a minute at least.
+        """An address that stays valid for at least a minute.
 
-        Raises SourceForbidden where the connection is gone or may not read the source, StorageError where
-        nobody answers.
+        Raises SourceForbidden if the connection is gone or may not read the source, StorageError if no API
+        process answers.
         """
         with self._lock:
-            if self._held is None or self._clock() > self._until:
-                answer = self._asked()
+            if self._url is None or self._clock() > self._until:
+                answer = self._request_address()
                 if answer.error is not None:
                     raise SourceForbidden(answer.error)
-                self._held = answer.url
-                self._until = self._clock() + answer.seconds - _LEFT_SECONDS
-            return self._held
+                self._url = answer.url
+                self._until = self._clock() + answer.seconds - _MIN_VALID_SECONDS
+            return self._url
 
     def forget(self) -> None:
-        """Ask for another address before the next request."""
+        """Discard the address; the next request gets a new one."""
         with self._lock:
-            self._held = None
+            self._url = None
 
-    def _asked(self) -> SignedAddress:
+    def _request_address(self) -> SignedAddress:
         ends = self._clock() + ANSWER_SECONDS
         while True:
             with self._db.look() as tx:
@@ -71,4 +71,4 @@ class SignedLink:
                     f"No API process has signed the address of the recording within {ANSWER_SECONDS:g} s; "
                     "is one running, with the right SPOOL_SECRET_KEY?"
                 )
-            self._sleep(_LOOK_SECONDS)
+            self._sleep(_POLL_SECONDS)

@@ -1,7 +1,7 @@
-"""Limits on how slow a source may be, and reading from one that may block.
+"""Limits on how slow a source may be, and reading from a source that may block.
 
-Law 10: a source that sends a byte a second is as dead as one that sends nothing, and holds a slot of the
-worker for days. Knows bytes and time; no protocol and no job.
+Law 10: a source that sends a byte a second is as bad as one that sends nothing, and would occupy the worker
+for days.
 """
 
 import queue
@@ -22,7 +22,7 @@ _BLOCKS_AHEAD = 16
 
 @dataclass(frozen=True, slots=True)
 class PaceLimits:
-    """Seconds and bytes that a transfer is held to."""
+    """The limits of a transfer."""
 
     first_byte_seconds: float = 60.0
     window_seconds: float = 30.0
@@ -36,7 +36,7 @@ class Pace:
 
     name: str
     limits: PaceLimits = field(default_factory=PaceLimits)
-    _begun: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=time.monotonic)
     _window: float | None = None
     _bytes: int = 0
 
@@ -50,12 +50,12 @@ class Pace:
     def check(self) -> None:
         """Raise StorageError once the source is too slow."""
         limits, now = self.limits, time.monotonic()
-        if now - self._begun > limits.total_seconds:
+        if now - self._started > limits.total_seconds:
             raise StorageError(
                 f"{self.name}: the recording did not arrive within {limits.total_seconds / 3600:g} hours."
             )
         if self._window is None:
-            if now - self._begun > limits.first_byte_seconds:
+            if now - self._started > limits.first_byte_seconds:
                 raise StorageError(
                     f"{self.name}: the source sent nothing for {limits.first_byte_seconds:g} s."
                 )
@@ -71,14 +71,16 @@ class Pace:
         self._window, self._bytes = now, 0
 
 
-def read_watched(opened: Callable[[], BinaryIO], check: Callable[[], None], pace: Pace) -> Generator[bytes]:
-    """The blocks of the stream that `opened` returns, opened and read in a thread of its own.
+def read_watched(
+    open_stream: Callable[[], BinaryIO], check: Callable[[], None], pace: Pace
+) -> Generator[bytes]:
+    """The blocks of the stream that `open_stream` returns, opened and read in a separate thread.
 
-    `check` is called twice a second meanwhile and may raise to stop; then a stream with a method `interrupt`
-    is interrupted, and the thread ends by itself. Raises StorageError where the source is too slow,
-    and what opening and reading raise.
+    Meanwhile `check` is called twice a second and may raise to stop; then a stream with a method `interrupt`
+    is interrupted, and the thread ends by itself. Raises StorageError if the source is too slow, and whatever
+    opening and reading raise.
     """
-    reading = _Reading(opened)
+    reading = _ReadingThread(open_stream)
     threading.Thread(target=reading.run, name="spool-source", daemon=True).start()
     try:
         while True:
@@ -96,23 +98,23 @@ def read_watched(opened: Callable[[], BinaryIO], check: Callable[[], None], pace
         reading.stop()
 
 
-class _Reading:
-    """The reader's thread. The last block is empty, or the error that ended it."""
+class _ReadingThread:
+    """The reading thread. The last block is empty, or is the error that ended it."""
 
-    def __init__(self, opened: Callable[[], BinaryIO]) -> None:
+    def __init__(self, open_stream: Callable[[], BinaryIO]) -> None:
         self.blocks: queue.Queue[bytes | BaseException] = queue.Queue(_BLOCKS_AHEAD)
-        self._opened = opened
+        self._open_stream = open_stream
         self._stream: BinaryIO | None = None
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Open and read to the end, or until stopped."""
         try:
-            with self._opened() as self._stream:
+            with self._open_stream() as self._stream:
                 while not self._stopped.is_set() and (block := self._stream.read(BLOCK_BYTES)):
                     self._put(block)
             self._put(b"")
-        except Exception as error:  # noqa: BLE001 - raised where the blocks are read
+        except Exception as error:  # noqa: BLE001 - raised again by the consumer of the blocks
             self._put(error)
 
     def _put(self, block: bytes | BaseException) -> None:

@@ -1,1 +1,1 @@
-"""Is anyone speaking: the speech detector, spans of its probabilities, and what follows for words."""
+"""Speech detection: the network, the spans of its probabilities, and their use in checking words."""

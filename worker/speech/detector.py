@@ -1,10 +1,10 @@
 """The speech detector: Silero VAD 6 at 16 kHz, one probability of speech for every 512 samples (32 ms).
 
-Owns the network and its state between blocks; leaves what the probabilities mean to `worker.speech.spans`.
-numpy alone, so it runs beside the engine or in any other process. All but one LSTM cell needs no state and is
-computed for many frames at once; the cell steps through time for all recordings of a call together. Frames
-are computed in groups of one size, the last one filled up: the bits of a matrix product depend on its shape,
-and a stream's probabilities must not depend on the blocks it came in (law 7).
+Owns the network and its state between blocks; `worker.speech.spans` interprets the probabilities. Uses numpy
+only, so it runs in any process. All layers but one LSTM cell are stateless and are computed for many frames
+at once; the cell steps through time for all recordings of a call together. Frames are computed in groups of a
+fixed size, the last one padded: the bits of a matrix product depend on its shape, and a stream's
+probabilities must not depend on the blocks it arrives in (law 7).
 
 Source: github.com/snakers4/silero-vad, release 6.2.3, the file `silero_vad_16k_op15.onnx` (the release's own
 safetensors file holds other weights). Tensors: worker/networks/silero-vad/README.md.
@@ -32,7 +32,7 @@ _CONTEXT = 64
 _WINDOW, _HOP, _BINS = 256, 128, 129
 _UNITS = 128
 _GROUP = 64
-"""Frames that are computed at once, 2 s: as fast as more, and a stream lags no further behind."""
+"""Frames computed at once (2 s): larger groups are not faster, and a stream would lag further behind."""
 _SHAPES = {
     "stft_conv.weight": (2 * _BINS, 1, _WINDOW),
     "conv1.weight": (128, _BINS, 3),
@@ -46,7 +46,7 @@ _SHAPES = {
 
 
 class SpeechDetector:
-    """The network, without state: safe to share. `stream()` follows one recording block by block."""
+    """The stateless network, safe to share. `stream()` follows one recording block by block."""
 
     def __init__(self, tensors: Tensors) -> None:
         """Raises WeightsMismatch where a tensor is missing or has another shape."""
@@ -55,10 +55,10 @@ class SpeechDetector:
                 raise WeightsMismatch(f"the speech detector needs a tensor {name} of the shape {shape}")
         self._basis = np.ascontiguousarray(tensors["stft_conv.weight"][:, 0].T)
         self._biases = [tensors[f"conv{layer}.bias"] for layer in range(1, 5)]
-        # The first layer is half of the work; the others are in double precision, which lessens the error.
+        # The first layer is half of the work; the others use double precision, which reduces the error.
         self._first = _columns(tensors["conv1.weight"]).astype(np.float32)
-        # Each of the others meets its padding at a known place, so taps that see zeros alone are left out: in
-        # front of the second layer's first step and of the third's, and on both sides of the fourth's.
+        # The padding of the other layers is at known places, so taps that see only zeros are left out: before
+        # the first step of the second and third layers, and on both sides of the fourth.
         second, third, fourth = (_columns(tensors[f"conv{layer}.weight"]) for layer in (2, 3, 4))
         self._second = second[len(second) // 3 :], second
         self._third = third[len(third) // 3 :]
@@ -145,7 +145,7 @@ class SpeechDetector:
 
 
 class DetectorStream:
-    """One recording on its way; `samples` counts what came in."""
+    """The detector's state for one recording; `samples` counts the input."""
 
     def __init__(self, detector: SpeechDetector, group: int = _GROUP) -> None:
         self.samples = 0
@@ -154,8 +154,7 @@ class DetectorStream:
         self._state: State = np.zeros((2, 1, _UNITS))
 
     def push(self, block: Floats) -> Floats:
-        """The probabilities of the groups of frames that `block` (float32 `[n]`) completes. Raises
-        AudioNotFinite."""
+        """The probabilities of the groups that `block` (float32 `[n]`) completes. Raises AudioNotFinite."""
         self._held = np.concatenate([self._held, _finite(block, self.samples)])
         self.samples += len(block)
         size = self._group * FRAME
@@ -163,7 +162,7 @@ class DetectorStream:
         return self._take(complete) if complete else np.zeros(0, np.float32)
 
     def finish(self) -> Floats:
-        """The probabilities of the frames that are left, the last one filled with zeros."""
+        """The probabilities of the remaining frames, the last one padded with zeros."""
         self._held = np.pad(self._held, (0, -self.samples % FRAME))
         return self._take(len(self._held) - _CONTEXT)
 
@@ -172,7 +171,7 @@ class DetectorStream:
         return self._detect(held)
 
     def _detect(self, samples: Floats) -> Floats:
-        """Of `samples` `[64 + N * 512]`, the first 64 being the frame's before."""
+        """The probabilities of `samples` `[64 + N * 512]`, of which the first 64 are context."""
         detector = self._detector
         gates = detector._gates(_with_context(samples), self._group)
         states, self._state = detector._steps(gates[:, None], self._state)
@@ -180,7 +179,7 @@ class DetectorStream:
 
 
 def _frames(samples: Floats) -> Floats:
-    """`[N, 64 + 512]` of a whole recording: zeros before the first frame and behind the last."""
+    """`[N, 64 + 512]` of a whole recording: zeros before the first frame and after the last."""
     missing = -len(samples) % FRAME
     return _with_context(np.pad(samples, (_CONTEXT, missing)))
 
@@ -192,7 +191,7 @@ def _with_context(samples: Floats) -> Floats:
 
 
 def _rectified(rows: NDArray[np.floating[Any]], bias: Floats) -> NDArray[np.floating[Any]]:
-    """A layer's rows behind its bias and ReLU, in their own memory."""
+    """Add the bias and apply ReLU, in place."""
     rows += bias
     np.maximum(rows, 0, out=rows)
     return rows
@@ -205,7 +204,7 @@ def _columns(weight: Floats) -> NDArray[np.float64]:
 
 def _finite(samples: Floats, before: int = 0) -> Floats:
     if samples.ndim != 1:
-        raise ValueError(f"the detector hears one channel, float32 [n], not an array of {samples.shape}")
+        raise ValueError(f"the detector takes one channel, float32 [n], not an array of {samples.shape}")
     bad = np.flatnonzero(~np.isfinite(samples))
     if len(bad):
         at = before + int(bad[0])

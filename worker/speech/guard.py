@@ -1,8 +1,8 @@
-"""What the detector says of words: which were probably invented, and how much of the speech has words.
+"""Checks words against the speech detector: which were probably invented, and how much speech has words.
 
-Pure functions of words with times and the detector's probabilities; the caller keeps, marks or drops. A true
-word reaches a probability of 0.1 within 0.1 s of its time in 99.9 % of 6,224 cases (docs/speakers.md), so a
-word that does not is doubtful, and only a segment that holds no other word is worth dropping.
+Pure functions of timed words and the detector's probabilities; the caller decides what to drop. A true word
+reaches a probability of 0.1 within 0.1 s of its time in 99.9 % of 6,224 cases (docs/speakers.md), so a word
+that does not is doubtful, and only a segment of doubtful words alone is worth dropping.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from worker.speech.spans import Stretch
 DOUBT = 0.1
 MARGIN = 0.1
 DROP_MARGIN = 0.5
-"""Seconds: a model's own times may be off by more than `MARGIN` (a word that stood alone was 0.2 s late), so
-a segment is dropped only where nobody is heard this far around its words."""
+"""Seconds: a model's times may be off by more than `MARGIN` (an isolated word was 0.2 s late), so a segment
+is dropped only if there is no speech this far around its words."""
 
 
 class TimedWord(Protocol):
@@ -42,7 +42,7 @@ def doubtful_words(
     threshold: float = DOUBT,
     margin: float = MARGIN,
 ) -> list[bool]:
-    """For each word whether the detector stays below `threshold` from `margin` before it to `margin` behind.
+    """For each word whether the detector stays below `threshold` from `margin` before it to `margin` after.
 
     A word beyond the last probability is judged by the last one; without any, no word is doubtful.
     """
@@ -58,7 +58,7 @@ def doubtful_words(
 
 
 def invented_segments(doubtful: Sequence[bool], segments: Sequence[range]) -> list[bool]:
-    """For each segment (a range of word indices) whether it holds words and all of them are doubtful."""
+    """For each segment (a range of word indices) whether it has words and all of them are doubtful."""
     return [bool(segment) and all(doubtful[index] for index in segment) for segment in segments]
 
 

@@ -1,7 +1,7 @@
-"""The speech detector beside a job: one listener for each channel, from the blocks it is read in.
+"""Runs the speech detector on a job's audio as it is read: one listener for each channel.
 
-Owns the probabilities so far and the processor time that they took; leaves the cut to `worker.segmentation`
-and what becomes of words to `worker.jobs.transcript`.
+Owns the probabilities so far and the processor time that they took; `worker.segmentation` decides the cuts,
+and `worker.jobs.transcript` what becomes of words.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from worker.speech.guard import DOUBT, DROP_MARGIN, MARGIN
 from worker.speech.spans import NO_SPEECH, SPEECH, Stretch, silent_stretches
 
 _LOOK_BACK = 160
-"""Frames: 5 s, more than a stretch without speech and its margin take to be one."""
+"""Frames (5 s); longer than the shortest stretch without speech and its margin."""
 
 
 class SpeechListener:
-    """Hears one channel from its start."""
+    """Follows one channel from its start."""
 
     def __init__(self, detector: SpeechDetector) -> None:
         self._stream = detector.stream()
@@ -32,33 +32,33 @@ class SpeechListener:
 
     @property
     def probabilities(self) -> Floats:
-        """One for each frame so far, float32 `[frames]`."""
+        """The probability of each frame so far, float32 `[frames]`."""
         return self._probabilities[: self.frames]
 
     @property
     def levels(self) -> Floats:
-        """In dBFS (a full-scale square wave is 0) of each whole frame so far, its mean left out: float32."""
+        """The level of each whole frame in dBFS (0: full-scale square wave), DC removed: float32 `[n]`."""
         return np.concatenate([np.zeros(0, np.float32), *self._levels])
 
     @property
     def has_ended(self) -> bool:
-        """Whether it heard the channel to its end."""
+        """Whether `finish` was called."""
         return self._ended
 
     @property
     def samples(self) -> int:
-        """How many came in."""
+        """The number of samples so far."""
         return self._stream.samples
 
     def push(self, block: Floats) -> None:
-        """Hear float32 `[n]` at 16 kHz. Raises AudioNotFinite."""
+        """Add float32 `[n]` at 16 kHz. Raises AudioNotFinite."""
         begun = time.thread_time_ns()
         self._keep(self._stream.push(block))
         self._measure(block)
         self._unbilled_ns += time.thread_time_ns() - begun
 
     def finish(self) -> None:
-        """The recording is over."""
+        """End the recording."""
         if self._ended:
             return
         begun = time.thread_time_ns()
@@ -67,7 +67,7 @@ class SpeechListener:
         self._unbilled_ns += time.thread_time_ns() - begun
 
     def take_ns(self) -> int:
-        """Nanoseconds of processor time since the last call, which are then the caller's to bill."""
+        """Nanoseconds of processor time since the last call, for the caller to bill."""
         taken, self._unbilled_ns = self._unbilled_ns, 0
         return taken
 
@@ -76,9 +76,9 @@ class SpeechListener:
         return self._ended or self.frames >= samples // FRAME
 
     def silences(self, start: int, stop: int, ended: bool) -> list[Stretch]:
-        """Where nobody speaks in `[start, stop)`, in samples of the recording, by no frame beyond `stop`.
+        """Stretches without speech in `[start, stop)`, in samples of the recording, by frames before `stop`.
 
-        ended: the recording ends at `stop`. What goes on beyond keeps its margin there.
+        ended: the recording ends at `stop`. A stretch that continues past `stop` keeps its margin there.
         """
         first = max(0, start // FRAME - _LOOK_BACK)
         last = self.frames if ended else stop // FRAME
@@ -93,7 +93,7 @@ class SpeechListener:
         held = np.concatenate([self._rest, block])
         frames = held[: len(held) // FRAME * FRAME].reshape(-1, FRAME)
         self._rest = held[frames.size :]
-        # The variance in two passes, so that in float32 too a large mean takes nothing from it.
+        # The variance in two passes, so that a large mean does not cost it precision in float32.
         frames = frames - frames.mean(axis=1, keepdims=True)
         power = np.einsum("ij,ij->i", frames, frames) / np.float32(FRAME)
         self._levels.append(10 * np.log10(np.maximum(power, np.float32(1e-20))))
@@ -108,14 +108,13 @@ class SpeechListener:
 
 @cache
 def shared_detector() -> SpeechDetector:
-    """The detector of this process. Raises ModelError."""
+    """The detector shared by this process. Raises ModelError."""
     return SpeechDetector.load()
 
 
 @cache
 def detector_digest() -> str:
-    """SHA-256 of what the detector decides by: its weights and every threshold. Part of the fingerprint of
-    what is made with it (law 11)."""
+    """SHA-256 of the detector's weights and thresholds, part of the fingerprint of chunks (law 11)."""
     rules = repr((SPEECH, NO_SPEECH, DOUBT, MARGIN, DROP_MARGIN)).encode()
     return hashlib.sha256(hashlib.sha256(WEIGHTS.read_bytes()).digest() + rules).hexdigest()
 

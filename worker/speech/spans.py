@@ -1,16 +1,16 @@
-"""Stretches of a recording by the detector's probabilities: speech, no speech, and what is unclear.
+"""Divides a recording by the detector's probabilities into speech, no speech and unclear.
 
-Owns the rules and their thresholds; leaves the network to `worker.speech.detector` and knows no engine. Two
-rules that are measured apart (docs/speakers.md) and leave room between them:
+Owns the rules and their thresholds. Speech and no speech are two rules, measured separately
+(docs/speakers.md), with room between them:
 
 - *speech*: Silero's own hysteresis. On at `threshold`, off once the probability has stayed below `release`
   for `min_silence`; short stretches are dropped, the others padded.
-- *no speech*: below `NO_SPEECH` for 4 s or more, less a margin on both sides. Nothing of it needs decoding.
-  At the recording's ends there is nothing to keep a margin from.
-- *unclear*: all the rest, which the engine hears too.
+- *no speech*: below `NO_SPEECH` for 4 s or more, less a margin on both sides except at the recording's ends.
+  It is not decoded.
+- *unclear*: all the rest, which is decoded too.
 
-Of *no speech* it is said besides whether it is silent, by level alone. Whether it is music or noise is not:
-that could not be told (docs/speakers.md).
+*No speech* is also marked as silent, by level alone, or not. Music and noise are not told apart, since no
+measure could (docs/speakers.md).
 """
 
 import itertools
@@ -30,7 +30,7 @@ Stretch = tuple[int, int]
 
 
 class SpanLabel(StrEnum):
-    """What the detector says of a span."""
+    """The label of a span."""
 
     speech = "speech"
     none = "no_speech"
@@ -39,8 +39,7 @@ class SpanLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpeechSpan:
-    """One span in seconds of the recording. silent: nobody speaks, and nothing in it is louder than
-    `SILENT`."""
+    """One span, in seconds of the recording. silent: no speech, and nothing louder than `SILENT`."""
 
     start: float
     end: float
@@ -50,7 +49,7 @@ class SpeechSpan:
 
 @dataclass(frozen=True, slots=True)
 class SpeechOptions:
-    """When speech is on; durations in seconds. The default diarizer is measured with these values."""
+    """When speech begins and ends; durations in seconds. The default diarizer is measured with these."""
 
     threshold: float = 0.5
     release: float = 0.35
@@ -61,7 +60,7 @@ class SpeechOptions:
 
 @dataclass(frozen=True, slots=True)
 class NoSpeechOptions:
-    """When a stretch needs no decoding; durations in seconds. 4 s lost no word of 6,224, 2 s did."""
+    """When a stretch is not decoded; durations in seconds. 4 s lost none of 6,224 words, 2 s lost some."""
 
     threshold: float = 0.2
     seconds: float = 4.0
@@ -69,7 +68,7 @@ class NoSpeechOptions:
 
 
 SILENT = -60.0
-"""dBFS, as the level gate has it."""
+"""dBFS, as in the silence gate."""
 SPEECH = SpeechOptions()
 NO_SPEECH = NoSpeechOptions()
 
@@ -98,7 +97,7 @@ def speech_stretches(
 
 
 def _padded(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
-    """Each stretch grown by `pad` on both sides, or by half of the gap where that is less."""
+    """Each stretch extended by `pad` on both sides, or by half of the gap if that is less."""
     if not stretches:
         return []
     gaps = [after[0] - before[1] for before, after in itertools.pairwise(stretches)]
@@ -112,8 +111,8 @@ def _padded(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
 def silent_stretches(
     probabilities: Probabilities, samples: int, options: NoSpeechOptions = NO_SPEECH, before: int = 0
 ) -> list[Stretch]:
-    """Where nobody speaks for so long that nothing need be decoded, the margins left out. `probabilities` are
-    those behind the first `before` frames of a recording of `samples`."""
+    """The stretches that need no decoding, without their margins. `probabilities` are those after the first
+    `before` frames of a recording of `samples`."""
     low = np.concatenate(([False], probabilities < options.threshold, [False]))
     edges = np.flatnonzero(np.diff(low.astype(np.int8)))
     margin = round(options.margin * SAMPLE_RATE)
@@ -133,8 +132,8 @@ def label_spans(
     silence: NoSpeechOptions = NO_SPEECH,
     levels: Levels | None = None,
 ) -> list[SpeechSpan]:
-    """The whole recording of `samples` as spans that neither overlap nor leave a gap. levels: the level of
-    each frame in dBFS, where it is known."""
+    """The whole recording of `samples` as spans without overlaps or gaps. levels: the level of each frame in
+    dBFS, if known."""
     labelled = sorted(
         [(*stretch, SpanLabel.speech) for stretch in speech_stretches(probabilities, samples, speech)]
         + [(*stretch, SpanLabel.none) for stretch in silent_stretches(probabilities, samples, silence)]
@@ -153,7 +152,7 @@ def label_spans(
 
 
 def _is_silent(levels: Levels, start: int, end: int) -> bool:
-    """Whether no frame that lies wholly in `[start, end)` is too loud; one that holds none is not silent."""
+    """Whether `[start, end)` contains whole frames and none of them is louder than `SILENT`."""
     inside = levels[-(-start // FRAME) : end // FRAME]
     return bool(len(inside) and inside.max() <= SILENT)
 

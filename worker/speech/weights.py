@@ -1,7 +1,6 @@
-"""Reads a safetensors file of float32 tensors into numpy: small networks run in processes without MLX too.
+"""Reads a safetensors file of float32 tensors into numpy, for small networks in processes without MLX.
 
-Owns the file's format as far as the networks in `models/` need it; leaves every other model to
-`worker.models`.
+Supports only what the networks in `worker/networks/` need; `worker.models` loads every other model.
 """
 
 import json
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from spool.errors import ModelUnreadable
 
 NETWORKS = Path(__file__).parents[1] / "networks"
-"""The networks that come with Spool, inside the package so that a wheel has them."""
+"""The networks that come with Spool, inside the package so that a wheel includes them."""
 
 Tensors = dict[str, NDArray[np.float32]]
 

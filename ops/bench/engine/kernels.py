@@ -36,7 +36,7 @@ from kernels.search import expand as search_expand
 from kernels.search import recombine
 from kernels.search.expand import Bonus, expand_reference
 from kernels.search.recombine import Limits, empty_beam
-from kernels.search.recombine import recombine_reference as settle_reference
+from kernels.search.recombine import recombine_reference as recombine_reference
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _beam(batch: int, beam: int, width: int) -> list[Row]:
     for what, bonus in (("expand", None), ("fused ", elementwise)):
         plain = partial(expand_reference, *arguments, bonus)
         rows.append(Row(f"{what} {name}", plain, plain, partial(search_expand.expand, *arguments, bonus)))
-    settle = partial(settle_reference, grown, state, limits)
+    settle = partial(recombine_reference, grown, state, limits)
     return [*rows, Row(f"settle {name}", settle, settle, partial(recombine.recombine, grown, state, limits))]
 
 

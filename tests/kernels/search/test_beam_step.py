@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kernels.contracts.case import lengths_of
-from kernels.contracts.search import SETTLED, settle_inputs
+from kernels.contracts.search import SETTLED, recombine_inputs
 from kernels.runtime.device import use_backend
 from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expand, expand_reference
 from kernels.search.recombine import Beam
 from kernels.search.recombine import recombine as settle
-from kernels.search.recombine import recombine_reference as settle_reference
+from kernels.search.recombine import recombine_reference as recombine_reference
 from ops.testbed.kernel_cases import TESTED, recorded
 
 DURATIONS = [0, 1, 2, 3, 4]
@@ -208,14 +208,14 @@ def test_an_utterance_that_fuses_nothing_is_what_it_is_alone() -> None:
 @pytest.mark.parametrize("slots", [1, 5, 32])
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_settling_is_the_references(timed: bool, slots: int, steps: int) -> None:
-    arrays = settle_inputs(6, slots, timed=timed, steps=steps)
+    arrays = recombine_inputs(6, slots, timed=timed, steps=steps)
     limits = SETTLED._replace(lengths=lengths_of(6, 9), timed=timed)
     grown, beam = Expansion(*arrays[:3]), Beam(*arrays[3:])
-    expected = settle_reference(grown, beam, limits)
+    expected = recombine_reference(grown, beam, limits)
     for backend in (TESTED, "fibers"):
         with use_backend(backend):
             made = settle(grown, beam, limits)
-        for name in ("slots", "tokens", "common", "sound"):
+        for name in ("slots", "tokens", "common", "finite"):
             one, other = np.array(getattr(made, name)), np.array(getattr(expected, name))
             np.testing.assert_array_equal(one, other, err_msg=name)
         scores = np.array(expected.scores)

@@ -33,11 +33,11 @@ def test_every_label_of_every_state(backend: str) -> None:
     which, alphas = mx.array([0, 1], mx.int32), mx.array([1.0, -0.5])
     before = mx.array(np.random.default_rng(1).normal(size=(2, 5, LABELS)).astype(np.float32))
     with use_backend(backend):
-        first = np.array(ngram.look(graph, states, which, alphas))
-        added = np.array(ngram.look(graph, states, which, alphas, before))
+        first = np.array(ngram.label_scores(graph, states, which, alphas))
+        added = np.array(ngram.label_scores(graph, states, which, alphas, before))
         walked = [
             np.array(
-                ngram.walk(graph, states, which, mx.arange(5)[None] + mx.zeros((2, 1), mx.int32), emitted)
+                ngram.advance(graph, states, which, mx.arange(5)[None] + mx.zeros((2, 1), mx.int32), emitted)
             )
             for emitted in (mx.full((2, 5), label, mx.int32) for label in range(LABELS))
         ]
@@ -55,7 +55,7 @@ def test_every_label_of_every_state(backend: str) -> None:
 def test_a_slot_goes_on_from_its_parents_state(backend: str) -> None:
     states = mx.array([[3, 1, 2]], mx.int32)
     with use_backend(backend):
-        made = ngram.walk(
+        made = ngram.advance(
             arcs_of(),
             states,
             mx.array([0], mx.int32),
@@ -70,7 +70,7 @@ def test_a_chain_of_sixty_fallbacks_is_walked_to_its_end() -> None:
     depth = 60
     graph = ngram.Arcs(
         first=mx.arange(depth, dtype=mx.int32),
-        many=mx.ones((depth,), mx.int32),
+        arc_counts=mx.ones((depth,), mx.int32),
         fallback=mx.arange(depth, dtype=mx.int32) - 1,
         penalty=mx.where(mx.arange(depth) > 0, -1.0, 0.0),
         labels=mx.arange(depth, dtype=mx.int32),
@@ -86,7 +86,9 @@ def test_a_chain_of_sixty_fallbacks_is_walked_to_its_end() -> None:
     expected = [value - (depth - 1 - label if value else depth - 1) for label, value in enumerate(expected)]
     for backend in (TESTED, "fibers", "reference"):
         with use_backend(backend):
-            made = ngram.look(graph, states, which, mx.ones((1,)))
-            onward = ngram.walk(graph, states, which, mx.zeros((1, 1), mx.int32), mx.array([[7]], mx.int32))
+            made = ngram.label_scores(graph, states, which, mx.ones((1,)))
+            onward = ngram.advance(
+                graph, states, which, mx.zeros((1, 1), mx.int32), mx.array([[7]], mx.int32)
+            )
         assert np.array(made)[0, 0].tolist() == expected
         assert onward.tolist() == [[7]]

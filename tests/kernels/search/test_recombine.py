@@ -129,7 +129,7 @@ def test_an_utterance_that_is_not_sound_dies_and_stays_dead() -> None:
 
     assert np.array(beam.scores).tolist() == [[-np.inf]]
     beam = settle(expansion([(-1.0, 0, 4, 1)]), beam, limits)
-    assert np.array(beam.sound).tolist() == [False]
+    assert np.array(beam.finite).tolist() == [False]
 
 
 def test_an_utterance_without_frames_is_over_from_the_start() -> None:

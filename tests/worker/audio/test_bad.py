@@ -101,10 +101,10 @@ def test_lying_headers_of_every_plain_coding(tmp_path: Path, subtype: str, promi
     with open(path, "rb") as file:
         header = read_wav_header(file)
     assert header is not None
-    assert not header.lies
+    assert not header.is_wrong
     content = bytearray(path.read_bytes())
     # Tags after the audio would be proof of an honest header; the lie must be about audio.
-    del content[header.data_offset + header.promised :]
+    del content[header.data_offset + header.declared :]
     content[header.data_offset - 4 : header.data_offset] = struct.pack("<I", promised)
     path.write_bytes(content)
     np.testing.assert_array_equal(read(path, channels="separate"), honest)
@@ -179,7 +179,7 @@ def test_nonsense_magnitudes_are_refused_with_their_channel(tmp_path: Path) -> N
     sound[40_000, 1] = 3e30
     soundfile.write(tmp_path / "a.wav", sound, 16_000, subtype="FLOAT")
     with pytest.raises(
-        AudioNotFinite, match=r"sample 40000 of channel 1 \(2\.500 s\) is far outside any sound"
+        AudioNotFinite, match=r"sample 40000 of channel 1 \(2\.500 s\) is far outside the range of audio"
     ):
         read(tmp_path / "a.wav")
 

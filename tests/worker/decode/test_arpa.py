@@ -47,8 +47,8 @@ def costs(graph: Graph, tokens: list[int]) -> tuple[list[float], float]:
     bound = BoundGraph([graph], [0])
     state, paid = bound.start(1), []
     for token in tokens:
-        paid.append(bound.look(state, mx.ones(1))[0, 0, token].item())
-        state = bound.walk(state, mx.zeros((1, 1), mx.int32), mx.array([[token]]))
+        paid.append(bound.label_scores(state, mx.ones(1))[0, 0, token].item())
+        state = bound.advance(state, mx.zeros((1, 1), mx.int32), mx.array([[token]]))
     return paid, bound.ends(state).item()
 
 
@@ -138,10 +138,10 @@ def test_rows_of_a_batch_walk_apart() -> None:
     bound = BoundGraph([graph], [0, 0, 0])
     alphas = mx.array([1.0, 1.0, 2.0])
     emitted = mx.array([[0, 1], [2, 3], [61, 5]], mx.int32)
-    state = bound.walk(bound.start(2), mx.zeros((3, 2), mx.int32), emitted)
+    state = bound.advance(bound.start(2), mx.zeros((3, 2), mx.int32), emitted)
 
-    together = np.array(bound.look(state, alphas))
+    together = np.array(bound.label_scores(state, alphas))
 
     for row in range(3):
-        alone = BoundGraph([graph], [0]).look(state[row : row + 1], alphas[row : row + 1])
+        alone = BoundGraph([graph], [0]).label_scores(state[row : row + 1], alphas[row : row + 1])
         assert (together[row] == np.array(alone)[0]).all()

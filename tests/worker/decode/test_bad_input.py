@@ -43,7 +43,7 @@ class Spoiled(Transducer):
         clean = self._sound.project_encoder(mx.where(frames == MARK, 0.0, frames))
         return mx.concatenate([clean, marked], axis=-1)
 
-    def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+    def joint_logits(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
         return self._whole(self.logits(enc_proj, pred_proj))
 
     def join_rows(self, enc_proj: mx.array, pred_proj: mx.array, pairs: mx.array) -> mx.array:

@@ -13,12 +13,12 @@ GAIN = [1.0, 2 + np.log(2), 2 + np.log(3), 2 + np.log(4), 2 + np.log(5)]
 
 def seen(bound: BoundGraph, state: mx.array) -> np.ndarray:
     """What each token earns in each state of [B, K], [B, K, V]."""
-    return np.array(bound.look(state, mx.ones(len(state))))
+    return np.array(bound.label_scores(state, mx.ones(len(state))))
 
 
 def walked(bound: BoundGraph, state: mx.array, token: int) -> mx.array:
     stays = mx.broadcast_to(mx.arange(state.shape[1]), state.shape)
-    return bound.walk(state, stays, mx.full(state.shape, token, mx.int32))
+    return bound.advance(state, stays, mx.full(state.shape, token, mx.int32))
 
 
 def earned(phrases: list[list[int]], tokens: list[int], *, end: bool = True) -> float:

@@ -13,11 +13,11 @@ from worker.decode.lattice.word_graph import (
     WordArc,
     WordGraph,
     best_path,
-    best_through,
+    best_weights,
     posteriors,
     pruned,
     total,
-    widest,
+    widest_beam,
 )
 
 Path = tuple[tuple[WordArc, ...], int]
@@ -61,7 +61,7 @@ def test_the_best_path_through_each_arc(graph: WordGraph) -> None:
     every = list(paths(graph))
     best = max((weight(graph, path) for path in every), default=-math.inf)
     assert best_path(graph) == pytest.approx(best)
-    for arc, found in zip(graph.arcs, best_through(graph), strict=True):
+    for arc, found in zip(graph.arcs, best_weights(graph), strict=True):
         through = [weight(graph, path) for path in every if any(one is arc for one in path[0])]
         assert found == pytest.approx(max(through, default=-math.inf))
 
@@ -103,10 +103,10 @@ def test_the_share_of_each_arc(graph: WordGraph, temperature: float) -> None:
 def test_the_widest_beam_that_leaves_so_many_arcs(graph: WordGraph, most: int) -> None:
     if not any(paths(graph)):
         return
-    beam = widest(graph, most)
+    beam = widest_beam(graph, most)
     fewest = len(pruned(graph, 0.0).arcs)
     assert len(pruned(graph, beam).arcs) <= max(most, fewest)
-    alive = [worth for worth in best_through(graph) if worth > -math.inf]
+    alive = [worth for worth in best_weights(graph) if worth > -math.inf]
     if len(alive) <= most:
         assert len(pruned(graph, beam).arcs) == len(alive)
 

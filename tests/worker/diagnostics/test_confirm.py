@@ -8,7 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from kernels.contracts.case import TOLERANCE, kept
+from kernels.contracts.case import TOLERANCE, run_case
 from kernels.contracts.nn import CASES
 from ops.testbed.fake_models import LOADER
 from spool.settings import Settings
@@ -52,13 +52,13 @@ def test_every_outcome_is_in_the_report(tmp_path: Path) -> None:
 
 
 def test_a_contract_notices_a_kernel_that_is_wrong() -> None:
-    distance, same = kept(SILU, "float32", "cpu")
+    distance, same = run_case(SILU, "float32", "cpu")
     assert distance <= TOLERANCE["float32"]
     assert same
     wrong = replace(SILU, run=lambda x: SILU.run(x) + 0.001)
-    assert kept(wrong, "float32", "cpu")[0] > TOLERANCE["float32"]
+    assert run_case(wrong, "float32", "cpu")[0] > TOLERANCE["float32"]
     leaks = replace(SILU, run=lambda x: SILU.run(x) + 1e-9 * len(x) * mx.ones_like(x))
-    assert not kept(leaks, "float32", "cpu")[1], "the batch shows in its first utterance"
+    assert not run_case(leaks, "float32", "cpu")[1], "the batch shows in its first utterance"
 
 
 @pytest.mark.integration

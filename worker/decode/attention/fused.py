@@ -40,11 +40,11 @@ class FusedTokens:
             gains[..., end] = closing
         return gains.reshape(-1, vocabulary)
 
-    def walk(self, state: FusionState, parents: mx.array, tokens: mx.array) -> FusionState:
+    def advance(self, state: FusionState, parents: mx.array, tokens: mx.array) -> FusionState:
         """The states after hypothesis k became parents[b, k] followed by a token, int32 [B, K] both."""
         known = self._is_text.shape[0]
         is_text = (tokens < known) & self._is_text[mx.clip(tokens, 0, known - 1)]
-        return self._fusion.walk(state, parents, mx.where(is_text, tokens, -1))
+        return self._fusion.advance(state, parents, mx.where(is_text, tokens, -1))
 
 
 def fuse_tokens(

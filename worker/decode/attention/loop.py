@@ -160,7 +160,7 @@ class AttentionSearch:
                 name: mx.take_along_axis(value, parents, axis=1) for name, value in live.rules.items()
             }
         if live.fusion is not None:
-            live.fused = live.fusion.walk(live.fused, parents, live.tokens)
+            live.fused = live.fusion.advance(live.fused, parents, live.tokens)
         live.rules = self.rules.advance(live.rules, live.tokens)
         self._steps += 1
         if self._steps % self._between:

@@ -63,8 +63,8 @@ class FusedCtcSearch:
         """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
         beam = start_ctc(self._batch, self._beam, TOKEN_BLOCK)
         state = _Fused(beam, self._fusion.start(self._beam), mx.zeros((self._batch,), mx.int32))
-        for begun in range(0, self._steps, CHECK_EVERY):
-            block = range(begun, min(begun + CHECK_EVERY, self._steps))
+        for first in range(0, self._steps, CHECK_EVERY):
+            block = range(first, min(first + CHECK_EVERY, self._steps))
             prefixes = state.beam.prefixes
             longest = int(np.array(prefixes.lengths).max())
             room = -(-(longest + len(block) + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
@@ -78,8 +78,7 @@ class FusedCtcSearch:
     def _step(self, state: _Fused, frame: int) -> _Fused:
         """The best K continuations of each utterance by this frame's labels; one that is over waits."""
         log_probs = self._log_probs[:, frame]
-        looked, targets = self._fusion.look(state.fused)
-        bonus = looked.reshape(self._batch, self._beam, -1)
+        bonus = self._fusion.gains(state.fused)
         if self._fixed:
             bonus = on_grid(bonus)
         beam, step = ctc_step(
@@ -93,16 +92,18 @@ class FusedCtcSearch:
             parents=step.parents,
         )
         self._backtrace.append(emission)
-        rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
         if self.recorder is not None:
+            rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
             shift = state.base.astype(mx.float32)[:, None] / ONE
-            gave = _given(bonus, rows, step.labels)
-            self.recorder.step(emission, step.gained + shift, beam.scores + shift, gave, beam.last)
+            gained_by_fusion = _label_gains(bonus, rows, step.labels)
+            self.recorder.step(
+                emission, step.gained + shift, beam.scores + shift, gained_by_fusion, beam.last
+            )
         base = state.base
         if self._fixed:
             scores, base = rebase(beam.scores, base)
             beam = beam._replace(scores=scores)
-        fused = self._fusion.follow(state.fused, targets, rows, step.labels.reshape(-1))
+        fused = self._fusion.advance(state.fused, step.parents, step.labels)
         return _Fused(beam, fused, base)
 
     def _finish(self, state: _Fused) -> list[list[Hypothesis]]:
@@ -117,12 +118,12 @@ class FusedCtcSearch:
                 sums=False,
             )
         inside = mx.arange(self._frames) < self._lengths[:, None]
-        sound = ~mx.any(inside & ~_is_number(self._log_probs), axis=1)
+        finite = ~mx.any(inside & ~_is_finite(self._log_probs), axis=1)
         ends = totals(scores, state.base) if self._fixed else np.array(scores)
-        return _ranked(self._backtrace.paths(), ends, np.array(sound))
+        return _ranked(self._backtrace.paths(), ends, np.array(finite))
 
 
-def _search_plainly(
+def _search_without_fusion(
     log_probs: mx.array,
     lengths: np.ndarray,
     beam: int,
@@ -133,9 +134,9 @@ def _search_plainly(
     backtrace = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
     mx.eval(backtrace)
     if recorder is not None:
-        _keep(recorder, backtrace, lengths)
+        _record_steps(recorder, backtrace, lengths)
     ends = totals(backtrace.ends, backtrace.base[:, -1]) if fixed else np.array(backtrace.ends)
-    return _ranked(_paths(backtrace), ends, np.array(backtrace.sound))
+    return _ranked(_paths(backtrace), ends, np.array(backtrace.finite))
 
 
 def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
@@ -171,7 +172,7 @@ def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
     return paths
 
 
-def _keep(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: np.ndarray) -> None:
+def _record_steps(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: np.ndarray) -> None:
     """Record the launch's steps for the lattice."""
     labels, parents, last = np.array(backtrace.labels), np.array(backtrace.parents), np.array(backtrace.last)
     base = np.array(backtrace.base).astype(np.float32) / ONE
@@ -199,24 +200,24 @@ def _keep(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: np.ndarra
     )
 
 
-def _ranked(paths: list[list[Path]], scores: np.ndarray, sound: np.ndarray) -> list[list[Hypothesis]]:
+def _ranked(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
     """The live slots' hypotheses, best raw score first, ties settled by what was found."""
     ranked: list[list[Hypothesis]] = []
     for utterance, slots in enumerate(paths):
         alive = np.flatnonzero(scores[utterance] > -np.inf)
         row = [slots[slot].scored(float(scores[utterance, slot])) for slot in alive]
         row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
-        ranked.append(row if sound[utterance] else [])
+        ranked.append(row if finite[utterance] else [])
     return ranked
 
 
-def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
+def _label_gains(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
     """What `bonus` [B, K, V] gave the labels [B, K] (-1 for none) behind the slots `rows` [B * K]."""
     spoken = mx.take(bonus.reshape(-1), rows * bonus.shape[-1] + mx.maximum(labels, 0).reshape(-1))
     return mx.where(labels >= 0, spoken.reshape(labels.shape), 0.0)
 
 
-def _is_number(log_probs: mx.array) -> mx.array:
+def _is_finite(log_probs: mx.array) -> mx.array:
     """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
     # A sum is NaN where an element is; -inf alone is a label that cannot be.
     return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))
@@ -247,5 +248,5 @@ def ctc_beam_search(
     if log_probs.shape[1] == 0:
         log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
     if fusion is None:
-        return _search_plainly(log_probs, lengths, beam, beta, recorder, fixed)
+        return _search_without_fusion(log_probs, lengths, beam, beta, recorder, fixed)
     return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, recorder, fixed).run()

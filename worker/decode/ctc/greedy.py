@@ -19,9 +19,9 @@ def ctc_greedy(
     """
     best = mx.argmax(log_probs, axis=-1)
     peak = mx.take_along_axis(log_probs, best[..., None], axis=-1)[..., 0].astype(mx.float32)
-    sound = mx.isfinite(peak) & ~mx.any(mx.isnan(log_probs), axis=-1)
-    mx.eval(best, peak, sound)
-    labels, peaks, kept = np.array(best).astype(np.int64), np.array(peak), np.array(sound)
+    finite = mx.isfinite(peak) & ~mx.any(mx.isnan(log_probs), axis=-1)
+    mx.eval(best, peak, finite)
+    labels, peaks, kept = np.array(best).astype(np.int64), np.array(peak), np.array(finite)
     return [
         _collapse(labels[row, :length], peaks[row, :length], kept[row, :length], blank, fixed)
         for row, length in enumerate(lengths.tolist())
@@ -29,10 +29,10 @@ def ctc_greedy(
 
 
 def _collapse(
-    labels: np.ndarray, peaks: np.ndarray, sound: np.ndarray, blank: int, fixed: bool
+    labels: np.ndarray, peaks: np.ndarray, finite: np.ndarray, blank: int, fixed: bool
 ) -> list[Hypothesis]:
-    """One utterance's frames, [T] each, as its hypothesis; none when a frame is not sound."""
-    if not sound.all():
+    """One utterance's frames, [T] each, as its hypothesis; none when a frame is not finite."""
+    if not finite.all():
         return []
     spoken = labels != blank
     fresh = spoken & (labels != np.concatenate([[-1], labels[:-1]])) if len(labels) else spoken

@@ -56,7 +56,7 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
     )
     tokens = _chains(np.array(trace.end_nodes), np.array(trace.nodes))
     times = _chains(np.array(trace.end_times), np.array(trace.before))
-    sound = np.array(trace.sound)
+    finite = np.array(trace.finite)
     utterances: list[list[Hypothesis]] = []
     for row in range(len(scores)):
         kept = []
@@ -73,7 +73,7 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
                 )
             )
         kept.sort(key=lambda hypothesis: -hypothesis.score)
-        utterances.append(kept if sound[row] else [])
+        utterances.append(kept if finite[row] else [])
     return utterances
 
 

@@ -72,7 +72,7 @@ class Fusion:
         """What each token adds, weighted, float32 [B, K, V]."""
         total: mx.array | None = None
         for source, each in zip(self._sources, state, strict=True):
-            total = source.graph.look(each, source.alphas, total)
+            total = source.graph.label_scores(each, source.alphas, total)
         assert total is not None
         return total
 
@@ -80,21 +80,11 @@ class Fusion:
         """What fusion adds to a step of a transducer's beam."""
         return Bonus(self.gains(state), self._alphas, self._weighted, self._early)
 
-    def look(self, state: FusionState) -> tuple[mx.array, FusionState]:
-        """`gains` as [B * K, V], and what `follow` wants of this step."""
-        gains = self.gains(state)
-        return gains.reshape(-1, gains.shape[-1]), state
-
-    def follow(self, state: FusionState, _: FusionState, rows: mx.array, labels: mx.array) -> FusionState:
-        """`walk`, of rows [B * K] that know their parents' rows."""
-        shape = state[0].shape
-        return self.walk(state, rows.reshape(shape) % shape[1], labels.reshape(shape))
-
-    def walk(self, state: FusionState, parents: mx.array, emitted: mx.array) -> FusionState:
+    def advance(self, state: FusionState, parents: mx.array, emitted: mx.array) -> FusionState:
         """The states after each slot became its parent (int32 [B, K]) followed by a token, a negative one
         being none."""
         return tuple(
-            source.graph.walk(each, parents, emitted)
+            source.graph.advance(each, parents, emitted)
             for source, each in zip(self._sources, state, strict=True)
         )
 
@@ -141,22 +131,32 @@ class Speller(Hashable, Protocol):
         """The ids of a text. Raises InvalidRequest where it cannot be written."""
 
 
-def make_fusion(tokenizer: Speller, options: SearchOptions, asks: Sequence[DecodeRequest]) -> Fusion | None:
+def make_fusion(
+    tokenizer: Speller, options: SearchOptions, requests: Sequence[DecodeRequest]
+) -> Fusion | None:
     """The language models and phrases that the utterances ask for; None where there are none.
 
     Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long, a context
     holds what is no token.
     """
-    if not all(math.isfinite(weight) for ask in asks for weight in (ask.alpha, ask.boost)):
+    if not all(math.isfinite(weight) for request in requests for weight in (request.alpha, request.boost)):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
     vocabulary = len(tokenizer.pieces)
-    if any(not 0 <= token < vocabulary for ask in asks for token in ask.context):
+    if any(not 0 <= token < vocabulary for request in requests for token in request.context):
         raise InvalidRequest("a context holds what is no token of the model")
     lists = [
-        ([_model(tokenizer, ask.lm) for ask in asks], [ask.alpha for ask in asks], True),
-        ([_phrases(tokenizer, ask.phrases) for ask in asks], [ask.boost for ask in asks], False),
+        (
+            [_model(tokenizer, request.lm) for request in requests],
+            [request.alpha for request in requests],
+            True,
+        ),
+        (
+            [_phrases(tokenizer, request.phrases) for request in requests],
+            [request.boost for request in requests],
+            False,
+        ),
     ]
-    contexts = [ask.context for ask in asks]
+    contexts = [request.context for request in requests]
     sources = [
         _source(graphs, alphas, contexts, sentence_end=end) for graphs, alphas, end in lists if any(graphs)
     ]
@@ -172,12 +172,12 @@ def _source(
     sentence_end: bool,
 ) -> Source:
     """One graph an utterance; where there is none, it is heard with weight 0."""
-    silence = next(graph for graph in graphs if graph)
-    kinds = list(dict.fromkeys(graph or silence for graph in graphs))
+    filler = next(graph for graph in graphs if graph)
+    kinds = list(dict.fromkeys(graph or filler for graph in graphs))
     kinds.sort(key=id)
-    bound = BoundGraph(kinds, [kinds.index(graph or silence) for graph in graphs], contexts)
-    heard = [alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True)]
-    return Source(bound, mx.array(heard, mx.float32), sentence_end)
+    bound = BoundGraph(kinds, [kinds.index(graph or filler) for graph in graphs], contexts)
+    weights = [alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True)]
+    return Source(bound, mx.array(weights, mx.float32), sentence_end)
 
 
 def _model(tokenizer: Speller, path: str | None) -> Graph | None:
@@ -197,10 +197,10 @@ def read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
     """The language model of a file as a graph over these tokens; read again only when it has changed. Raises
     InvalidRequest as `read_arpa`."""
     try:
-        facts = path.stat()
+        status = path.stat()
     except OSError as error:
         raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
-    return _kept_model(path, facts.st_mtime_ns, facts.st_size, pieces)
+    return _kept_model(path, status.st_mtime_ns, status.st_size, pieces)
 
 
 @lru_cache(maxsize=4)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.search.ctc_prefix import Graphs
-from kernels.search.ngram import Arcs, look, walk
+from kernels.search.ngram import Arcs, advance, label_scores
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -105,7 +105,7 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
     roots = [graph.root() for graph in graphs]
     merged = Arcs(
         first=joined("first", arcs),
-        many=joined("count"),
+        arc_counts=joined("count"),
         fallback=joined("fallback", states),
         penalty=joined("penalty"),
         labels=joined("labels"),
@@ -150,14 +150,14 @@ class BoundGraph:
         """The first state of each of [B, beam] hypotheses, int32."""
         return mx.repeat(self._starts[:, None], beam, axis=1)
 
-    def look(self, states: mx.array, alphas: mx.array, before: mx.array | None = None) -> mx.array:
+    def label_scores(self, states: mx.array, alphas: mx.array, before: mx.array | None = None) -> mx.array:
         """What each label costs in int32 [B, K] states, times alphas [B], and what stood there `before`:
         float32 [B, K, V]."""
-        return look(self._arcs, states, self._which, alphas, before)
+        return label_scores(self._arcs, states, self._which, alphas, before)
 
-    def walk(self, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
+    def advance(self, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
         """The states after each slot became its parent followed by a label, a negative one being none."""
-        return walk(self._arcs, states, self._which, parents, emitted)
+        return advance(self._arcs, states, self._which, parents, emitted)
 
     def ends(self, states: mx.array) -> mx.array:
         """What ending in each state adds, float32 [B, K]."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from worker.decode.lattice.prefix_graph import NOWHERE, Begins, Prefix, Record, prefix_graph
+from worker.decode.lattice.prefix_graph import LOG_ZERO, Begins, Prefix, Record, prefix_graph
 from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
 from worker.models.base import Tokenizer
 from worker.models.tokenizer import begins_word
@@ -34,7 +34,7 @@ def _marks(pieces: tuple[str, ...]) -> tuple[frozenset[int], frozenset[int]]:
     return fresh, frozenset(label for label, piece in enumerate(pieces) if begins_word(piece, INNER))
 
 
-def untangled(nodes: list[Prefix]) -> list[list[int]]:
+def acyclic_children(nodes: list[Prefix]) -> list[list[int]]:
     """The children of each node that lead to an end, each continuation once; links that go round are cut.
 
     A dead prefix with a link keeps those children alone that the prefix it follows does not have.
@@ -97,7 +97,7 @@ class _Speller:
         self._nodes = nodes
         self._begins = begins
         self._tokenizer = tokenizer
-        self._kept = untangled(nodes)
+        self._kept = acyclic_children(nodes)
         self._texts: dict[tuple[int, ...], str] = {}
 
     def graph(self) -> WordGraph:
@@ -122,7 +122,7 @@ class _Speller:
                 self._nodes[state].closing,
             )
             for state in order
-            if self._nodes[state].final > NOWHERE
+            if self._nodes[state].final > LOG_ZERO
         }
         return WordGraph(tuple(word_arcs), finals)
 
@@ -134,16 +134,20 @@ class _Speller:
     def _word(self, state: int, first: int) -> list[WordArc]:
         """Every way from `first` to the end of the word that it begins."""
         nodes, arcs = self._nodes, []
-        begun, before = nodes[first], nodes[state]
-        stack = [(first, begun.mass - before.mass, begun.fused - before.fused, begun.frame + 1)]
+        first_node, before = nodes[first], nodes[state]
+        stack = [
+            (first, first_node.mass - before.mass, first_node.fused - before.fused, first_node.frame + 1)
+        ]
         while stack:
             index, weight, fused, end = stack.pop()
             node = nodes[index]
             end = max(end, node.frame + max(node.duration, 1))
             starts = self._starts(index)
-            if starts or node.final > NOWHERE:
+            if starts or node.final > LOG_ZERO:
                 text = self._text(node.word)
-                arc = WordArc(state, index, text, begun.frame, end, weight - fused, fused, tokens=node.word)
+                arc = WordArc(
+                    state, index, text, first_node.frame, end, weight - fused, fused, tokens=node.word
+                )
                 arcs.append(arc)
             for child in self._kept[index]:
                 if child not in starts:

@@ -62,29 +62,29 @@ def with_confidence(
         )
         for word in words
     ]
-    heard = [TimedWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
+    arcs = [TimedWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
     return [
         _with_share(word, slot, alternatives)
-        for word, slot in zip(words, confusion_bins(best, heard), strict=True)
+        for word, slot in zip(words, confusion_bins(best, arcs), strict=True)
     ]
 
 
-def confusion_bins(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> list[dict[str, float]]:
+def confusion_bins(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[dict[str, float]]:
     """For each of `words` (in order) what was heard over its time: each text and how probable it is.
 
     What was heard counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the
     one that it shares the most time with (of equals the first). What shares time with none counts for none.
     """
     bins: list[dict[str, list[float]]] = [{} for _ in words]
-    for first in range(0, len(heard) if words else 0, HEARD_AT_ONCE):
-        some = heard[first : first + HEARD_AT_ONCE]
-        for one, index in zip(some, _words_meant(words, some), strict=True):
-            if index >= 0 and one.text:
-                bins[index].setdefault(one.text, []).append(one.share)
+    for first in range(0, len(arcs) if words else 0, HEARD_AT_ONCE):
+        block = arcs[first : first + HEARD_AT_ONCE]
+        for arc, index in zip(block, _words_meant(words, block), strict=True):
+            if index >= 0 and arc.text:
+                bins[index].setdefault(arc.text, []).append(arc.share)
     return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
 
 
-def _words_meant(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> list[int]:
+def _words_meant(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[int]:
     """The place of the word that each counts for, -1 for none."""
     numbers: dict[str, int] = {}
 
@@ -95,7 +95,7 @@ def _words_meant(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> list
         times = np.array([(each.start, each.end) for each in of], np.float64)
         return times[:, 0], times[:, 1], np.array(texts, np.int64)
 
-    (starts, ends, texts), (begins, stops, spoken) = columns(words), columns(heard)
+    (starts, ends, texts), (begins, stops, spoken) = columns(words), columns(arcs)
     shared = np.minimum(stops[:, None], ends) - np.maximum(begins[:, None], starts)
     same = (spoken[:, None] == texts) & (shared >= -NEAR_FRAMES)
     allowed = np.where(same.any(axis=1, keepdims=True), same, shared > 0)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-NOWHERE = -math.inf
+LOG_ZERO = -math.inf
 
 Begins = Callable[[int, int], bool]
 _Exit = tuple[float, int, int]  # score, step, slot
@@ -61,11 +61,11 @@ class Prefix:
     parent: int
     label: int
     word: tuple[int, ...] = ()  # tokens of the word so far
-    mass: float = NOWHERE
+    mass: float = LOG_ZERO
     fused: float = 0.0
     frame: int = -1
     duration: int = 0
-    final: float = NOWHERE
+    final: float = LOG_ZERO
     closing: float = 0.0
     lives: bool = False
     link: int = -1
@@ -114,7 +114,7 @@ class _Builder:
             after = []
             for label, parent, score in zip(labels, parents, gained, strict=True):
                 held = current[parent]
-                if label >= 0 and score > NOWHERE:
+                if label >= 0 and score > LOG_ZERO:
                     child = self._index.get((held, label))
                     if child is None:
                         child = self._grow(held, label)
@@ -125,7 +125,7 @@ class _Builder:
             current = after
             self._ids.append(current)
         for node, parts in zip(self._nodes[1:], masses[1:], strict=True):
-            node.mass = log_sum(parts) if self._record.sums else max(parts)
+            node.mass = log_sum_exp(parts) if self._record.sums else max(parts)
 
     def _grow(self, parent: int, label: int) -> int:
         before = self._nodes[parent]
@@ -142,7 +142,7 @@ class _Builder:
         totals: dict[int, list[float]] = {}
         exits: list[_Exit] = []
         for slot, score in enumerate(record.ends.tolist()):
-            if score == NOWHERE:
+            if score == LOG_ZERO:
                 continue
             at = self._slot_before(slot)
             prefix = self._ids[last][at] if self._ids else 0
@@ -157,7 +157,7 @@ class _Builder:
                     totals[prefix] = [score]
                     exits.append((score, step, slot))
         for prefix, scores in totals.items():
-            self._nodes[prefix].final = log_sum(scores) if record.sums else max(scores)
+            self._nodes[prefix].final = log_sum_exp(scores) if record.sums else max(scores)
         return exits
 
     def _slot_before(self, slot: int) -> int:
@@ -172,12 +172,12 @@ class _Builder:
         scores = self._record.scores[: len(self._ids)]
         after = np.array(self._after, np.int32).reshape(scores.shape)
         done = (after >= self._record.length) & (scores <= best)
-        for step, slot in np.argwhere(done & (scores > NOWHERE))[::-1].tolist():
+        for step, slot in np.argwhere(done & (scores > LOG_ZERO))[::-1].tolist():
             yield self._scores[step][slot], step, slot
 
     def _mark_living(self) -> None:
         for node in reversed(self._nodes):
-            node.lives = node.lives or node.final > NOWHERE
+            node.lives = node.lives or node.final > LOG_ZERO
             if node.lives and node.parent >= 0:
                 self._nodes[node.parent].lives = True
 
@@ -187,7 +187,7 @@ class _Builder:
         dead: list[tuple[_Place, _Exit]] = []
         for step, ids in enumerate(self._ids):
             for slot, score in enumerate(self._scores[step]):
-                if score == NOWHERE:
+                if score == LOG_ZERO:
                     continue
                 node = self._nodes[ids[slot]]
                 mark = self._marks[step][slot] if self._marks else 0
@@ -198,7 +198,7 @@ class _Builder:
                     best[place] = (score, ids[slot])
         exits: dict[int, _Exit] = {}
         for place, (score, step, slot) in dead:
-            kept, target = best.get(place, (NOWHERE, -1))
+            kept, target = best.get(place, (LOG_ZERO, -1))
             if kept >= score:
                 prefix = self._ids[step][slot]
                 node = self._nodes[prefix]
@@ -246,11 +246,11 @@ def _moving_steps(record: Record) -> int:
     return int(moving[-1]) + 1 if len(moving) else 0
 
 
-def log_sum(values: list[float]) -> float:
+def log_sum_exp(values: list[float]) -> float:
     """log of the sum of exponentials, in one fixed order."""
     if len(values) == 1:
         return values[0]
     most = max(values)
-    if most == NOWHERE:
+    if most == LOG_ZERO:
         return most
     return most + math.log(math.fsum(math.exp(value - most) for value in values))

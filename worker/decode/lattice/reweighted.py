@@ -10,17 +10,17 @@ from collections import defaultdict
 from dataclasses import replace
 
 from worker.decode.fusion.graph import Graph
-from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, pruned, widest
+from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, pruned, widest_beam
 
 MOST_ARCS = 20_000
-"""Of a lattice before it is expanded; a larger one is pruned to the widest beam that leaves no more."""
+"""Of a lattice before it is expanded; a larger one is pruned to the widest_beam beam that leaves no more."""
 
 
 def reweighted(words: WordGraph, model: Graph, weight: float) -> WordGraph:
     """The lattice with `weight` times what `model` says of each word's tokens and of the end as part of
     `fused`. Every path is there, with what it had and the model's share; shares are left out."""
     if len(words.arcs) > MOST_ARCS:
-        words = pruned(words, widest(words, MOST_ARCS))
+        words = pruned(words, widest_beam(words, MOST_ARCS))
     leaving: dict[int, list[WordArc]] = defaultdict(list)
     for arc in words.arcs:
         leaving[arc.source].append(arc)
@@ -32,11 +32,11 @@ def reweighted(words: WordGraph, model: Graph, weight: float) -> WordGraph:
         for context in waiting.pop(state, []):
             numbers[state, context] = len(numbers) if state else 0
             for arc in leaving[state]:
-                added, behind = model.read(arc.tokens, context)
-                if behind not in waiting[arc.target]:
-                    waiting[arc.target].append(behind)
-                said = replace(arc, fused=arc.fused + weight * added, share=0.0)
-                arcs.append(((state, context), (arc.target, behind), said))
+                added, next_context = model.read(arc.tokens, context)
+                if next_context not in waiting[arc.target]:
+                    waiting[arc.target].append(next_context)
+                rescored = replace(arc, fused=arc.fused + weight * added, share=0.0)
+                arcs.append(((state, context), (arc.target, next_context), rescored))
     expanded = tuple(
         replace(arc, source=numbers[source], target=numbers[target]) for source, target, arc in arcs
     )

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from worker.decode.lattice.prefix_graph import NOWHERE, log_sum
+from worker.decode.lattice.prefix_graph import LOG_ZERO, log_sum_exp
 
 LEAST = -1e30  # no path weighs less but one that is none
 SLACK = 1e-6  # what rounding may take from a path: the best one always stays
@@ -79,10 +79,10 @@ def best_path(graph: WordGraph) -> float:
 
 def total(graph: WordGraph, temperature: float = 1.0) -> float:
     """The log of the sum of all paths' probabilities."""
-    return _sums(graph, log_sum, temperature)[1][0]
+    return _sums(graph, log_sum_exp, temperature)[1][0]
 
 
-def best_through(graph: WordGraph) -> list[float]:
+def best_weights(graph: WordGraph) -> list[float]:
     """Of each arc, the weight of the best complete path through it; -inf where there is none."""
     before, after = _sums(graph, max, 1.0)
     return [before[arc.source] + arc.weight + after[arc.target] for arc in graph.arcs]
@@ -93,7 +93,7 @@ def posteriors(graph: WordGraph, temperature: float = 1.0) -> list[float]:
 
     Paths weigh by their probability to the power of 1 / temperature.
     """
-    before, after = _sums(graph, log_sum, temperature)
+    before, after = _sums(graph, log_sum_exp, temperature)
     total = after[0]
     through = [
         before[arc.source] + arc.weight / temperature + after[arc.target] - total for arc in graph.arcs
@@ -128,12 +128,12 @@ def pruned(graph: WordGraph, beam: float) -> WordGraph:
     return _numbered(kept, finals)
 
 
-def widest(graph: WordGraph, most: int) -> float:
-    """The widest beam with which `pruned` leaves at most `most` arcs, or no more than the best paths have."""
+def widest_beam(graph: WordGraph, most: int) -> float:
+    """The widest beam with which `pruned` leaves at most `most` arcs, or only those of the best paths."""
     if len(graph.arcs) <= most:
         return math.inf
     best = best_path(graph)
-    behind = sorted(best - worth for worth in best_through(graph) if worth > NOWHERE)
+    behind = sorted(best - worth for worth in best_weights(graph) if worth > LOG_ZERO)
     if len(behind) <= most:
         return math.inf
     # Arcs that are worth the same stay or go together.
@@ -147,20 +147,20 @@ def _sums(
     states = graph.states
     into: list[list[float]] = [[] for _ in range(states)]
     into[0].append(0.0)
-    before = [NOWHERE] * states
+    before = [LOG_ZERO] * states
     by_source: list[list[WordArc]] = [[] for _ in range(states)]
     for arc in graph.arcs:
         by_source[arc.source].append(arc)
     for state in range(states):
-        before[state] = add(into[state]) if into[state] else NOWHERE
+        before[state] = add(into[state]) if into[state] else LOG_ZERO
         for arc in by_source[state]:
             into[arc.target].append(before[state] + arc.weight / temperature)
-    after = [NOWHERE] * states
+    after = [LOG_ZERO] * states
     for state in range(states - 1, -1, -1):
         ways = [arc.weight / temperature + after[arc.target] for arc in by_source[state]]
         if state in graph.finals:
             ways.append(graph.finals[state].weight / temperature)
-        after[state] = add(ways) if ways else NOWHERE
+        after[state] = add(ways) if ways else LOG_ZERO
     return before, after
 
 

@@ -20,7 +20,7 @@ class LiveState(Protocol):
 
     @property
     def path(self) -> Path:
-        """The best hypothesis so far; empty where `is_sound` is not."""
+        """The best hypothesis so far; empty where `is_finite` is not."""
 
     @property
     def stable(self) -> int:
@@ -31,7 +31,7 @@ class LiveState(Protocol):
         """How many frames at the end say nothing."""
 
     @property
-    def is_sound(self) -> bool:
+    def is_finite(self) -> bool:
         """Whether every number so far was one; where not, the stream is given up."""
 
     def hypotheses(self) -> list[Hypothesis]:
@@ -59,7 +59,7 @@ class LiveSearch(Protocol[State]):
         lost: those that the best hypothesis has not read are searched anew."""
 
 
-def joined_paths(path: Path, more: Path, offset: int) -> Path:
+def extend_path(path: Path, more: Path, offset: int) -> Path:
     """One path behind another whose frames count from `offset`."""
     if not more.tokens:
         return path
@@ -94,6 +94,6 @@ def common_tokens(paths: Sequence[Path]) -> int:
     return count
 
 
-def frame_behind(path: Path) -> int:
+def end_frame(path: Path) -> int:
     """The frame behind the path's last token; 0 of none."""
     return path.times[-1] + max(path.durations[-1], 1) if path.tokens else 0

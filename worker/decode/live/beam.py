@@ -16,14 +16,14 @@ from kernels.runtime.device import compiled_for_cpu
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
 from kernels.search.recombine import Beam, Field
 from worker.decode.backtrace import Path
-from worker.decode.live.base import EMPTY, before, behind, common_tokens, frame_behind, joined_paths
+from worker.decode.live.base import EMPTY, before, behind, common_tokens, end_frame, extend_path
 from worker.decode.transducer.beam import (
     CHECK_EVERY,
     TOKEN_BLOCK,
     BeamSearch,
     BeamState,
-    rank_slots,
-    with_room,
+    grow_tokens,
+    rank_hypotheses,
 )
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
@@ -60,12 +60,12 @@ class LiveBeamState:
     @property
     def silence(self) -> int:
         """As `LiveState.silence`: since the last token of the best hypothesis."""
-        return max(0, self.frame + len(self.frames) - max(self.spoken, frame_behind(self.path)))
+        return max(0, self.frame + len(self.frames) - max(self.spoken, end_frame(self.path)))
 
     @property
-    def is_sound(self) -> bool:
-        """As `LiveState.is_sound`."""
-        return bool(np.array(self.search.beam.sound)[0])
+    def is_finite(self) -> bool:
+        """As `LiveState.is_finite`."""
+        return bool(np.array(self.search.beam.finite)[0])
 
     def hypotheses(self) -> list[Hypothesis]:
         """As `LiveState.hypotheses`."""
@@ -75,14 +75,14 @@ class LiveBeamState:
         """As `LiveState.forget`."""
         if tokens == 0:
             return
-        self.spoken = max(self.spoken, frame_behind(before(self.path, tokens)))
+        self.spoken = max(self.spoken, end_frame(before(self.path, tokens)))
         self.paths = [behind(path, tokens) for path in self.paths]
         self.forgotten += tokens
         beam = self.search.beam
         counts = mx.maximum(beam.slots[Field.COUNT, :] - tokens, 0)
         room = mx.full((*beam.tokens.shape[:2], tokens), -1, dtype=mx.int32)
         moved = beam._replace(
-            slots=_with(beam.slots, {Field.COUNT: counts}),
+            slots=_with_fields(beam.slots, {Field.COUNT: counts}),
             tokens=mx.concatenate([beam.tokens[:, :, tokens:], room], axis=-1),
             common=mx.maximum(beam.common - tokens, 0),
         )
@@ -106,10 +106,10 @@ class LiveBeamState:
         return frames
 
     def _ranked(self) -> list[tuple[Hypothesis, int]]:
-        if not self.is_sound:
+        if not self.is_finite:
             return []
         scores = self.search.scores(fixed=self.fixed)[0]
-        return rank_slots(self.paths, scores, self._next_frames(), self.forgotten)
+        return rank_hypotheses(self.paths, scores, self._next_frames(), self.forgotten)
 
 
 class LiveBeam:
@@ -120,11 +120,13 @@ class LiveBeam:
 
     def open(self) -> LiveBeamState:
         """As `LiveSearch.open`."""
-        start = self._over(mx.zeros((1, 1, 1)), np.array([1], np.int32), [False]).start()
+        start = self._chunk_search(mx.zeros((1, 1, 1)), np.array([1], np.int32), [False]).start()
         frames = mx.zeros((0, start.output.shape[-1]), start.output.dtype)
         return LiveBeamState(start, frames, paths=[EMPTY] * self._beam, fixed=self._fixed)
 
-    def _over(self, projected: mx.array, lengths: NDArray[np.int32], last: Sequence[bool]) -> "_ChunkBeam":
+    def _chunk_search(
+        self, projected: mx.array, lengths: NDArray[np.int32], last: Sequence[bool]
+    ) -> "_ChunkBeam":
         return _ChunkBeam(
             self._transducer, projected, lengths, last, self._beam, self._max_symbols, fixed=self._fixed
         )
@@ -144,37 +146,37 @@ class LiveBeam:
         lengths = np.array([len(state.frames) for state in taken], np.int32)
         longest = int(lengths.max())
         table = mx.stack([mx.pad(each.frames, [(0, longest - len(each.frames)), (0, 0)]) for each in taken])
-        search = self._over(table, lengths, [last[row] for row in rows])
-        after = search.go_on(_joined([state.search for state in taken]))
+        search = self._chunk_search(table, lengths, [last[row] for row in rows])
+        after = search.go_on(_join_states([state.search for state in taken]))
         walked = search.continued()
         for row, state in enumerate(taken):
             paths, origins = walked[row]
             state.paths = [
-                joined_paths(state.paths[origin], path, state.frame)
+                extend_path(state.paths[origin], path, state.frame)
                 for path, origin in zip(paths, origins, strict=True)
             ]
-            _settle(state, _row(after, row, self._beam))
+            _keep_unread(state, _row(after, row, self._beam))
 
     def restart(self, state: LiveBeamState) -> None:
         """As `LiveSearch.restart`."""
-        at, spoken = state.next_frame(), max(state.spoken, frame_behind(state.path))
+        at, spoken = state.next_frame(), max(state.spoken, end_frame(state.path))
         fresh = self.open()
         unread = min(at, len(state.frames))
         slots = fresh.search.beam.slots
-        waits = _with(slots, {Field.FRAME: slots[Field.FRAME, :] + (at - unread)})
+        waits = _with_fields(slots, {Field.FRAME: slots[Field.FRAME, :] + (at - unread)})
         state.search = fresh.search._replace(beam=fresh.search.beam._replace(slots=waits))
         state.frames, state.frame = state.frames[unread:], state.frame + unread
         state.paths, state.forgotten, state.spoken = fresh.paths, 0, spoken
 
 
-def _settle(state: LiveBeamState, search: BeamState) -> None:
+def _keep_unread(state: LiveBeamState, search: BeamState) -> None:
     """Keep what `search` has come to, and those frames alone that some hypothesis has not read."""
     ends = np.array(search.beam.slots[Field.FRAME, :])[0]
     alive = np.array(search.beam.scores)[0] > -np.inf
     read = min(int(ends[alive].min()), len(state.frames)) if alive.any() else len(state.frames)
     slots = search.beam.slots
     moved = mx.maximum(slots[Field.FRAME, :] - read, 0)
-    state.search = search._replace(beam=search.beam._replace(slots=_with(slots, {Field.FRAME: moved})))
+    state.search = search._replace(beam=search.beam._replace(slots=_with_fields(slots, {Field.FRAME: moved})))
     state.frames, state.frame = mx.contiguous(state.frames[read:]), state.frame + read
     mx.eval(state.search, state.frames)
 
@@ -206,11 +208,11 @@ class _ChunkBeam(BeamSearch):
         over = slots[Field.FRAME, :] >= self._limits.lengths[:, None]
         forced = slots[Field.HELD, :] >= self._limits.bounds[1]
         status = mx.where(over, FINISHED, mx.where(forced, FORCED, RUNS))
-        entered = _with(slots, {Field.STATUS: status, Field.ROW: self._row_of(slots[Field.FRAME, :])})
+        entered = _with_fields(slots, {Field.STATUS: status, Field.ROW: self._row_of(slots[Field.FRAME, :])})
         state = state._replace(beam=state.beam._replace(slots=entered))
         while not np.array(self._waits(state.beam)).all():
             longest = int(np.array(state.beam.slots[Field.COUNT, :]).max())
-            state = state._replace(beam=with_room(state.beam, longest + every + 1))
+            state = state._replace(beam=grow_tokens(state.beam, longest + every + 1))
             for _ in range(every):
                 state = self._step(state)
             mx.eval(state, self._kept())
@@ -220,12 +222,12 @@ class _ChunkBeam(BeamSearch):
         """Of each stream, what each slot emitted and which slot it was at the chunk's start."""
         return self._backtrace.continued()
 
-    def _settled(self, grown: Expansion, before: Beam) -> Beam:
-        beam, waits = super()._settled(grown, before), self._waits(before)
+    def _recombined(self, grown: Expansion, before: Beam) -> Beam:
+        beam, waits = super()._recombined(grown, before), self._waits(before)
         slots = before.slots
         own = mx.broadcast_to(mx.arange(self._beam, dtype=mx.int32), before.scores.shape)
         none = mx.zeros(own.shape, mx.int32)
-        still = _with(
+        still = _with_fields(
             slots,
             {
                 Field.LABEL: none - 1,
@@ -237,10 +239,10 @@ class _ChunkBeam(BeamSearch):
         slots = mx.where(waits[None, :, None], still, beam.slots)
         return Beam(
             scores=mx.where(waits[:, None], before.scores, beam.scores),
-            slots=_with(slots, {Field.ROW: self._row_of(slots[Field.FRAME, :])}),
+            slots=_with_fields(slots, {Field.ROW: self._row_of(slots[Field.FRAME, :])}),
             tokens=mx.where(waits[:, None, None], before.tokens, beam.tokens),
             common=mx.where(waits[:, None, None], before.common, beam.common),
-            sound=mx.where(waits, before.sound, beam.sound),
+            finite=mx.where(waits, before.finite, beam.finite),
             base=mx.where(waits, before.base, beam.base),
         )
 
@@ -257,25 +259,25 @@ class _ChunkBeam(BeamSearch):
         return first + mx.clip(frames, 0, self._rows - 1)
 
 
-def _with(slots: mx.array, fields: dict[Field, mx.array]) -> mx.array:
+def _with_fields(slots: mx.array, fields: dict[Field, mx.array]) -> mx.array:
     """`slots` with some of its fields replaced."""
     rows = [fields.get(each, slots[each]) for each in Field]
     return mx.stack(rows).astype(mx.int32)
 
 
-def _joined(states: Sequence[BeamState]) -> BeamState:
+def _join_states(states: Sequence[BeamState]) -> BeamState:
     """The states of several streams as one batch."""
     if len(states) == 1:
         return states[0]
     room = max(state.beam.tokens.shape[-1] for state in states)
     room = -(-room // TOKEN_BLOCK) * TOKEN_BLOCK
-    beams = [with_room(state.beam, room) for state in states]
+    beams = [grow_tokens(state.beam, room) for state in states]
     beam = Beam(
         scores=mx.concatenate([each.scores for each in beams]),
         slots=mx.concatenate([each.slots for each in beams], axis=1),
         tokens=mx.concatenate([each.tokens for each in beams]),
         common=mx.concatenate([each.common for each in beams]),
-        sound=mx.concatenate([each.sound for each in beams]),
+        finite=mx.concatenate([each.finite for each in beams]),
         base=mx.concatenate([each.base for each in beams]),
     )
     network = LstmState(
@@ -291,7 +293,14 @@ def _row(state: BeamState, row: int, slots: int) -> BeamState:
     at, rows = slice(row, row + 1), slice(row * slots, (row + 1) * slots)
     each = state.beam
     beam = Beam(
-        *(each.scores[at], each.slots[:, at], each.tokens[at], each.common[at], each.sound[at], each.base[at])
+        *(
+            each.scores[at],
+            each.slots[:, at],
+            each.tokens[at],
+            each.common[at],
+            each.finite[at],
+            each.base[at],
+        )
     )
     network = LstmState(state.network.hidden[rows], state.network.cell[rows])
     return BeamState(beam, state.output[rows], network, ())

@@ -14,7 +14,7 @@ from kernels.search.fixed_point import number_on_grid, on_grid, rebase, totals
 from kernels.search.prefix import Prefixes, grow
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.ctc.beam import THRESHOLD, TOKEN_BLOCK
-from worker.decode.live.base import EMPTY, behind, common_tokens, joined_paths
+from worker.decode.live.base import EMPTY, behind, common_tokens, extend_path
 from worker.decode.live.greedy import silent_frames
 from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
@@ -30,7 +30,7 @@ class CtcBeamState:
     paths: list[Path] = field(default_factory=list)
     frame: int = 0
     silence: int = 0
-    is_sound: bool = True
+    is_finite: bool = True
     fixed: bool = False
 
     @property
@@ -65,7 +65,7 @@ class CtcBeamState:
 
     def _ranked(self) -> list[tuple[Hypothesis, Path]]:
         """Best raw score first, ties settled by what was found, as the search over the whole has it."""
-        if not self.is_sound:
+        if not self.is_finite:
             return []
         ends = totals(self.beam.scores, self.base) if self.fixed else np.array(self.beam.scores)
         alive = np.flatnonzero(ends[0] > -np.inf).tolist()
@@ -92,7 +92,7 @@ class LiveCtcBeam:
         last: Sequence[bool],  # noqa: ARG002 - a frame is searched as it comes
     ) -> None:
         """As `LiveSearch.advance`."""
-        rows = [row for row, new in enumerate(frames) if len(new) and states[row].is_sound]
+        rows = [row for row, new in enumerate(frames) if len(new) and states[row].is_finite]
         if not rows:
             return
         taken = [states[row] for row in rows]
@@ -101,7 +101,7 @@ class LiveCtcBeam:
         lengths = np.array([len(each) for each in log_probs], np.int32)
         longest = int(lengths.max())
         table = mx.stack([mx.pad(each, [(0, longest - len(each)), (0, 0)]) for each in log_probs])
-        beam, base, backtrace = self._walk(taken, on_grid(table) if self._fixed else table, lengths)
+        beam, base, backtrace = self._search_frames(taken, on_grid(table) if self._fixed else table, lengths)
         walked = backtrace.continued()
         for row, (state, each) in enumerate(zip(taken, log_probs, strict=True)):
             at = slice(row, row + 1)
@@ -110,18 +110,21 @@ class LiveCtcBeam:
             state.beam, state.base = CtcBeam(beam.scores[at], beam.last[at], prefixes), base[at]
             paths, origins = walked[row]
             state.paths = [
-                joined_paths(state.paths[origin], path, state.frame)
+                extend_path(state.paths[origin], path, state.frame)
                 for path, origin in zip(paths, origins, strict=True)
             ]
             numbers = np.array(each)
-            state.is_sound = bool(np.isfinite(numbers.max(-1)).all() and not np.isnan(numbers).any())
+            state.is_finite = bool(np.isfinite(numbers.max(-1)).all() and not np.isnan(numbers).any())
             state.silence = silent_frames(numbers[:, self._head.blank], state.silence)
             state.frame += len(each)
 
-    def _walk(
+    def _search_frames(
         self, states: Sequence[CtcBeamState], log_probs: mx.array, lengths: np.ndarray
     ) -> tuple[CtcBeam, mx.array, Backtrace]:
-        beam, base = _joined([state.beam for state in states]), mx.concatenate([each.base for each in states])
+        beam, base = (
+            _join_beams([state.beam for state in states]),
+            mx.concatenate([each.base for each in states]),
+        )
         longest = int(np.array(beam.prefixes.lengths).max()) + log_probs.shape[1] + 1
         beam = beam._replace(prefixes=grow(beam.prefixes, -(-longest // TOKEN_BLOCK) * TOKEN_BLOCK))
         backtrace, known = Backtrace(len(states), self._beam), mx.array(lengths)
@@ -143,7 +146,7 @@ class LiveCtcBeam:
         state.beam, state.base, state.paths = fresh.beam, fresh.base, fresh.paths
 
 
-def _joined(beams: Sequence[CtcBeam]) -> CtcBeam:
+def _join_beams(beams: Sequence[CtcBeam]) -> CtcBeam:
     """The beams of several streams as one batch."""
     room = max(beam.prefixes.tokens.shape[-1] for beam in beams)
     prefixes = [grow(beam.prefixes, room) for beam in beams]

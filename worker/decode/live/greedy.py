@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernels.search.fixed_point import grid_sum
 from worker.decode.backtrace import Path
-from worker.decode.live.base import EMPTY, behind, frame_behind, joined_paths
+from worker.decode.live.base import EMPTY, behind, end_frame, extend_path
 from worker.decode.transducer.greedy import GreedyRow, GreedySearch
 from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
@@ -28,7 +28,7 @@ class GreedyState:
     frame: int = 0
     path: Path = EMPTY
     spoken: int = 0
-    is_sound: bool = True
+    is_finite: bool = True
     fixed: bool = False
 
     @property
@@ -43,7 +43,7 @@ class GreedyState:
 
     def hypotheses(self) -> list[Hypothesis]:
         """As `LiveState.hypotheses`: one."""
-        if not self.is_sound:
+        if not self.is_finite:
             return []
         log_probs = np.array(self.path.log_probs, np.float32)
         score = grid_sum(log_probs) if self.fixed else float(np.sum(log_probs, dtype=np.float32))
@@ -74,18 +74,18 @@ class LiveGreedy:
         lengths = np.array([len(new) for _, new, _ in taken], np.int32)
         longest = int(lengths.max())
         padded = mx.stack([mx.pad(new, [(0, longest - len(new)), (0, 0)]) for _, new, _ in taken])
-        start = _joined([state.row for state, _, _ in taken])
+        start = _join_rows([state.row for state, _, _ in taken])
         goes_on = mx.array([not end for _, _, end in taken])
         search = GreedySearch(
             self._transducer, padded, lengths, self._max_symbols, None, self._fixed, start, goes_on
         )
-        row, paths = search.walk()
-        sound = np.array(row.sound)
+        row, paths = search.decode()
+        finite = np.array(row.finite)
         for index, (state, new, _) in enumerate(taken):
-            state.is_sound = bool(sound[index])
-            state.path = joined_paths(state.path, paths[index], state.frame) if state.is_sound else EMPTY
-            state.spoken = max(state.spoken, frame_behind(state.path))
-            state.row = _taken(row, index, len(new))
+            state.is_finite = bool(finite[index])
+            state.path = extend_path(state.path, paths[index], state.frame) if state.is_finite else EMPTY
+            state.spoken = max(state.spoken, end_frame(state.path))
+            state.row = _row_of_stream(row, index, len(new))
             state.frame += len(new)
 
     def restart(self, state: GreedyState) -> None:
@@ -95,7 +95,7 @@ class LiveGreedy:
         state.path = EMPTY
 
 
-def _joined(rows: Sequence[GreedyRow]) -> GreedyRow:
+def _join_rows(rows: Sequence[GreedyRow]) -> GreedyRow:
     return GreedyRow(
         frames=mx.concatenate([row.frames for row in rows]),
         held=mx.concatenate([row.held for row in rows]),
@@ -105,13 +105,13 @@ def _joined(rows: Sequence[GreedyRow]) -> GreedyRow:
             mx.concatenate([row.state.hidden for row in rows]),
             mx.concatenate([row.state.cell for row in rows]),
         ),
-        sound=mx.concatenate([row.sound for row in rows]),
+        finite=mx.concatenate([row.finite for row in rows]),
         fused=(),
         bonus=mx.concatenate([row.bonus for row in rows]),
     )
 
 
-def _taken(row: GreedyRow, index: int, frames: int) -> GreedyRow:
+def _row_of_stream(row: GreedyRow, index: int, frames: int) -> GreedyRow:
     """One stream's row, its frames counted from the end of a chunk of so many."""
     at = slice(index, index + 1)
     return GreedyRow(
@@ -120,7 +120,7 @@ def _taken(row: GreedyRow, index: int, frames: int) -> GreedyRow:
         last=row.last[at] - frames,
         output=row.output[at],
         state=LstmState(row.state.hidden[at], row.state.cell[at]),
-        sound=row.sound[at],
+        finite=row.finite[at],
         fused=(),
         bonus=row.bonus[at],
     )
@@ -136,7 +136,7 @@ class CtcState:
     path: Path = EMPTY
     peaks: tuple[float, ...] = ()
     silence: int = 0
-    is_sound: bool = True
+    is_finite: bool = True
     fixed: bool = False
 
     @property
@@ -146,7 +146,7 @@ class CtcState:
 
     def hypotheses(self) -> list[Hypothesis]:
         """As `LiveState.hypotheses`: one."""
-        if not self.is_sound:
+        if not self.is_finite:
             return []
         peaks = np.array(self.peaks, np.float32)
         return [self.path.scored(grid_sum(peaks) if self.fixed else float(peaks.sum(dtype=np.float32)))]
@@ -175,19 +175,19 @@ class LiveCtcGreedy:
     def advance(self, states: Sequence[CtcState], frames: Sequence[mx.array], last: Sequence[bool]) -> None:  # noqa: ARG002
         """As `LiveSearch.advance`."""
         for state, new in zip(states, frames, strict=True):
-            if not len(new) or not state.is_sound:
+            if not len(new) or not state.is_finite:
                 continue
             log_probs = np.array(self._head.log_probs(new))
             labels = log_probs.argmax(-1)
             peaks = log_probs[np.arange(len(labels)), labels]
             if not (np.isfinite(peaks).all() and not np.isnan(log_probs).any()):
-                state.is_sound, state.path = False, EMPTY
+                state.is_finite, state.path = False, EMPTY
                 continue
             spoken = labels != self._head.blank
             fresh = np.flatnonzero(spoken & (labels != np.concatenate([[state.last], labels[:-1]])))
             tokens, given = tuple(labels[fresh].tolist()), tuple(peaks[fresh].tolist())
             more = Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), given)
-            state.path = joined_paths(state.path, more, state.frame)
+            state.path = extend_path(state.path, more, state.frame)
             state.peaks += tuple(peaks[spoken].tolist())
             state.silence = silent_frames(log_probs[:, self._head.blank], state.silence)
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)

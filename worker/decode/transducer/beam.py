@@ -17,20 +17,19 @@ from numpy.typing import NDArray
 from kernels.runtime.device import compiled_for_cpu
 from kernels.search.expand import FINISHED, Expansion, expand
 from kernels.search.fixed_point import ONE, on_grid, totals
-from kernels.search.recombine import Beam, Field, Limits, empty_beam
-from kernels.search.recombine import recombine as settle
+from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.recorder import LatticeRecorder
-from worker.decode.transducer.replayed import Repeated, ReplayedBeam, Steps
-from worker.decode.transducer.stepping import joined, reorder
+from worker.decode.transducer.replayed import ReplayedBeam, ReplayState, Steps
+from worker.decode.transducer.stepping import joint_logits, reorder
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 from worker.models.turns import give_way
 
 CHECK_EVERY = 8  # steps between two questions to the device whether anything still runs
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
-REPEATED_STEPS = 2 * TOKEN_BLOCK  # that are repeated before a beam's room grows
+REPLAYED_STEPS = 2 * TOKEN_BLOCK  # that are repeated before a beam's room grows
 
 
 class BeamState(NamedTuple):
@@ -84,31 +83,33 @@ class BeamSearch:
         A device is asked behind the next steps: while it says whether anything ran on at the end of a block,
         the block after it is queued. The kernels of a CPU have run when they return, and are asked at once.
         """
-        at_once = compiled_for_cpu()
-        every = 1 if at_once else CHECK_EVERY
+        synchronous = compiled_for_cpu()
+        every = 1 if synchronous else CHECK_EVERY
         state = self.start()
-        if at_once and self._fusion is None:
-            state = self._repeated(state)
-        asked = last = state.beam
+        if synchronous and self._fusion is None:
+            state = self._replay(state)
+        checked = last = state.beam
         ahead = steps = 0  # steps between what is asked and what is queued, and in all
-        while (longest := _longest(asked)) >= 0:
-            state = state._replace(beam=with_room(state.beam, longest + ahead + every + 1))
+        while (longest := _longest_running(checked)) >= 0:
+            state = state._replace(beam=grow_tokens(state.beam, longest + ahead + every + 1))
             for _ in range(every):
                 state = self._step(state)
             steps += every
             if steps % CHECK_EVERY == 0:
                 mx.async_eval(state, *self._kept())  # type: ignore[no-untyped-call]
                 give_way(state)
-            asked, last = (state.beam if at_once else last), state.beam
-            ahead = 0 if at_once else every
+            checked, last = (state.beam if synchronous else last), state.beam
+            ahead = 0 if synchronous else every
         return self._finish(state)
 
-    def _repeated(self, state: BeamState) -> BeamState:
+    def _replay(self, state: BeamState) -> BeamState:
         """Behind the last step, by steps that Python does not make; `state` where there are none such."""
         replayed = ReplayedBeam(self._transducer, self._encoder, self._durations, self._limits)
-        while (longest := _longest(state.beam)) >= 0:
-            begun = Repeated(with_room(state.beam, longest + REPEATED_STEPS), state.output, state.network)
-            reached = replayed.run(begun, REPEATED_STEPS - 1, self._note_steps)
+        while (longest := _longest_running(state.beam)) >= 0:
+            start = ReplayState(
+                grow_tokens(state.beam, longest + REPLAYED_STEPS), state.output, state.network
+            )
+            reached = replayed.run(start, REPLAYED_STEPS - 1, self._note_steps)
             if reached is None:
                 break
             state = BeamState(*reached, state.fused)
@@ -147,7 +148,7 @@ class BeamSearch:
 
     def _step(self, state: BeamState) -> BeamState:
         before = state.beam
-        logits = joined(self._transducer, self._encoder, before, state.output)
+        logits = joint_logits(self._transducer, self._encoder, before, state.output)
         grown = expand(
             logits.reshape(self._batch, self._beam, -1),
             self._durations,
@@ -156,12 +157,12 @@ class BeamSearch:
             self._fusion.bonus(state.fused) if self._fusion else None,
             fixed=self._limits.fixed,
         )
-        beam = self._settled(grown, before)
+        beam = self._recombined(grown, before)
         slots = beam.slots
         output, network = reorder(self._transducer, slots, state.output, state.network)
         fused = state.fused
         if self._fusion is not None:
-            fused = self._fusion.walk(fused, slots[Field.PARENT, :], slots[Field.LABEL, :])
+            fused = self._fusion.advance(fused, slots[Field.PARENT, :], slots[Field.LABEL, :])
         emission = Emission(
             slots[Field.LABEL, :],
             slots[Field.SPOKEN, :],
@@ -171,33 +172,33 @@ class BeamSearch:
         )
         self._backtrace.append(emission)
         if self.recorder is not None:
-            given = grown.gains[2, :] if self._fusion else None
+            fusion_gains = grown.gains[2, :] if self._fusion else None
             gained, scores = grown.gains[0, :], beam.scores
             if self._limits.fixed:
                 gained, scores = _absolute(gained, before.base), _absolute(scores, beam.base)
-            self.recorder.step(emission, gained, scores, given)
+            self.recorder.step(emission, gained, scores, fusion_gains)
         return BeamState(beam, output, network, fused)
 
-    def _settled(self, grown: Expansion, before: Beam) -> Beam:
-        return settle(grown, before, self._limits)
+    def _recombined(self, grown: Expansion, before: Beam) -> Beam:
+        return recombine(grown, before, self._limits)
 
     def _finish(self, state: BeamState) -> list[list[Hypothesis]]:
-        beam, ended, closing = state.beam, state.beam.scores, None
+        beam, final_scores, closing = state.beam, state.beam.scores, None
         if self._fusion is not None:
             closing = self._fusion.ends(state.fused, sentence_end=False)
-            ended = ended + (on_grid(closing) if self._limits.fixed else closing)
+            final_scores = final_scores + (on_grid(closing) if self._limits.fixed else closing)
         if self.recorder is not None:
-            end_scores = _absolute(ended, beam.base)
+            end_scores = _absolute(final_scores, beam.base)
             self.recorder.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
-        scores = totals(ended, beam.base) if self._limits.fixed else np.array(ended)
-        sound = np.array(beam.sound)
+        scores = totals(final_scores, beam.base) if self._limits.fixed else np.array(final_scores)
+        finite = np.array(beam.finite)
         ends = np.array(beam.slots[Field.FRAME, :])
         utterances: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._backtrace.paths()):
-            if not sound[utterance]:
+            if not finite[utterance]:
                 utterances.append([])
                 continue
-            ranked = rank_slots(paths, scores[utterance], ends[utterance])
+            ranked = rank_hypotheses(paths, scores[utterance], ends[utterance])
             utterances.append([hypothesis for hypothesis, _ in ranked])
         return utterances
 
@@ -207,14 +208,14 @@ def _absolute(scores: mx.array, base: mx.array) -> mx.array:
     return scores + base.astype(mx.float32)[:, None] / ONE
 
 
-def _longest(beam: Beam) -> int:
+def _longest_running(beam: Beam) -> int:
     """The tokens of the longest hypothesis, -1 where none runs; waits until the beam is there."""
     slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
     runs = (scores > -np.inf) & (slots[Field.STATUS, :] != FINISHED)
     return int(slots[Field.COUNT, :].max()) if runs.any() else -1
 
 
-def with_room(beam: Beam, tokens: int) -> Beam:
+def grow_tokens(beam: Beam, tokens: int) -> Beam:
     """The same beam with room for as many tokens."""
     missing = -(-tokens // TOKEN_BLOCK) * TOKEN_BLOCK - beam.tokens.shape[-1]
     if missing <= 0:
@@ -222,20 +223,20 @@ def with_room(beam: Beam, tokens: int) -> Beam:
     return beam._replace(tokens=mx.pad(beam.tokens, [(0, 0), (0, 0), (0, missing)], constant_values=-1))
 
 
-def rank_slots(
+def rank_hypotheses(
     paths: Sequence[Path], scores: NDArray[np.floating], ends: NDArray[np.int32], before: int = 0
 ) -> list[tuple[Hypothesis, int]]:
     """The hypotheses of live slots and which these are, best first by score a token (the end counts as one,
     and so do `before` tokens that the paths have no more); ties settled by what was found, not by slot."""
     alive = [slot for slot in range(len(paths)) if scores[slot] > -np.inf]
-    row = [(paths[slot].scored(float(scores[slot])), slot) for slot in alive]
+    scored = [(paths[slot].scored(float(scores[slot])), slot) for slot in alive]
 
     def rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
         hypothesis, slot = ended
         per_token = hypothesis.score / (before + len(hypothesis.tokens) + 1)
         return -per_token, -hypothesis.score, hypothesis.tokens, int(ends[slot])
 
-    return sorted(row, key=rank)
+    return sorted(scored, key=rank)
 
 
 def beam_search(

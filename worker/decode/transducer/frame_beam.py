@@ -47,20 +47,20 @@ def frame_beam_search(
     projected = transducer.project_encoder(frames)
     output, state = transducer.start(batch * beam)
     for frame in range(int(lengths.max(initial=0))):
-        now = mx.repeat(projected[:, frame], beam, axis=0)
-        logits = transducer.joined(now, output).astype(mx.float32)
+        encoder_frames = mx.repeat(projected[:, frame], beam, axis=0)
+        logits = transducer.joint_logits(encoder_frames, output).astype(mx.float32)
         log_probs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
         if ctc_log_probs is not None and ctc_weight > 0:
-            beside = mx.repeat(mx.exp(ctc_log_probs[:, frame].astype(mx.float32)), beam, axis=0)
-            log_probs = mx.log((1 - ctc_weight) * mx.exp(log_probs) + ctc_weight * beside)
+            ctc_probs = mx.repeat(mx.exp(ctc_log_probs[:, frame].astype(mx.float32)), beam, axis=0)
+            log_probs = mx.log((1 - ctc_weight) * mx.exp(log_probs) + ctc_weight * ctc_probs)
         best, labels = top_k(log_probs, beam)
         mx.eval(best, labels)
-        values, offered = np.array(best, np.float64), np.array(labels)
+        values, top_labels = np.array(best, np.float64), np.array(labels)
         for row in np.flatnonzero((frame < lengths) & ~broken).tolist():
             if not np.isfinite(values[[trace.row for trace in traces[row]], 0]).all():
                 broken[row] = True
                 continue
-            traces[row] = _next(traces[row], values, offered, frame, transducer.blank)
+            traces[row] = _next(traces[row], values, top_labels, frame, transducer.blank)
         parents = np.arange(batch * beam)
         tokens = np.full(batch * beam, -1)
         for row, kept in enumerate(traces):

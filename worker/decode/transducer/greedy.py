@@ -29,7 +29,7 @@ CHECK_EVERY = 8  # rounds between two questions to the device whether anything s
 
 
 class GreedyRow(NamedTuple):
-    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool.
+    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. finite: bool.
     fused: the fusion's states. bonus: float32, what it added so far."""
 
     frames: mx.array
@@ -37,7 +37,7 @@ class GreedyRow(NamedTuple):
     last: mx.array
     output: mx.array
     state: LstmState
-    sound: mx.array
+    finite: mx.array
     fused: FusionState
     bonus: mx.array
 
@@ -59,7 +59,7 @@ class _Stop(NamedTuple):
     labels: mx.array
     durations: mx.array
     log_probs: mx.array
-    sound: mx.array
+    finite: mx.array
 
 
 class GreedySearch:
@@ -95,31 +95,31 @@ class GreedySearch:
         self._first = mx.arange(self._batch + 1, dtype=mx.int32) * self._frames
         self._rows = mx.repeat(mx.arange(self._batch, dtype=mx.int32), self._window)
         mx.eval(self._steps, self._columns, self._first, self._rows)
-        self._anything = bool(lengths.any())
+        self._has_frames = bool(lengths.any())
         self._backtrace = Backtrace(self._batch, 1)
-        self._begun = GreedyRow.start(transducer, self._batch, fusion) if start is None else start
+        self._start = GreedyRow.start(transducer, self._batch, fusion) if start is None else start
         self._goes_on = mx.zeros((self._batch,), mx.bool_) if goes_on is None else goes_on
 
     def run(self) -> list[list[Hypothesis]]:
         """One hypothesis an utterance; none for one whose logits were not finite."""
-        row, paths = self.walk()
-        sound, bonus = np.array(row.sound), np.array(row.bonus)
+        row, paths = self.decode()
+        finite, bonus = np.array(row.finite), np.array(row.bonus)
         return [
-            [path.scored(self._score(path, bonus[index]))] if sound[index] else []
+            [path.scored(self._score(path, bonus[index]))] if finite[index] else []
             for index, path in enumerate(paths)
         ]
 
-    def walk(self) -> tuple[GreedyRow, list[Path]]:
+    def decode(self) -> tuple[GreedyRow, list[Path]]:
         """The rows behind the last frame, and what each emitted."""
-        row = self._begun
+        row = self._start
         # A CPU computes while it queues: it is asked at once, and no round is in vain.
         every, behind = (1, 0) if self._on_cpu else (CHECK_EVERY, 1)
-        asked: deque[mx.array] = deque()
-        while self._anything and (len(asked) <= behind or asked.popleft().item()):
+        running: deque[mx.array] = deque()
+        while self._has_frames and (len(running) <= behind or running.popleft().item()):
             for _ in range(every):
                 row = self._round(row)
-            asked.append(mx.any(row.sound & (row.frames < self._lengths)))
-            mx.async_eval(asked[-1], row, self._backtrace.latest(every))  # type: ignore[no-untyped-call]
+            running.append(mx.any(row.finite & (row.frames < self._lengths)))
+            mx.async_eval(running[-1], row, self._backtrace.latest(every))  # type: ignore[no-untyped-call]
             give_way(row)
         return row, [slots[0] for slots in self._backtrace.paths()]
 
@@ -133,8 +133,12 @@ class GreedySearch:
         if self._fusion is not None:
             gains = self._fusion.gains(row.fused)[:, 0]
         stop = self._look_ahead(row, gains)
-        after = _next(
-            (row.frames, row.held, row.last, row.sound), stop, self._lengths, self._goes_on, self._max_symbols
+        after = _advance_rows(
+            (row.frames, row.held, row.last, row.finite),
+            stop,
+            self._lengths,
+            self._goes_on,
+            self._max_symbols,
         )
         output, state = advance(self._transducer, stop.labels, after.reads, row.output, row.state)
         self._backtrace.append(Emission(after.emitted, after.at, stop.durations, stop.log_probs))
@@ -144,37 +148,37 @@ class GreedySearch:
             last=after.last,
             output=output,
             state=state,
-            sound=after.sound,
-            fused=self._follow(row.fused, stop),
-            bonus=row.bonus if gains is None else row.bonus + self._earned(gains, stop),
+            finite=after.finite,
+            fused=self._advance_fusion(row.fused, stop),
+            bonus=row.bonus if gains is None else row.bonus + self._fusion_gain(gains, stop),
         )
 
-    def _earned(self, gains: mx.array, stop: _Stop) -> mx.array:
-        earned = _earned(gains, stop)
-        return on_grid(earned) if self._fixed else earned
+    def _fusion_gain(self, gains: mx.array, stop: _Stop) -> mx.array:
+        gain = _gain_at_stop(gains, stop)
+        return on_grid(gain) if self._fixed else gain
 
-    def _follow(self, fused: FusionState, stop: _Stop) -> FusionState:
+    def _advance_fusion(self, fused: FusionState, stop: _Stop) -> FusionState:
         if self._fusion is None:
             return ()
         emitted = mx.where(stop.emits, stop.labels, -1)[:, None]
-        return self._fusion.walk(fused, mx.zeros_like(emitted), emitted)
+        return self._fusion.advance(fused, mx.zeros_like(emitted), emitted)
 
     def _look_ahead(self, row: GreedyRow, gains: mx.array | None) -> _Stop:
         """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
         [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank
-        inside, index = _places(row.frames, self._lengths, row.sound, self._steps, self._first)
+        inside, index = _window_frames(row.frames, self._lengths, row.finite, self._steps, self._first)
         logits, spread = self._join(inside, index, row.output)
         best = mx.argmax(logits, axis=-1)
         if gains is not None:
-            favoured = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
-            best = mx.where(best == blank, blank, favoured)
-        extremes, waits = [_extremes(logits)], None
+            best_label = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
+            best = mx.where(best == blank, blank, best_label)
+        extremes, waits = [_max_and_sum(logits)], None
         if spread is not None:
-            extremes.append(_extremes(spread))
+            extremes.append(_max_and_sum(spread))
             waits = mx.take(self._durations, mx.argmax(spread, axis=-1))
-        look = _jumps(best, waits, inside, self._columns, blank)
-        return _stop(_landing(look.after, self._window), look, logits, inside, extremes, blank)
+        window = _classify_window(best, waits, inside, self._columns, blank)
+        return _stop(_follow_jumps(window.after, self._window), window, logits, inside, extremes, blank)
 
     def _join(self, inside: mx.array, index: mx.array, output: mx.array) -> tuple[mx.array, mx.array | None]:
         """The joint of each row's prediction with the frames of its window; of those outside of its
@@ -186,7 +190,7 @@ class GreedySearch:
         return self._transducer.parted(joined)
 
 
-class _Look(NamedTuple):
+class _Window(NamedTuple):
     """A window: label and duration of each place, [B, W], and the place that comes after each, itself where a
     row rests there, [B, W + overshoot]; int32."""
 
@@ -196,18 +200,20 @@ class _Look(NamedTuple):
 
 
 @fused
-def _places(
-    frames: mx.array, lengths: mx.array, sound: mx.array, steps: mx.array, first: mx.array
+def _window_frames(
+    frames: mx.array, lengths: mx.array, finite: mx.array, steps: mx.array, first: mx.array
 ) -> tuple[mx.array, mx.array]:
     """Which frames of each window are of its utterance, bool [B, W], and their rows in the encoder's table,
     where utterances begin at `first` [B + 1]."""
     places = frames[:, None] + steps
-    inside = (places < lengths[:, None]) & sound[:, None]
+    inside = (places < lengths[:, None]) & finite[:, None]
     return inside, mx.minimum(first[:-1, None] + places, first[1:, None] - 1)
 
 
 @fused
-def _jumps(best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx.array, blank: int) -> _Look:
+def _classify_window(
+    best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx.array, blank: int
+) -> _Window:
     """`waits`: how long each place waits, None where a blank waits one frame and a label none."""
     labels = best.astype(mx.int32)
     places = labels.shape[1]
@@ -215,82 +221,82 @@ def _jumps(best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx
     rests = (labels != blank) | ~inside
     onward = columns[:places] + mx.where(rests, 0, mx.maximum(durations, 1))
     beyond = mx.broadcast_to(columns[places:], (labels.shape[0], len(columns) - places))
-    return _Look(labels, durations, mx.concatenate([onward, beyond], axis=1))
+    return _Window(labels, durations, mx.concatenate([onward, beyond], axis=1))
 
 
 @fused
 def _stop(
     stops: mx.array,
-    look: _Look,
+    window: _Window,
     logits: mx.array,
     inside: mx.array,
     extremes: list[tuple[mx.array, mx.array]],
     blank: int,
 ) -> _Stop:
-    places = look.labels.shape[1]
+    places = window.labels.shape[1]
     landed = mx.minimum(stops, places - 1)[:, None]
 
     def pick(values: mx.array) -> mx.array:
         return mx.take_along_axis(values, landed, axis=1)[:, 0]
 
     chosen = mx.take_along_axis(logits, landed[..., None], axis=1)[:, 0].astype(mx.float32)
-    label = pick(look.labels)
+    label = pick(window.labels)
     norm = mx.logsumexp(chosen, axis=-1)
     broken = inside & ~reduce(mx.logical_and, [mx.isfinite(top) & ~mx.isnan(sum_) for top, sum_ in extremes])
     return _Stop(
         advance=stops,
         emits=(stops < places) & (label != blank) & pick(inside),
         labels=label,
-        durations=pick(look.durations),
+        durations=pick(window.durations),
         log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
-        sound=~mx.any(broken, axis=1),
+        finite=~mx.any(broken, axis=1),
     )
 
 
-class _Next(NamedTuple):
-    """What a round makes of a stop, [B] each; `emitted` and `given` are of `Emission`."""
+class _Advanced(NamedTuple):
+    """What a round makes of a stop, [B] each; `emitted` and `at` are of `Emission`."""
 
     frames: mx.array
     held: mx.array
     last: mx.array
-    sound: mx.array
+    finite: mx.array
     reads: mx.array
     emitted: mx.array
     at: mx.array
 
 
 @fused
-def _next(
+def _advance_rows(
     row: tuple[mx.array, mx.array, mx.array, mx.array],
     stop: _Stop,
     lengths: mx.array,
     goes_on: mx.array,
     max_symbols: int,
-) -> _Next:
-    """`row`: frames, held, last and sound of a `GreedyRow`."""
-    before, held_before, last, sound = row
+) -> _Advanced:
+    """`row`: frames, held, last and finite of a `GreedyRow`."""
+    before, held_before, last, finite = row
     at = before + stop.advance
     held = mx.where(at == last, held_before, 0) + 1
     frames = at + mx.where(stop.emits, stop.durations, 0)
     full = stop.emits & (held >= max_symbols) & (frames == at)
-    return _Next(
+    return _Advanced(
         frames=frames + full.astype(mx.int32),
         held=mx.where(stop.emits, held, held_before),
         last=mx.where(stop.emits, at, last),
-        sound=sound & stop.sound,
+        finite=finite & stop.finite,
         reads=stop.emits & ((frames < lengths) | goes_on),
         emitted=mx.where(stop.emits, stop.labels, -1),
         at=at,
     )
 
 
-def _earned(gains: mx.array, stop: _Stop) -> mx.array:
+def _gain_at_stop(gains: mx.array, stop: _Stop) -> mx.array:
     """What fusion adds for the label a round stopped at, float32 [B]; 0 where it found none."""
     chosen = mx.where(stop.emits, stop.labels, 0)
     return mx.where(stop.emits, mx.take_along_axis(gains, chosen[:, None], axis=1)[:, 0], 0.0)
 
 
-def _landing(after: mx.array, places: int) -> mx.array:
+def _follow_jumps(after: mx.array, places: int) -> mx.array:
     """Where each row comes to rest when it starts at place 0 and goes on to the place `after` each, int32 [B,
     W + overshoot], until it stays. A jump out of the window of W places rests where it lands.
 
@@ -301,7 +307,7 @@ def _landing(after: mx.array, places: int) -> mx.array:
     return after[:, 0]
 
 
-def _extremes(logits: mx.array) -> tuple[mx.array, mx.array]:
+def _max_and_sum(logits: mx.array) -> tuple[mx.array, mx.array]:
     """Maximum and sum of the last axis: its logsumexp is finite where the one is and the other is no NaN. Two
     passes, and no exponential."""
     # A sum is NaN where an element is; -inf alone is a label that cannot be.

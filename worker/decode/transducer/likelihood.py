@@ -32,24 +32,24 @@ def log_likelihoods(
     level: dict[Labels, NDArray[np.float64]] = {(): np.full(count, -np.inf)}
     level[()][0] = 0.0
     while level:
-        place = {prefix: row for row, prefix in enumerate(level)}
-        following = sorted(
-            {each[: len(prefix) + 1] for prefix in place for each in _beyond(prefix, hypotheses)}
+        rows = {prefix: row for row, prefix in enumerate(level)}
+        extensions = sorted(
+            {each[: len(prefix) + 1] for prefix in rows for each in _beyond(prefix, hypotheses)}
         )
         entered: dict[Labels, NDArray[np.float64]] = {}
-        for prefix, row in place.items():
-            children = [each for each in following if each[:-1] == prefix]
+        for prefix, row in rows.items():
+            children = [each for each in extensions if each[:-1] == prefix]
             columns = mx.array([blank, *(each[-1] for each in children)])
-            logits = transducer.joined(encoder, output[row]).astype(mx.float32)
+            logits = transducer.joint_logits(encoder, output[row]).astype(mx.float32)
             log_probs = mx.take(logits, columns, axis=-1) - mx.logsumexp(logits, axis=-1, keepdims=True)
             logs = np.array(log_probs, np.float64)
             reached = _along(level[prefix], logs[:, 0])
             sums[prefix] = float(reached[-1] + logs[-1, 0])
             entered |= {each: reached + logs[:, at] for at, each in enumerate(children, 1)}
-        if following:
-            parents = mx.array([place[each[:-1]] for each in following])
-            output, state = transducer.step(mx.array([each[-1] for each in following]), state, parents)
-        level = {each: entered[each] for each in following}
+        if extensions:
+            parents = mx.array([rows[each[:-1]] for each in extensions])
+            output, state = transducer.step(mx.array([each[-1] for each in extensions]), state, parents)
+        level = {each: entered[each] for each in extensions}
     return np.array([sums[tuple(each)] for each in hypotheses])
 
 

@@ -29,7 +29,7 @@ class _Carried(NamedTuple):
     slots: mx.array
     tokens: mx.array
     common: mx.array
-    sound: mx.array
+    finite: mx.array
     base: mx.array
     gains: mx.array
     output: mx.array
@@ -38,7 +38,7 @@ class _Carried(NamedTuple):
 
 
 _PLACES = {name: place for place, name in enumerate(_Carried._fields)}
-_SHOWN = ("scores", "slots", "gains", "base")
+_REPORTED = ("scores", "slots", "gains", "base")
 
 
 class Steps(NamedTuple):
@@ -53,7 +53,7 @@ class Steps(NamedTuple):
     before: NDArray[np.int32]
 
 
-class Repeated(NamedTuple):
+class ReplayState(NamedTuple):
     """A beam, the projected output [B * K, J] and the network's state, as a search goes on with them."""
 
     beam: Beam
@@ -70,38 +70,38 @@ class ReplayedBeam:
         self._transducer, self._encoder = transducer, encoder
         self._durations, self._limits = durations, limits
 
-    def run(self, begun: Repeated, steps: int, seen: Callable[[Steps], None]) -> Repeated | None:
-        """Where `begun` comes to in at most `steps` steps, at least 2, fewer where nothing runs any more. All
-        are shown to `seen`, up to `BLOCK` at a time. None, and nothing shown, where some part of a step is
-        no kernel."""
-        state = self._entered(begun)
-        kept = [BLOCK if name in _SHOWN else 1 for name in _PLACES] + [1] * (len(state) - len(_PLACES))
+    def run(self, start: ReplayState, steps: int, on_steps: Callable[[Steps], None]) -> ReplayState | None:
+        """The state after at most `steps` steps (at least 2), fewer once no hypothesis runs. `on_steps` gets
+        all of them, up to `BLOCK` at a time. None, without a call of `on_steps`, if a step is more than
+        kernels."""
+        state = self._initial_state(start)
+        kept = [BLOCK if name in _REPORTED else 1 for name in _PLACES] + [1] * (len(state) - len(_PLACES))
         once, twice, replay = record(self._step, state, kept, _PLACES["running"])
         if replay is None:
             return None
-        base = np.array(begun.beam.base)
+        base = np.array(start.beam.base)
         for recorded in (once, twice):
-            of = (np.array(recorded[_PLACES[name]])[None] for name in _SHOWN)
-            base = _show(seen, base, *of)
+            arrays = (np.array(recorded[_PLACES[name]])[None] for name in _REPORTED)
+            base = _report_steps(on_steps, base, *arrays)
         left = steps - 2
         while left > 0 and replay.latest(_PLACES["running"]).any():
-            made = replay.run(min(BLOCK, left))
-            left -= made
-            base = _show(seen, base, *(replay.latest(_PLACES[name], made) for name in _SHOWN))
-        return self._left(replay, len(state))
+            count = replay.run(min(BLOCK, left))
+            left -= count
+            base = _report_steps(on_steps, base, *(replay.latest(_PLACES[name], count) for name in _REPORTED))
+        return self._final_state(replay, len(state))
 
-    def _entered(self, begun: Repeated) -> list[mx.array]:
-        beam = begun.beam
+    def _initial_state(self, start: ReplayState) -> list[mx.array]:
+        beam = start.beam
         rows = next_rows(beam.slots, beam.scores)
         gains = mx.zeros((3, *beam.scores.shape))
-        carried = _Carried(*beam, gains, begun.output, rows.joined, rows.running)
-        layers = [each for layer in begun.network.layers() for each in layer]
+        carried = _Carried(*beam, gains, start.output, rows.joined, rows.running)
+        layers = [each for layer in start.network.layers() for each in layer]
         # Each in memory of its own, which tells them apart.
         return [mx.array(np.array(each, order="C")) for each in (*carried, *layers)]
 
     def _step(self, state: Sequence[mx.array]) -> list[mx.array]:
         before, states = _Carried(*state[: len(_PLACES)]), state[len(_PLACES) :]
-        beam = Beam(before.scores, before.slots, before.tokens, before.common, before.sound, before.base)
+        beam = Beam(before.scores, before.slots, before.tokens, before.common, before.finite, before.base)
         logits = self._transducer.join_rows(self._encoder, before.output, before.joined)
         grown = expand(
             logits.reshape(*beam.scores.shape, -1),
@@ -119,18 +119,18 @@ class ReplayedBeam:
             *(each for layer in layers for each in layer),
         ]
 
-    def _left(self, replay: Replay, arrays: int) -> Repeated:
+    def _final_state(self, replay: Replay, arrays: int) -> ReplayState:
         state = [mx.array(replay.latest(place)[0]) for place in range(arrays)]
         carried, states = _Carried(*state[: len(_PLACES)]), state[len(_PLACES) :]
         layers = [LstmState(*states[at : at + 2]) for at in range(0, len(states), 2)]
         beam = Beam(
-            carried.scores, carried.slots, carried.tokens, carried.common, carried.sound, carried.base
+            carried.scores, carried.slots, carried.tokens, carried.common, carried.finite, carried.base
         )
-        return Repeated(beam, carried.output, LstmState.of_layers(layers))
+        return ReplayState(beam, carried.output, LstmState.of_layers(layers))
 
 
-def _show(
-    seen: Callable[[Steps], None],
+def _report_steps(
+    on_steps: Callable[[Steps], None],
     base: NDArray[np.int32],
     scores: NDArray[np.float32],
     slots: NDArray[np.int32],
@@ -138,6 +138,6 @@ def _show(
     bases: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Show steps behind one that left `base`; what the last of them leaves."""
-    seen(Steps(scores, slots, gains, bases, np.concatenate([base[None], bases[:-1]])))
+    on_steps(Steps(scores, slots, gains, bases, np.concatenate([base[None], bases[:-1]])))
     last: NDArray[np.int32] = bases[-1]
     return last

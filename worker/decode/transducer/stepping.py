@@ -27,12 +27,12 @@ def advance(
 
     Labels of other rows are not read. `gather` chooses the way; None takes the device's.
     """
-    if _gathers(gather):
+    if _should_gather(gather):
         read = np.where(np.array(needed), np.array(labels), -1).astype(np.int32)
         if (read < 0).all():
             return output, state
         rows = Continued(np.arange(len(read), dtype=np.int32), read).steps(len(read))
-        return _go_on(transducer, rows, output, state)
+        return _step_rows(transducer, rows, output, state)
     fresh, stepped = transducer.step(mx.where(needed, labels, 0), state)
     return mx.where(needed[:, None], fresh, output), stepped.where(needed, state)
 
@@ -50,12 +50,12 @@ def reorder(
     slots: int32 [Field, B, K] of `kernels.search.recombine`. Slots with the same tokens share a row that is
     made once, and rows made behind the same parent share its recurrent product.
     """
-    if _gathers(gather):
+    if _should_gather(gather):
         rows = continued_rows(np.array(slots, copy=None)).steps(len(output))
-        return _go_on(transducer, rows, output, state)
+        return _step_rows(transducer, rows, output, state)
     parents, labels, index = _rows(slots)
     fresh, stepped = transducer.step(labels, state.take(parents))
-    return _either(output, state, fresh, stepped, index)
+    return _select_rows(output, state, fresh, stepped, index)
 
 
 @fused
@@ -71,7 +71,7 @@ def _rows(slots: mx.array) -> tuple[mx.array, mx.array, mx.array]:
     return parents.reshape(-1), labels.reshape(-1), index.reshape(-1)
 
 
-def joined(
+def joint_logits(
     transducer: Transducer, encoder: mx.array, beam: Beam, output: mx.array, *, gather: bool | None = None
 ) -> mx.array:
     """The joint of every slot of a beam with its next frame, [B * K, V + 1 + D]; `encoder` [B * T, J].
@@ -79,19 +79,19 @@ def joined(
     Dead slots and those past their utterance's end, a third of a batch of unlike lengths, have no use for
     one: where rows are gathered theirs are zeros.
     """
-    if _gathers(gather):
+    if _should_gather(gather):
         return transducer.join_rows(encoder, output, next_rows(beam.slots, beam.scores).joined)
-    return transducer.joined(mx.take(encoder, beam.slots[Field.ROW, :].reshape(-1), axis=0), output)
+    return transducer.joint_logits(mx.take(encoder, beam.slots[Field.ROW, :].reshape(-1), axis=0), output)
 
 
-def _go_on(
+def _step_rows(
     transducer: Transducer, rows: RowSteps, output: mx.array, state: LstmState
 ) -> tuple[mx.array, LstmState]:
     output, layers = transducer.go_on(rows, output, state.layers())
     return output, LstmState.of_layers(layers)
 
 
-def _either(
+def _select_rows(
     output: mx.array, state: LstmState, fresh: mx.array, stepped: LstmState, index: mx.array
 ) -> tuple[mx.array, LstmState]:
     """Rows before the step and, behind them, of those after it."""
@@ -102,5 +102,5 @@ def _either(
     return chosen(output, fresh), LstmState(*map(chosen, state, stepped))
 
 
-def _gathers(asked: bool | None) -> bool:
-    return mx.default_device().type == mx.DeviceType.cpu if asked is None else asked
+def _should_gather(override: bool | None) -> bool:
+    return mx.default_device().type == mx.DeviceType.cpu if override is None else override

@@ -88,11 +88,11 @@ def unit_columns(graph: GraphArrays, blank: int, *, blank_first: bool) -> NDArra
 
 def check_units(graph: GraphArrays, pieces: Sequence[str]) -> None:
     """Raises InvalidRequest where the graph was built for units of other names."""
-    theirs = graph.units
-    if not theirs or tuple(pieces) in (theirs, theirs[1:]):
+    graph_units = graph.units
+    if not graph_units or tuple(pieces) in (graph_units, graph_units[1:]):
         return
-    pairs = zip(theirs[1:], pieces[1:] if len(pieces) == len(theirs) else pieces, strict=False)
+    pairs = zip(graph_units[1:], pieces[1:] if len(pieces) == len(graph_units) else pieces, strict=False)
     other = next((f"; {a!r} stands for {b!r}" for a, b in pairs if a != b), "")
     raise InvalidRequest(
-        f"the graph was built for {len(theirs)} units, and they are not the model's {len(pieces)}{other}"
+        f"the graph was built for {len(graph_units)} units, and they are not the model's {len(pieces)}{other}"
     )

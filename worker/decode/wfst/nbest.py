@@ -61,7 +61,7 @@ class _Way(NamedTuple):
     node: int
 
 
-def word_nbest(
+def best_word_sequences(
     links: WfstLinks, graph: DecodingGraph, utterance: Utterance, count: int, reach: int
 ) -> list[WordPath]:
     """The best `count` word sequences of a lattice that holds all links within `reach`, best first; fewer

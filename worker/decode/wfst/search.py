@@ -18,7 +18,7 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.types import Hypothesis, SpokenWord
 from worker.decode.wfst.graph import DecodingGraph, unit_columns
 from worker.decode.wfst.lattice import word_lattice
-from worker.decode.wfst.nbest import Utterance, WordPath, word_nbest
+from worker.decode.wfst.nbest import Utterance, WordPath, best_word_sequences
 
 MOST_LINKS = 200_000
 """Of an utterance's lattice; one with more is pruned further."""
@@ -65,14 +65,14 @@ def wfst_search(
     frame that is not a number, or that no path of the graph fits, has an empty list.
     """
     columns = unit_columns(graph.arrays, blank, blank_first=blank_first)
-    heard = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
-    rows = [heard[row, :length] for row, length in enumerate(lengths.tolist())]
-    sound = [bool(np.isfinite(row.max(1)).all() and not np.isnan(row).any()) for row in rows]
+    probabilities = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
+    rows = [probabilities[row, :length] for row, length in enumerate(lengths.tolist())]
+    finite = [bool(np.isfinite(row.max(1)).all() and not np.isnan(row).any()) for row in rows]
     kept = [
-        searched_frames(row, settings.blank_skip) if good else np.zeros(0, np.int64)
-        for row, good in zip(rows, sound, strict=True)
+        frames_to_search(row, settings.blank_skip) if good else np.zeros(0, np.int64)
+        for row, good in zip(rows, finite, strict=True)
     ]
-    searched = np.zeros((len(rows), max(map(len, kept), default=0), heard.shape[2]), np.float32)
+    searched = np.zeros((len(rows), max(map(len, kept), default=0), probabilities.shape[2]), np.float32)
     for row, frames in enumerate(kept):
         searched[row, : len(frames)] = rows[row][frames]
     sizes = mx.array(np.array([len(frames) for frames in kept], np.int32))
@@ -80,24 +80,28 @@ def wfst_search(
     limits, reach = settings.limits, round(settings.lattice_beam * ONE)
     tokens = wfst_tokens(costs, sizes, graph.device, limits)
     lattices = wfst_links(costs, sizes, graph.device, tokens, reach, limits, MOST_LINKS)
-    dear, base, dead = np.array(costs), np.array(tokens.base, np.int64), np.array(tokens.report[:, 0]) != 0
+    int_costs, base, dead = (
+        np.array(costs),
+        np.array(tokens.base, np.int64),
+        np.array(tokens.report[:, 0]) != 0,
+    )
     answers: list[list[Hypothesis]] = []
     for row, frames in enumerate(kept):
-        if dead[row] or not sound[row]:
+        if dead[row] or not finite[row]:
             answers.append([])
             continue
         size = len(frames)
-        utterance = Utterance(dear[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
-        paths = word_nbest(lattices[row], graph, utterance, count, reach)
+        utterance = Utterance(int_costs[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
+        paths = best_word_sequences(lattices[row], graph, utterance, count, reach)
         answers.append([_hypothesis(path, graph, rows[row], frames, columns) for path in paths])
         prune = recorder.prunes[row] if recorder is not None and recorder.prunes else None
         if recorder is not None and prune is not None and paths:
-            wanted = min(round(prune * ONE), reach)
-            recorder.graphs[row] = word_lattice(lattices[row], graph, utterance, frames, wanted)
+            lattice_reach = min(round(prune * ONE), reach)
+            recorder.graphs[row] = word_lattice(lattices[row], graph, utterance, frames, lattice_reach)
     return answers
 
 
-def searched_frames(log_probs: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
+def frames_to_search(log_probs: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
     """The frames of [T, V] (blank first) that are searched, as WeNet's runtime has it: not those whose blank
     is likelier than `threshold`, but the last of these between two frames that say the same unit."""
     if threshold >= 1:
@@ -157,7 +161,7 @@ def _words(
     names = [graph.word(label) for label in path.words]
     if not all(names):
         return None
-    sizes = spelled_sizes([graph.arrays.lexicon.get(graph.arrays.words[w], ()) for w in path.words], units)
+    sizes = split_units([graph.arrays.lexicon.get(graph.arrays.words[w], ()) for w in path.words], units)
     if sizes is None:  # a graph that came without its lexicon: as evenly as may be
         bounds = [round(i * len(units) / max(len(names), 1)) for i in range(len(names) + 1)]
         sizes = [end - begin for begin, end in pairwise(bounds)]
@@ -171,7 +175,7 @@ def _words(
     return tuple(words)
 
 
-def spelled_sizes(spellings: Sequence[Sequence[Sequence[int]]], units: NDArray[np.int32]) -> list[int] | None:
+def split_units(spellings: Sequence[Sequence[Sequence[int]]], units: NDArray[np.int32]) -> list[int] | None:
     """How many of the units each word takes, where the words' spellings (several a word) make them up; the
     first of the ways there are."""
     text = units.tolist()

@@ -13,7 +13,7 @@ from worker.machine.blas import preload_blas
 def main() -> None:
     """Each case in float32 and bfloat16; exit code 0 even if some differ."""
     preload_blas()
-    from kernels.contracts.case import TOLERANCE, kept
+    from kernels.contracts.case import TOLERANCE, run_case
     from kernels.contracts.nn import CASES
     from kernels.runtime.device import backend
 
@@ -24,7 +24,7 @@ def main() -> None:
     for case in CASES:
         for dtype in ("float32", "bfloat16"):
             try:
-                distance, same = kept(case, dtype, name)
+                distance, same = run_case(case, dtype, name)
             except Exception as error:  # noqa: BLE001 - whatever a compiler raises is the result
                 _print(
                     {"kernel": case.name, "dtype": dtype, "error": f"{type(error).__name__}: {error}"[:500]}

@@ -296,7 +296,7 @@ class Transducer:
         projected: mx.array = self._joint.enc(frames)
         return projected
 
-    def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+    def joint_logits(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
         """[..., J] and [..., J] -> logits [..., V + 1 + D]: labels, blank, then the durations of a TDT."""
         return self._joint.join(enc_proj, pred_proj)
 

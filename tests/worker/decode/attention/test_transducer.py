@@ -46,7 +46,7 @@ def grid(transducer: Transducer, frames: mx.array, tokens: tuple[int, ...]) -> n
         output, state = transducer.step(mx.array([token]), state)
         outputs.append(output)
     logits = np.array(
-        transducer.joined(transducer.project_encoder(frames)[:, None], mx.concatenate(outputs)[None]),
+        transducer.joint_logits(transducer.project_encoder(frames)[:, None], mx.concatenate(outputs)[None]),
         np.float64,
     )
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))

@@ -151,7 +151,7 @@ def test_phrases_count_as_the_graphs_say_and_end_with_the_utterance() -> None:
                 state, total = alone.start(1), 0.0
                 for token in tokens:
                     total += float(alone.gains(state)[0, 0, token])
-                    state = alone.walk(state, mx.zeros((1, 1), mx.int32), mx.array([[token]], mx.int32))
+                    state = alone.advance(state, mx.zeros((1, 1), mx.int32), mx.array([[token]], mx.int32))
                 return total, float(alone.ends(state, sentence_end=True)[0, 0])
 
             def gain(prefix: tuple[int, ...], label: int) -> float:

@@ -16,7 +16,7 @@ from worker.decode.types import Hypothesis
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Beam | None]]:
     """Steps as (their number, None), questions as (steps so far, the beam asked for)."""
     seen: list[tuple[int, Beam | None]] = []
-    step, longest = BeamSearch._step, beam._longest
+    step, longest = BeamSearch._step, beam._longest_running
 
     def counted(search: BeamSearch, state: BeamState) -> BeamState:
         seen.append((sum(asked is None for _, asked in seen) + 1, None))
@@ -27,7 +27,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Beam | None]]:
         return longest(of)
 
     monkeypatch.setattr(BeamSearch, "_step", counted)
-    monkeypatch.setattr(beam, "_longest", asked)
+    monkeypatch.setattr(beam, "_longest_running", asked)
     return seen
 
 

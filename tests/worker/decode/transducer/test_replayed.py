@@ -29,13 +29,13 @@ def _on_cpu() -> Iterator[None]:
 def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many steps were shown at a time, of all searches."""
     shown: list[int] = []
-    show = replayed._show
+    show = replayed._report_steps
 
     def count(*given: object) -> object:
         shown.append(len(given[2]))  # type: ignore[arg-type]
         return show(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(replayed, "_show", count)
+    monkeypatch.setattr(replayed, "_report_steps", count)
     return shown
 
 
@@ -82,7 +82,7 @@ def test_a_search_takes_over_where_the_room_of_the_last_ends(
 ) -> None:
     expected = found((), 1, fixed=False)[0]
     at_once = len(repeated)
-    monkeypatch.setattr(beam, "REPEATED_STEPS", 6)
+    monkeypatch.setattr(beam, "REPLAYED_STEPS", 6)
     assert found((), 1, fixed=False)[0] == expected
     assert len(repeated) - at_once > 2 * at_once
 

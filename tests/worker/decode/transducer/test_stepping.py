@@ -13,7 +13,7 @@ from tests.worker.decode.reference import random_frames, tiny_transducer
 from worker.decode.transducer import beam, greedy
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.transducer.stepping import advance, joined, reorder
+from worker.decode.transducer.stepping import advance, joint_logits, reorder
 from worker.models.heads.transducer import LstmState, Transducer
 
 
@@ -147,11 +147,11 @@ def test_the_joint_of_slots_that_run_is_the_same_both_ways() -> None:
     scores = mx.array([[-1.0, -2.0, -3.0, -np.inf], [-1.0] * 4])
     beam = beam._replace(slots=mx.array(slots), scores=scores)
     # When the joint is made of all rows and of those that run
-    every = np.array(joined(transducer, encoder, beam, output, gather=False))
-    some = np.array(joined(transducer, encoder, beam, output, gather=True))
+    every = np.array(joint_logits(transducer, encoder, beam, output, gather=False))
+    some = np.array(joint_logits(transducer, encoder, beam, output, gather=True))
     # Then the rows that run are the same, and nothing was computed for the others
     assert some[[0, 2]] == pytest.approx(every[[0, 2]], abs=1e-5)
     assert not some[[1, 3, 4, 5, 6, 7]].any()
     # And where none runs there is nothing but zeros
     idle = beam._replace(scores=mx.full((2, 4), -mx.inf))
-    assert not np.array(joined(transducer, encoder, idle, output, gather=True)).any()
+    assert not np.array(joint_logits(transducer, encoder, idle, output, gather=True)).any()

@@ -133,8 +133,8 @@ def test_a_frame_that_is_no_number_gives_up_its_utterance_alone(graph: DecodingG
 @pytest.mark.parametrize("graph", ["char3"], indirect=True)
 def test_where_room_is_short_answers_stay(graph: DecodingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = found(utterances("char3"), graph, EVERYTHING, 5)
-    monkeypatch.setattr("kernels.search.wfst._USUAL", 3)
-    monkeypatch.setattr("kernels.search.wfst.LINKS", 1)
+    monkeypatch.setattr("kernels.search.wfst._STATES_PER_FRAME", 3)
+    monkeypatch.setattr("kernels.search.wfst.LINKS_PER_FRAME", 1)
     assert found(utterances("char3"), graph, EVERYTHING, 5) == expected
     # A lattice of no more than 400 links still holds the best of them, at their own costs.
     monkeypatch.setattr("worker.decode.wfst.search.MOST_LINKS", 400)
