@@ -1,5 +1,5 @@
-// Few rows times a matrix on an x86-64 CPU: [rows, depth] x [depth, columns]. The weights lie in panels of PANEL
-// columns, in the order in which they are read, as halves or floats; a panel is read from memory once for all rows.
+// Rows times a matrix on an x86-64 CPU: [rows, depth] x [depth, columns]. The weights lie in panels of PANEL columns,
+// in the order in which they are read, as halves or floats; a panel is read from memory once for all rows.
 // Each number is one sum over the depth in its order: a row's bits do not depend on the rows beside it.
 #include <immintrin.h>
 
@@ -25,6 +25,7 @@ static inline lanes fused(lanes a, lanes b, lanes c) { return _mm256_fmadd_ps(a,
 
 static const int PANEL = 2 * LANES;
 static const int AHEAD = 1024;  // bytes of weights that are asked for before they are needed
+static const int DEEP = 256;    // of a panel, so much is multiplied with all rows while it lies in the nearest cache
 
 typedef void (*ParallelFor)(int threads, void (*work)(void*), void* argument);
 
@@ -38,16 +39,36 @@ struct Product {
   std::atomic<int> next{0};
 };
 
-// ROWS rows of a panel. `scale` and `bias` are the panel's own; `columns` of it are written.
-template <int ROWS, class W>
-inline void multiply(const float* x, long depth, const W* weights, const float* scale, const float* bias, float* out,
-                     long stride, int columns) {
+// What a piece of a panel is multiplied with, and where it goes: `begins` and `ends` say whether the piece holds the
+// first and the last of the depth. Between pieces the sums lie in `out`.
+struct Piece {
+  long depth, stride;
+  int many, columns;
+  bool begins, ends;
+  const float *scale, *bias;
+};
+
+template <class W>
+inline void ask_ahead(const W* weights) {
+  _mm_prefetch((const char*)weights + AHEAD, _MM_HINT_T0);
+  if (sizeof(W) * PANEL > 64) _mm_prefetch((const char*)weights + AHEAD + 64, _MM_HINT_T0);
+}
+
+// ROWS rows of a piece. Where KEEP, the weights are left in `room` as floats, for the rows that come after.
+template <int ROWS, bool KEEP, class W>
+inline void multiply(const Piece& piece, const float* x, const W* weights, float* room, float* out) {
   lanes sums[ROWS][2];
-  for (int r = 0; r < ROWS; r++) sums[r][0] = sums[r][1] = all(0.0f);
-  for (long k = 0; k < depth; k++, weights += PANEL) {
-    _mm_prefetch((const char*)weights + AHEAD, _MM_HINT_T0);
-    if (sizeof(W) * PANEL > 64) _mm_prefetch((const char*)weights + AHEAD + 64, _MM_HINT_T0);
+  for (int r = 0; r < ROWS; r++)
+    for (int half = 0; half < 2; half++)
+      sums[r][half] = piece.begins ? all(0.0f) : load(out + r * piece.stride + half * LANES);
+  const long depth = piece.depth;
+  for (int k = 0; k < piece.many; k++, weights += PANEL) {
+    ask_ahead(weights);
     const lanes low = load(weights), high = load(weights + LANES);
+    if (KEEP) {
+      store(room + (long)k * PANEL, low);
+      store(room + (long)k * PANEL + LANES, high);
+    }
     for (int r = 0; r < ROWS; r++) {
       const lanes v = all(x[r * depth + k]);
       sums[r][0] = fused(v, low, sums[r][0]);
@@ -56,34 +77,50 @@ inline void multiply(const float* x, long depth, const W* weights, const float* 
   }
   for (int r = 0; r < ROWS; r++) {
     float row[PANEL];
-    float* to = columns == PANEL ? out + r * stride : row;
-    for (int half = 0; half < 2; half++)
-      store(to + half * LANES, fused(sums[r][half], load(scale + half * LANES), load(bias + half * LANES)));
-    if (columns < PANEL)
-      for (int c = 0; c < columns; c++) out[r * stride + c] = row[c];
+    float* to = piece.columns == PANEL ? out + r * piece.stride : row;
+    for (int half = 0; half < 2; half++) {
+      const lanes sum = sums[r][half];
+      store(to + half * LANES,
+            piece.ends ? fused(sum, load(piece.scale + half * LANES), load(piece.bias + half * LANES)) : sum);
+    }
+    if (piece.columns < PANEL)
+      for (int c = 0; c < piece.columns; c++) out[r * piece.stride + c] = row[c];
   }
 }
 
-template <class W, int ROWS = AT_ONCE>
-inline void multiply_rows(int rows, const float* x, long depth, const W* weights, const float* scale, const float* bias,
-                          float* out, long stride, int columns) {
+template <bool KEEP, class W, int ROWS = AT_ONCE>
+inline void multiply_rows(int rows, const Piece& piece, const float* x, const W* weights, float* room, float* out) {
   if (rows == ROWS)
-    multiply<ROWS>(x, depth, weights, scale, bias, out, stride, columns);
+    multiply<ROWS, KEEP>(piece, x, weights, room, out);
   else if constexpr (ROWS > 1)
-    multiply_rows<W, ROWS - 1>(rows, x, depth, weights, scale, bias, out, stride, columns);
+    multiply_rows<KEEP, W, ROWS - 1>(rows, piece, x, weights, room, out);
 }
 
 template <class W>
 void take_panels(Product* all) {
-  const int blocks = (all->rows + AT_ONCE - 1) / AT_ONCE;
+  alignas(64) float room[DEEP * PANEL];
+  const int rows = all->rows, depth = all->depth, blocks = (rows + AT_ONCE - 1) / AT_ONCE;
   for (int panel; (panel = all->next.fetch_add(1)) < all->panels;) {
-    const W* weights = (const W*)all->weights + (long)panel * all->depth * PANEL;
+    const W* weights = (const W*)all->weights + (long)panel * depth * PANEL;
     const int first = panel * PANEL, left = all->columns - first;
-    for (int block = 0; block < blocks; block++) {
-      const int from = block * all->rows / blocks, to = (block + 1) * all->rows / blocks;
-      multiply_rows<W>(to - from, all->x + (long)from * all->depth, all->depth, weights, all->scale + first,
-                       all->bias + first, all->out + (long)from * all->columns + first, all->columns,
-                       left < PANEL ? left : PANEL);
+    // Sums of a panel that is not full have no place between pieces.
+    const bool whole = blocks == 1 || left < PANEL;
+    for (int from = 0, many; from < depth; from += many) {
+      many = whole ? depth : depth - from < DEEP ? depth - from : DEEP;
+      const Piece piece = {depth, all->columns, many, left < PANEL ? left : PANEL, from == 0, from + many == depth,
+                           all->scale + first, all->bias + first};
+      const W* own = weights + (long)from * PANEL;
+      for (int block = 0; block < blocks; block++) {
+        const int row = block * rows / blocks, next = (block + 1) * rows / blocks;
+        const float* x = all->x + (long)row * depth + from;
+        float* out = all->out + (long)row * all->columns + first;
+        if (whole || sizeof(W) == sizeof(float))
+          multiply_rows<false>(next - row, piece, x, own, room, out);
+        else if (block == 0)
+          multiply_rows<true>(next - row, piece, x, own, room, out);
+        else
+          multiply_rows<false>(next - row, piece, x, (const float*)room, room, out);
+      }
     }
   }
 }

@@ -1,7 +1,8 @@
-"""Products of a few rows with one matrix over and over, as a function of this CPU (`row_products.cpp`).
+"""Products of rows with one matrix over and over, as a function of this CPU (`row_products.cpp`).
 
-A step of a decoder multiplies some 5 to 50 rows with every weight of the model. A BLAS packs the matrix anew
-in each call, which costs more than such a product; here it is packed once, and read once for all rows. What
+A BLAS packs the matrix anew in each call. A step of a decoder multiplies some 5 to 50 rows with every weight
+of the model, and packing costs more than such a product; an encoder's hundreds of rows still gain some
+percent. Here a matrix is packed once, and read once for all rows. What
 16 bits hold exactly lies in 16 bits and is multiplied in 32, so that half as much is read. For x86-64 with
 AVX2 or AVX-512. Knows no model.
 """

@@ -34,7 +34,8 @@ def outputs_of(product: RowProducts, x: Floats) -> Floats:
 
 @pytest.mark.parametrize("exact", [True, False], ids=["16 bits", "32 bits"])
 @pytest.mark.parametrize(
-    ("rows", "inputs", "outputs"), [(1, 7, 5), (3, 64, 32), (12, 384, 100), (41, 33, 257)]
+    ("rows", "inputs", "outputs"),
+    [(1, 7, 5), (3, 64, 32), (12, 384, 100), (41, 33, 257), (13, 256, 64), (100, 700, 72)],
 )
 def test_outputs_are_the_reference_s(exact: bool, rows: int, inputs: int, outputs: int) -> None:
     weight, bias, x = numbers(outputs, inputs), numbers(outputs, seed=4), numbers(rows, inputs, seed=5)
@@ -62,6 +63,16 @@ def test_a_row_has_its_own_bits_in_any_company_and_with_any_threads(monkeypatch:
         np.testing.assert_array_equal(outputs_of(product, x), together)
     finally:
         device._threads.cache_clear()
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["16 bits", "32 bits"])
+def test_a_row_has_its_own_bits_where_many_rows_share_pieces_of_a_panel(exact: bool) -> None:
+    """One block of rows takes a panel whole, several take it in pieces."""
+    weight = numbers(70, 600)
+    product, x = packed(in_16_bits(weight) if exact else weight), numbers(150, 600, seed=5)
+    together = outputs_of(product, x)
+    for rows in (slice(0, 1), slice(20, 24), slice(3, 30), slice(140, 150)):
+        np.testing.assert_array_equal(outputs_of(product, x[rows]), together[rows])
 
 
 def test_16_bits_are_kept_where_they_hold_the_weights_and_give_the_same_bits() -> None:

@@ -56,14 +56,8 @@ class Block:
         return [*arrays, self.mlp.widen_bias]
 
     def packed(self) -> "Block":
-        """The same with its products as `layers.packed` makes them; those of the encoder's frames are of many
-        rows and stay."""
-        own, cross, mlp = self.attention, self.cross, self.mlp
-        return Block(
-            replace(own, fused=packed(own.fused), out=packed(own.out)),
-            replace(cross, query=packed(cross.query), out=packed(cross.out)),
-            replace(mlp, widen=packed(mlp.widen), narrow=packed(mlp.narrow)),
-        )
+        """The same with its products as `layers.packed` makes them."""
+        return Block(self.attention.packed(), self.cross.packed(), self.mlp.packed())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ query's weights. Attention is behind three small functions, one a shape of probl
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import mlx.core as mx
 
@@ -71,7 +71,7 @@ Affine = Product | RowProducts
 
 
 def packed(product: Affine) -> Affine:
-    """The same for few rows at a time: packed where this CPU has the kernel for them."""
+    """The same with its weights packed once, where this CPU has the kernel for it."""
     if isinstance(product, RowProducts) or product.dtype != mx.float32 or not can_run():
         return product
     try:
@@ -79,7 +79,7 @@ def packed(product: Affine) -> Affine:
     except BuildFailed as failure:
         if asked_backend():
             raise
-        _log.warning("products of few rows go to MLX, at half the speed: %s", failure)
+        _log.warning("products with weights go to MLX, few rows at half the speed: %s", failure)
         return product
 
 
@@ -112,6 +112,10 @@ class Mlp:
             return self.narrow(gelu(wide, self.widen_bias))
         return self.narrow(mx.maximum(wide + self.widen_bias, 0))
 
+    def packed(self) -> Self:
+        """The same with its products `packed`."""
+        return replace(self, widen=packed(self.widen), narrow=packed(self.narrow))
+
 
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
@@ -120,6 +124,10 @@ class SelfAttention:
     norm: Norm
     fused: Affine
     out: Affine
+
+    def packed(self) -> Self:
+        """The same with its products `packed`."""
+        return replace(self, fused=packed(self.fused), out=packed(self.out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,10 @@ class CrossAttention:
     query: Affine
     memory: Affine
     out: Affine
+
+    def packed(self) -> Self:
+        """The same with its products `packed`."""
+        return replace(self, query=packed(self.query), memory=packed(self.memory), out=packed(self.out))
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:
