@@ -60,6 +60,13 @@ export function money(text, currency) {
 export const number = (value, digits = 0) =>
   value === null || value === undefined ? "–" : Number(value).toLocaleString("en", { maximumFractionDigits: digits });
 
+// So many bytes of a file, both in the unit that suits the file.
+export function sizes(done, all) {
+  const [unit, name] = [[1e9, "GB"], [1e6, "MB"]].find(([size]) => all >= size) ?? [1e3, "kB"];
+  const digits = all / unit < 10 ? 1 : 0;
+  return `${number(done / unit, digits)} of ${number(all / unit, digits)} ${name}`;
+}
+
 const SHOWN = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
 
 export function moment(text) {

@@ -2,7 +2,7 @@
 // time, and what fails can be tried again. Hidden files of a folder are left out, and said to be; what is no audio fails
 // as a job, with the reason.
 
-import { bar, count, h, notice, number } from "./dom.js";
+import { bar, count, h, notice, sizes } from "./dom.js";
 import { get } from "./http.js";
 import { submitFile } from "./uploads.js";
 
@@ -92,7 +92,9 @@ export async function openSubmit(given) {
     for (const file of files) {
       const meter = bar(0, file.name);
       const doing = h("span", { class: "quiet" });
-      progress.append(h("div", { class: "small sending" }, h("span", { class: "row" }, h("span", {}, file.name), doing), meter));
+      const line = h("div", { class: "small sending" }, h("span", { class: "row" }, h("span", {}, file.name), doing), meter);
+      progress.append(line);
+      line.scrollIntoView({ block: "nearest" });
       const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
       if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
       // The path inside a folder: without it, two `side-a.wav` would read the same.
@@ -102,7 +104,7 @@ export async function openSubmit(given) {
       try {
         jobs.push(await submitFile(file, request, (what, bytes) => {
           meter.value = bytes / (file.size || 1);
-          doing.textContent = `${what}: ${megabytes(bytes)} of ${megabytes(file.size)} MB`;
+          doing.textContent = `${what}: ${sizes(bytes, file.size)}`;
         }));
         meter.value = 1;
         doing.textContent = "Submitted";
@@ -110,6 +112,7 @@ export async function openSubmit(given) {
         failed.push(file);
         doing.textContent = "";
         meter.before(h("strong", { role: "alert" }, error.message));
+        line.scrollIntoView({ block: "nearest" });
       }
     }
     go.disabled = false;
@@ -120,5 +123,3 @@ export async function openSubmit(given) {
     }
   }
 }
-
-const megabytes = (bytes) => number(bytes / 1e6, bytes < 1e7 ? 1 : 0);

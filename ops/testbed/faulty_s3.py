@@ -67,6 +67,11 @@ class FaultyS3:
         """The error code with which the store answers 403 to this request; None where it lets it in."""
         return None
 
+    def cors(self, method: str, path: str, headers: Message) -> dict[str, str] | None:
+        """The headers with which the store lets a page of another origin do this, none where it does not;
+        None leaves that to the target."""
+        return None
+
     def __enter__(self) -> Self:
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -102,20 +107,33 @@ class _Handler(BaseHTTPRequestHandler):
         if rule.status and not rule.unheard:
             self._refuse(rule.status)
             return
+        shared = self.proxy.cors(self.command, self.path, self.headers)
+        if shared is not None and self.command == "OPTIONS":
+            if shared:
+                self._answer(200, {**shared, "Content-Length": "0"}, b"", rule)
+            else:
+                self._refuse(403, "AccessForbidden")
+            return
         status, headers, data = self._forward(body, rule)
         if rule.status:
             self._refuse(rule.status)
             return
+        if shared is not None:
+            headers = {k: v for k, v in headers.items() if not k.lower().startswith("access-control-")}
+            headers |= shared
         if 0 <= rule.flip < len(data):
             data = data[: rule.flip] + bytes([data[rule.flip] ^ 1]) + data[rule.flip + 1 :]
+        self._answer(status, headers, data, rule)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_OPTIONS = do_request  # noqa: N815
+
+    def _answer(self, status: int, headers: dict[str, str], data: bytes, rule: Rule) -> None:
         with contextlib.suppress(OSError):  # whoever reads may have gone
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self._send(data, rule)
-
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_OPTIONS = do_request  # noqa: N815
 
     def _forward(self, body: bytes, rule: Rule) -> tuple[int, dict[str, str], bytes]:
         asked = {k: v for k, v in self.headers.items() if not (rule.etag and k == "If-Match")}

@@ -1,8 +1,9 @@
 """An S3 server with accounts: a proxy that verifies each request's signature and lets an account into its own
-buckets only, since moto lets everybody in.
+buckets only, and a page of another origin where the bucket's CORS rules say so, since moto lets everybody in.
 
 Signature Version 4 in a header or in the address, as "Authenticating Requests (AWS Signature Version 4)" of
-Amazon S3's API reference has it.
+Amazon S3's API reference has it; rules are evaluated as "Using cross-origin resource sharing" of its user
+guide says.
 """
 
 import hashlib
@@ -10,9 +11,14 @@ import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import Message
+from fnmatch import fnmatchcase
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from botocore.exceptions import ClientError
+
 from ops.testbed.faulty_s3 import FaultyS3
+from ops.testbed.s3 import S3Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,7 @@ class GuardedS3(FaultyS3):
 
     def __init__(self, target: str, *accounts: Account) -> None:
         super().__init__(target)
+        self._store = S3Server(target).client()
         self.accounts = {account.key_id: account for account in accounts}
         self.ahead = timedelta()
         """How far the store's clock is before ours."""
@@ -36,6 +43,40 @@ class GuardedS3(FaultyS3):
         """The signatures of signed addresses that were let in, in order."""
         self.expired: set[str] = set()
         """Signatures of addresses that are refused as expired."""
+
+    def cors(self, method: str, path: str, headers: Message) -> dict[str, str]:
+        """What the first rule of the bucket allows that has the origin, the method and every header."""
+        origin = headers.get("Origin")
+        if origin is None:
+            return {}
+        wanted = headers.get("Access-Control-Request-Method", method)
+        named = headers.get("Access-Control-Request-Headers", "").lower().split(",")
+        asked = [each.strip() for each in named if each.strip()]
+        for rule in self._rules(urlsplit(path).path.split("/")[1]):
+            allowed = [each.lower() for each in rule.get("AllowedHeaders", ())]
+            if (
+                any(fnmatchcase(origin, each) for each in rule["AllowedOrigins"])
+                and wanted in rule["AllowedMethods"]
+                and all(any(fnmatchcase(one, each) for each in allowed) for one in asked)
+            ):
+                return {
+                    "Access-Control-Allow-Origin": origin,
+                    "Access-Control-Allow-Methods": ", ".join(rule["AllowedMethods"]),
+                    "Access-Control-Allow-Headers": ", ".join(asked),
+                    "Access-Control-Expose-Headers": ", ".join(rule.get("ExposeHeaders", ())),
+                    "Access-Control-Max-Age": str(rule.get("MaxAgeSeconds", 0)),
+                    "Vary": "Origin",
+                }
+        return {}
+
+    def _rules(self, bucket: str) -> list[dict[str, Any]]:
+        try:
+            rules: list[dict[str, Any]] = self._store.get_bucket_cors(Bucket=bucket)["CORSRules"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "NoSuchCORSConfiguration":
+                raise
+            return []
+        return rules
 
     def refusal(self, method: str, path: str, headers: Message) -> str | None:
         """The error code; None for a request that is signed as it has to be."""

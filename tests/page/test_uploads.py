@@ -2,7 +2,9 @@
 
 # ruff: noqa: F811 - fixtures are imported by name
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,18 @@ def settings(
 ) -> Settings:
     monkeypatch.setattr(direct, "PART_BYTES", PART)
     return past_the_api(settings, s3_server, f"s3://{bucket}", proxy.url, 40 * 2**20)
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+@pytest.fixture(autouse=True)
+def cors_rule_of_the_docs(live: Live, s3_server: S3Server, bucket: str) -> None:
+    """The bucket has the rule that the docs give operators, for the origin at which the page is opened."""
+    command = re.search(r"put-bucket-cors .*?--cors-configuration '(.*?)'", DOCS.read_text(), re.DOTALL)
+    assert command is not None
+    rules = json.loads(command[1].replace("https://spool.example.org", live.url))
+    s3_server.client().put_bucket_cors(Bucket=bucket, CORSConfiguration=rules)
 
 
 @pytest.fixture
@@ -144,17 +158,49 @@ def test_what_failed_is_tried_again_without_the_rest(
     assert_stored(page, live)
 
 
-def test_where_the_bucket_refuses_the_page_the_file_goes_through_the_api(
-    page: Page, live: Live, proxy: GuardedS3, tape: Path
+def test_where_the_bucket_has_no_rule_for_the_page_the_file_goes_through_the_api(
+    page: Page, live: Live, tape: Path, s3_server: S3Server, bucket: str
 ) -> None:
-    refused = Rule("OPTIONS", times=99, status=403)
-    proxy.rules.append(refused)
+    other = {"AllowedMethods": ["PUT"], "AllowedOrigins": ["https://elsewhere.example.org"]}
+    s3_server.client().put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [other]})
     page.goto("/")
     choose(page, tape)
     expect(page.get_by_text("Sending through the server, since the bucket takes nothing")).to_be_visible()
     assert_stored(page, live)
-    assert refused.used >= 2
     assert states(live) == [], "what was begun for the bucket is dropped"
+
+
+def test_on_a_phone_the_file_in_progress_stays_in_view_with_its_size(
+    page: Page, proxy: GuardedS3, tape: Path, tmp_path: Path
+) -> None:
+    small = [tmp_path / f"reel {number}.wav" for number in range(12)]
+    for path in small:
+        path.write_bytes(b"RIFF" + bytes(4396))
+    proxy.rules.append(Rule("PUT", "partNumber=", times=99, delay=1.0))
+    page.set_viewport_size({"width": 390, "height": 664})
+    page.goto("/")
+    choose(page, *small, tape)
+    doing = page.locator(".sending").filter(has_text="tape ü.wav")
+    expect(doing).to_contain_text("of 18 MB")
+    expect(doing).to_be_in_viewport(ratio=1)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    names = page.locator("main td.name a")
+    expect(names).to_have_count(13)
+
+
+@pytest.mark.parametrize(
+    ("done", "size", "shown"),
+    [
+        (0, 300, "0 of 0.3 kB"),
+        (2_200, 4_400, "2.2 of 4.4 kB"),
+        (1_200_000, 18_000_000, "1 of 18 MB"),
+        (10**9, 25 * 10**8, "1 of 2.5 GB"),
+    ],
+)
+def test_sizes_have_the_unit_that_suits_the_file(page: Page, done: int, size: int, shown: str) -> None:
+    page.goto("/")
+    script = f"import('/page/dom.js').then((dom) => dom.sizes({done}, {size}))"
+    assert page.evaluate(script) == shown
 
 
 def test_a_file_that_changes_meanwhile_says_so(page: Page, live: Live, proxy: GuardedS3, tape: Path) -> None:
