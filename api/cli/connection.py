@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from rich.console import Console
 from api.local.instance import Running, find_running
 from api.local.token import local_token
 from spool.client import Retries, Spool
+from spool.errors import InvalidRequest
 from spool.settings import Settings, load_settings
 
 Url = Annotated[
@@ -66,6 +68,9 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spoo
     settings = load_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))
+    parts = urlsplit(chosen)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest(f"{chosen} is no address of a server: that is http://HOST:PORT or https://HOST.")
     # Never an option: every process on the machine can read command lines.
     secret = settings.api_key or settings.api_token
     key = secret.get_secret_value() if secret else None

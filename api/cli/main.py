@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -144,8 +145,9 @@ def _fail(error: Exception) -> None:
     from spool.client import ClientError, Refused, Unreachable
 
     if isinstance(error, Unreachable):
-        start = f"Start a server on this machine with `{spool_command()} up`."
-        sentence, code = f"{error} {start}", Exit.UNREACHABLE
+        sentence, code = str(error), Exit.UNREACHABLE
+        if urlsplit(error.url).hostname in ("localhost", "127.0.0.1", "::1"):
+            sentence += f" Start a server on this machine with `{spool_command()} up`."
     elif isinstance(error, Refused):
         sentence, code = error.detail, Exit.REFUSED
     elif isinstance(error, ClientError):

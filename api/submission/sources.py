@@ -55,7 +55,10 @@ def _source(address: str, settings: Settings) -> Source:
         raise InvalidRequest("A source must not contain control characters or begin or end with a space.")
     scheme, colon, _ = address.partition("://")
     if not colon:
-        raise InvalidRequest("A source is an address that begins with s3://, https:// or file://.")
+        sentence = "A source is an address that begins with s3://, https:// or file://."
+        if address.startswith("/"):
+            sentence += f" Write this path as {Path(address).as_uri()}."
+        raise InvalidRequest(sentence)
     match scheme.lower():
         case "s3":
             return _s3_source(address)

@@ -17,12 +17,13 @@ DEFAULT_URL = "http://127.0.0.1:8700"
 
 class Session:
     """Where the server is and what lets one in: `SPOOL_URL` and `SPOOL_API_KEY` (or `SPOOL_API_KEY_FILE`)
-    unless given. The key goes to that server alone: redirects are not followed."""
+    unless given; an address that ends in `/v1`, as OpenAI's clients have it, means the same. The key goes to
+    that server alone: redirects are not followed."""
 
     def __init__(
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
     ) -> None:
-        self.url = (url or os.environ.get("SPOOL_URL") or DEFAULT_URL).rstrip("/")
+        self.url = (url or os.environ.get("SPOOL_URL") or DEFAULT_URL).rstrip("/").removesuffix("/v1")
         token = key or _key_of_environment()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._contact = Contact(retries or Retries())

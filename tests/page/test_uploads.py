@@ -147,7 +147,7 @@ def test_what_failed_is_tried_again_without_the_rest(
     page.goto("/")
     choose(page, tape, small)
     expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
-    expect(page.get_by_text("Submitted")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_text("Submitted")).to_be_visible()
     proxy.rules.clear()
     sent = puts(page, proxy)
     page.get_by_role("button", name="Try again").click()

@@ -226,11 +226,15 @@ class AudioStream:
         if limit is None or seconds * self.channels <= limit:
             return
         if self.channels == 1 or seconds > limit:
-            raise AudioTooLong(f"{self._name}: the recording is longer than the limit of {limit:g} s")
+            raise AudioTooLong(f"{self._name}: the recording is longer than the limit of {_time(limit)}")
         raise AudioTooLong(
             f"{self._name}: {self.channels} separate channels of {seconds:.0f} s are more audio than the "
-            f"limit of {limit:g} s; mix them instead"
+            f"limit of {_time(limit)}; mix them instead"
         )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds:g} s"
 
 
 def _mean(samples: Samples) -> Samples:

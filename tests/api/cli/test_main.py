@@ -1,12 +1,13 @@
 """The command line starts fast: what a command does not need is not imported to list or run it."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from api.cli.main import SUBCOMMANDS, app, load_subcommand
+from api.cli.main import SUBCOMMANDS, app, load_subcommand, main
 from tests.api.cli.commands import ROOT
 
 HEAVY = {"fastapi", "starlette", "sqlalchemy", "celery", "boto3", "redis", "alembic"}
@@ -49,3 +50,21 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
     shown = CliRunner().invoke(app, ["statsu"])
     assert shown.exit_code == 2
     assert "Did you mean 'status'?" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "sentence"),
+    [
+        ("http://127.0.0.1:1", 3, r"No answer from .*refused\)\. Start a server .*spool up`\."),
+        ("http://nobody.invalid", 3, r"No answer from http://nobody\.invalid \(.*\)\.$"),
+        ("spool.example.org", 2, r"spool\.example\.org is no address of a server"),
+        ("ftp://spool.example.org", 2, r"http://HOST:PORT or https://HOST\."),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named_with_what_may_help(
+    address: str, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "--url", address])
+    assert ended.value.code == code
+    assert re.search(sentence, capsys.readouterr().err.strip())

@@ -34,6 +34,11 @@ def test_a_path_outside_the_roots_is_forbidden(http: httpx.Client, source: str) 
     assert http.get("/v1/jobs").json()["items"] == []
 
 
+def test_a_bare_path_is_answered_with_the_address_that_it_has(http: httpx.Client) -> None:
+    refused = problem(http.post("/v1/jobs", json={"source": "/box 7/ü.wav"}), 422, "invalid_request")
+    assert refused["detail"].endswith("Write this path as file:///box%207/%C3%BC.wav.")
+
+
 @pytest.mark.parametrize("step", ["..", "%2e%2e", "%2E%2E", ".%2e", "x/../.."])
 def test_a_path_that_climbs_out_of_a_root_is_forbidden(
     http: httpx.Client, recordings: Path, step: str

@@ -204,6 +204,11 @@ def test_a_server_that_is_not_there_is_named() -> None:
             list(nobody.results("bat_x"))
 
 
+def test_an_address_as_clients_of_openai_have_it_means_the_same_server(live: Live) -> None:
+    with Spool(f"{live.url}/v1/") as spool:
+        assert [model.name for model in spool.models()] == ["demo-tdt"]
+
+
 def test_a_server_that_is_not_spool_is_refused_by_its_status(live: Live) -> None:
     with Spool(f"{live.url}/docs") as other, pytest.raises(NotFound, match="nothing at"):
         other.job_page()

@@ -194,6 +194,11 @@ def test_too_long_is_refused_as_soon_as_the_header_says_so(tmp_path: Path) -> No
     with pytest.raises(AudioTooLong, match=r"a\.flac: .* limit of 2 s"):
         open_audio(tmp_path / "a.flac", max_seconds=2)
     assert len(read(tmp_path / "a.flac", max_seconds=3)) == 48_000
+    size = 30 * 3600 * 32_000
+    (tmp_path / "day.wav").write_bytes(wav_bytes(b"", promised=size))
+    os.truncate(tmp_path / "day.wav", size + 44)  # thirty hours that take no room
+    with pytest.raises(AudioTooLong, match=r"day\.wav: .* limit of 24 h"):
+        open_audio(tmp_path / "day.wav", max_seconds=24 * 3600)
 
 
 def test_too_long_is_refused_while_reading_where_no_header_says_so(tmp_path: Path) -> None:
