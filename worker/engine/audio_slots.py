@@ -31,6 +31,13 @@ class SlotLayout:
     samples: int
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    job: str
+    called: threading.Condition
+    slot: int | None = None
+
+
 class AudioSlots:
     """The parent's side: hands out slots and writes utterances into them. Thread-safe."""
 
@@ -40,30 +47,30 @@ class AudioSlots:
         self._memory = SharedMemory(create=True, size=size)
         self._array: NDArray[np.float32] | None = _as_array(self._memory, count, samples)
         self.layout = SlotLayout(self._memory.name, count, samples)
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._free = list(range(count - 1, -1, -1))
         self._holders: dict[int, str] = {}
-        self._queue: list[tuple[int, str]] = []
-        self._arrivals = 0
+        self._queue: list[_Waiter] = []  # in the order in which they came
         self._closed = False
 
     def acquire(self, job: str, cancel: threading.Event | None = None) -> int:
         """Wait for a free slot. Raises JobCancelled once `cancel` is set or the slots are closed."""
-        with self._changed:
-            self._arrivals += 1
-            me = (self._arrivals, job)
-            self._queue.append(me)
+        waiter = _Waiter(job, threading.Condition(self._lock))
+        with self._lock:
+            self._queue.append(waiter)
+            self._hand_out()
             try:
-                while not (self._free and self._next_in_line() == me):
+                while waiter.slot is None:
                     if self._closed or (cancel is not None and cancel.is_set()):
                         raise JobCancelled
-                    self._changed.wait(CANCEL_POLL_SECONDS)
-                slot = self._free.pop()
-                self._holders[slot] = job
-                return slot
-            finally:
-                self._queue.remove(me)
-                self._changed.notify_all()
+                    waiter.called.wait(CANCEL_POLL_SECONDS)
+            except BaseException:
+                if waiter.slot is None:
+                    self._queue.remove(waiter)
+                else:
+                    self._put_back(waiter.slot)
+                raise
+            return waiter.slot
 
     def write(self, slot: int, samples: NDArray[np.float32]) -> None:
         """Copy a mono utterance into a slot that it fits and the caller holds. Raises EngineStopped."""
@@ -74,15 +81,13 @@ class AudioSlots:
 
     def release(self, slot: int) -> None:
         """Give a slot back; giving it back twice is harmless."""
-        with self._changed:
-            if self._holders.pop(slot, None) is not None:
-                self._free.append(slot)
-                self._changed.notify_all()
+        with self._lock:
+            self._put_back(slot)
 
     @property
     def free(self) -> int:
         """How many slots nobody holds."""
-        with self._changed:
+        with self._lock:
             return len(self._free)
 
     def check_length(self, samples: int) -> None:
@@ -95,19 +100,36 @@ class AudioSlots:
 
     def close(self) -> None:
         """Remove the shared memory; every waiting `acquire` ends."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._changed.notify_all()
+            for waiter in self._queue:
+                waiter.called.notify()
         self._array = None
         with suppress(BufferError):  # a writer may be in the middle of a copy; the mapping then ends with it
             self._memory.close()
         self._memory.unlink()
 
-    def _next_in_line(self) -> tuple[int, str]:
+    def _put_back(self, slot: int) -> None:
+        if self._holders.pop(slot, None) is not None:
+            self._free.append(slot)
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give each free slot to whom it belongs, and wake nobody else. Call it under the lock."""
+        while self._free and self._queue and not self._closed:
+            waiter = self._next_in_line()
+            self._queue.remove(waiter)
+            waiter.slot = self._free.pop()
+            self._holders[waiter.slot] = waiter.job
+            waiter.called.notify()
+
+    def _next_in_line(self) -> "_Waiter":
+        if len(self._queue) == 1:
+            return self._queue[0]
         held = Counter(self._holders.values())
-        return min(self._queue, key=lambda waiter: (held[waiter[1]], waiter[0]))
+        return min(self._queue, key=lambda waiter: held[waiter.job])
 
 
 class AudioView:
