@@ -2,9 +2,12 @@
 
 Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
 A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
-without that: work on a job that another worker has by now is wasted.
+without that: work on a job that another worker has by now is wasted. The thread that renews starts when the
+first renewal is due, since most short jobs have ended by then.
 """
 
+import heapq
+import itertools
 import math
 import threading
 import time
@@ -26,8 +29,8 @@ MOST_PAUSE = 3.0
 
 
 class Lease:
-    """A thread that renews the claim's lease until the block ends. `stop` is set once the job must not go
-    on."""
+    """Renews the claim's lease, in a thread of its own, until the block ends. `stop` is set once the job must
+    not go on."""
 
     def __init__(
         self,
@@ -47,18 +50,21 @@ class Lease:
         self._ended = threading.Event()
         self._lost: LeaseLost | None = None
         self._cancelled = False
-        self._thread = threading.Thread(target=self._keep, name=f"lease-{claim.job.id}", daemon=True)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
         self.stop = threading.Event()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        _STARTS.add(self._begun + self._pause, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        with self._starting:
+            self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def check(self) -> None:
         """Raise LeaseLost, JobCancelled or TimeLimit once it is so."""
@@ -79,10 +85,27 @@ class Lease:
         self._cancelled = True
         self.stop.set()
 
+    def start_renewing(self) -> None:
+        """Start the thread, unless the block has ended. Without one the job must not go on."""
+        thread = threading.Thread(target=self._keep, name=f"lease-{self._claim.job.id}", daemon=True)
+        with self._starting:
+            if self._ended.is_set():
+                return
+            try:
+                thread.start()
+            except RuntimeError:
+                self._lose(LeaseLost("The lease could not be renewed: there are no more threads."))
+                return
+            self._thread = thread
+
+    @property
+    def _pause(self) -> float:
+        return min(self._seconds / RENEWALS_PER_LEASE, MOST_PAUSE)
+
     def _keep(self) -> None:
-        pause = min(self._seconds / RENEWALS_PER_LEASE, MOST_PAUSE)
-        renewed = time.monotonic()
-        while not self._ended.wait(pause):
+        renewed, wait = self._begun, 0.0  # the first is due
+        while not self._ended.wait(wait):
+            wait = self._pause
             asked = time.monotonic()
             try:
                 cancel = renew_once(self._db, self._claim, self._seconds, self.ran_seconds)
@@ -126,6 +149,39 @@ class Lease:
     def _lose(self, error: LeaseLost) -> None:
         self._lost = error
         self.stop.set()
+
+
+class _Starts:
+    """One thread that starts those of the leases when they are due."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Lease]] = []
+        self._numbers = itertools.count()
+        self._runs = False
+
+    def add(self, at: float, lease: Lease) -> None:
+        """Start the lease's thread at this time of the monotonic clock."""
+        with self._changed:
+            if not self._runs:
+                threading.Thread(target=self._run, name="leases", daemon=True).start()
+                self._runs = True
+            heapq.heappush(self._due, (at, next(self._numbers), lease))
+            if self._due[0][2] is lease:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            self._next().start_renewing()
+
+    def _next(self) -> Lease:
+        with self._changed:
+            while not self._due or self._due[0][0] > time.monotonic():
+                self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+            return heapq.heappop(self._due)[2]
+
+
+_STARTS = _Starts()
 
 
 def renew_once(db: Database, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.ledger.charges import Charge
+from spool.store.queue.leases import Claim
 from worker.engine.client import Engine
 from worker.jobs.lease import Lease
 from worker.jobs.retry import retry_storage
@@ -139,6 +141,19 @@ def test_a_short_outage_costs_no_lease(db: ForgetfulDatabase) -> None:
         until(lambda: db.commits >= renewed, "a renewal that came through")
         lease.check()
         assert not lease.stop.is_set()
+
+
+def test_a_lease_has_a_thread_from_its_first_renewal_on(db: ForgetfulDatabase) -> None:
+    def runs(claim: Claim) -> bool:
+        return f"lease-{claim.job.id}" in {thread.name for thread in threading.enumerate()}
+
+    long, short = claimed(db, lease=60.0), claimed(db, lease=0.6)
+    with Lease(db, long, 60.0), Lease(db, short, 0.6):
+        until(lambda: runs(short), "the thread of the lease that has to be renewed")
+        assert not runs(long)
+        renewed = db.commits + 2
+        until(lambda: db.commits >= renewed, "two renewals")
+    assert not runs(short)
 
 
 def test_patience_ends() -> None:
