@@ -9,7 +9,7 @@ takes no jobs that another one could do meanwhile. Knows durations; which jobs a
 import threading
 
 SECONDS = 0.5
-MOST_JOBS = 8
+MOST_JOBS = 10
 NEWEST = 0.1
 """How much the latest job counts in the mean."""
 
