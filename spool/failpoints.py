@@ -61,7 +61,7 @@ NAMES = {
     "speakers.heard": "worker: a step of listening for speakers came back, no turn is committed",
     "speakers.done": "worker: the speakers are committed, no file of the transcript is stored",
     "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",
-    "deliver.begun": "worker: the first of a transcript's files is stored, the record is not",
+    "deliver.begun": "worker: a transcript's files are stored, its record is not",
     "deliver.stored": "worker: all files are stored, the row does not name them",
     "endings.written": "worker: the rows of several jobs say done, their commit is not done",
     "endings.committed": "worker: several jobs are done in one commit, their threads do not know it yet",

@@ -1,4 +1,4 @@
-"""What an object store is: eight operations on keys, the same for a folder and for S3.
+"""What an object store is: operations on keys, the same for a folder and for S3.
 
 Writes are whole: an object is there with all its bytes or not at all, and a second write of a key replaces
 the first. No correctness rests on conditional writes, which stores differ in. Knows no file system and no
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from spool.errors import InvalidRequest
 
@@ -28,6 +28,14 @@ class ObjectInfo:
     etag: str
     sha256: str | None = None
     modified: datetime | None = field(default=None, compare=False)
+
+
+class NewObject(NamedTuple):
+    """An object to be stored."""
+
+    key: str
+    data: bytes
+    content_type: str = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,9 @@ class ObjectStore(Protocol):
 
     def put_bytes(self, key: str, data: bytes, content_type: str = "application/octet-stream") -> ObjectInfo:
         """Store `data` under `key`."""
+
+    def put_several(self, objects: Sequence["NewObject"]) -> None:
+        """Store these, each whole or not at all, in any order; on return all are there to stay."""
 
     def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
         """The object's bytes from `start` (less than its size) as a stream, read in order; close it.

@@ -9,15 +9,15 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from spool.errors import DiskFull, InvalidRequest, NotFound, SourceChanged, StorageError
-from spool.objects.base import ObjectInfo, check_key
+from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.settings.home import FOLDER_MODE
 
 BLOCK = 1024 * 1024
@@ -42,6 +42,20 @@ class FolderStore:
     def put_bytes(self, key: str, data: bytes, content_type: str = "") -> ObjectInfo:  # noqa: ARG002 - not kept
         """Store `data` under `key`."""
         return self._put(key, BytesIO(data))
+
+    def put_several(self, objects: Sequence[NewObject]) -> None:
+        """Store these; a folder is synced once for all that come into it."""
+        with storage_errors(objects[0].key if objects else "nothing"), ExitStack() as copies:
+            renames = []
+            for key, data, _ in objects:
+                path = self._path(key)
+                self._make_folder(path.parent)
+                copy, _ = copies.enter_context(_synced_copy(self._temporary(), BytesIO(data).read))
+                renames.append((copy, path))
+            for copy, path in renames:
+                copy.replace(path)
+            for folder in {path.parent for _, path in renames}:
+                _sync_folder(folder)
 
     def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
         """The object's bytes from `start` as a stream."""
@@ -175,6 +189,16 @@ def write_whole(path: Path, temporary: Path, read: Callable[[], bytes]) -> str:
 
     `temporary` has to be on the same file system. Raises OSError with `path` untouched.
     """
+    with _synced_copy(temporary, read) as (copy, digest):
+        copy.replace(path)
+    _sync_folder(path.parent)
+    return digest
+
+
+@contextmanager
+def _synced_copy(temporary: Path, read: Callable[[], bytes]) -> Iterator[tuple[Path, str]]:
+    """A file in `temporary` with what `read` gives, on the disk, and its SHA-256; removed if the block
+    fails."""
     digest = hashlib.sha256()
     handle, name = tempfile.mkstemp(dir=temporary, prefix=".spool-")
     try:
@@ -184,12 +208,10 @@ def write_whole(path: Path, temporary: Path, read: Callable[[], bytes]) -> str:
                 target.write(block)
             target.flush()
             os.fsync(target.fileno())
-        Path(name).replace(path)
+        yield Path(name), digest.hexdigest()
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ from where it ended. Error messages name the object, never a credential or a sig
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from spool.errors import (
     SourceChanged,
     StorageError,
 )
-from spool.objects.base import ObjectInfo, check_key
+from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.s3_client import S3Options, client_of
 from spool.objects.s3_errors import s3_errors
@@ -64,6 +64,11 @@ class S3Store:
     def put_bytes(self, key: str, data: bytes, content_type: str = "application/octet-stream") -> ObjectInfo:
         """Store `data` under `key`."""
         return self._put(key, io.BytesIO(data), len(data), hashlib.sha256(data).hexdigest(), content_type)
+
+    def put_several(self, objects: Sequence[NewObject]) -> None:
+        """Store these, one after the other."""
+        for each in objects:
+            self.put_bytes(*each)
 
     def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
         """The object's bytes from `start` as a stream."""

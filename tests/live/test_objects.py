@@ -28,7 +28,7 @@ from spool.errors import (
     StorageError,
 )
 from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
-from spool.objects.base import check_key
+from spool.objects.base import NewObject, check_key
 from spool.objects.integrity import hash_file, read_range, read_verified
 from spool.objects.s3 import S3Store
 from spool.objects.s3_client import S3Options
@@ -96,6 +96,16 @@ class TestConformance:
             assert stream.read() == data
         assert store.get_file(KEY, tmp_path / "t").size == len(data)
         assert (tmp_path / "t").read_bytes() == data
+
+    def test_several_are_put_at_once(self, store: ObjectStore) -> None:
+        store.put_bytes("jobs/b/old", b"old")
+        data = {"jobs/a/1": b"", "jobs/a/2": b"two", "jobs/b/old": b"new" * 100_000, "top": b"x"}
+        store.put_several([NewObject(key, value, "text/plain") for key, value in data.items()])
+        store.put_several([])
+        assert [each.key for each in store.list()] == sorted(data)
+        for key, value in data.items():
+            with store.open(key) as stream:
+                assert stream.read() == value
 
     def test_a_second_put_replaces_the_first(self, store: ObjectStore) -> None:
         first = store.put_bytes(KEY, b"first")
@@ -254,13 +264,18 @@ import resource, sys
 from pathlib import Path
 from spool.errors import DiskFull
 from spool.objects import FolderStore
+from spool.objects.base import NewObject
 store = FolderStore(Path(sys.argv[1]))
 store.put_bytes("jobs/a", b"before")
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    store.put_bytes("jobs/a", b"x" * 200_000)
-except DiskFull as error:
-    print(error.message)
+for put in (
+    lambda: store.put_bytes("jobs/a", b"x" * 200_000),
+    lambda: store.put_several([NewObject("jobs/a", b"after"), NewObject("jobs/b", b"x" * 200_000)]),
+):
+    try:
+        put()
+    except DiskFull as error:
+        print(error.message)
 """
 
 
@@ -272,7 +287,7 @@ def test_a_write_that_does_not_fit_is_disk_full_and_changes_nothing(tmp_path: Pa
         [sys.executable, "-c", FULL_DISK, str(root)], capture_output=True, text=True, check=True
     )
 
-    assert run.stdout == "No space is left to store jobs/a.\n"
+    assert run.stdout == "No space is left to store jobs/a.\n" * 2
     assert (root / "jobs" / "a").read_bytes() == b"before"
     assert list((root / ".tmp").iterdir()) == []
 

@@ -14,6 +14,7 @@ from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.formats import CONTENT_TYPES, STORED, render
 from spool.objects import ObjectStore
+from spool.objects.base import NewObject
 from spool.store.queue.leases import Outcome
 from worker.jobs.reuse import Facts
 from worker.jobs.speakers import job_speakers
@@ -32,11 +33,15 @@ class Delivered:
 def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcript) -> Delivered:
     """Write the transcript in every format, the record last. Raises StorageError."""
     record = render(transcript, "json").encode()
-    for form in STORED:
-        if form != "json":
-            data = render(transcript, form).encode()
-            objects.put_bytes(transcript_key(job_id, attempt, form), data, CONTENT_TYPES[form])
-            failpoint("deliver.begun")
+    others = [
+        NewObject(
+            transcript_key(job_id, attempt, form), render(transcript, form).encode(), CONTENT_TYPES[form]
+        )
+        for form in STORED
+        if form != "json"
+    ]
+    objects.put_several(others)
+    failpoint("deliver.begun")
     key = transcript_key(job_id, attempt, "json")
     objects.put_bytes(key, record, CONTENT_TYPES["json"])
     return Delivered(key, hashlib.sha256(record).hexdigest())

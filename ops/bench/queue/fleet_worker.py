@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from spool.domain.transcript import Word
 from spool.errors import EngineStopped
 from spool.ids import new_id
 from spool.objects import ObjectStore
-from spool.objects.base import ObjectInfo
+from spool.objects.base import NewObject, ObjectInfo
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
@@ -144,6 +145,9 @@ class NoObjects:
         """Say that it was kept."""
         del content_type
         return ObjectInfo(key=key, size=len(data), etag="0", modified=datetime.now(UTC))
+
+    def put_several(self, objects: Sequence[NewObject]) -> None:
+        """Keep none of them."""
 
     def delete(self, key: str) -> None:
         """There is nothing."""
