@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -49,7 +49,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from spool.errors import InvalidRequest
 from spool.tables.base import ID, UtcDateTime
@@ -166,18 +166,22 @@ ROWS = "rows"
 _POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
-def rows_in_json(table: Table, names: Sequence[str]) -> TableValuedAlias:
-    """SQL, for PostgreSQL: the rows that the parameter `ROWS` holds, with these columns of the table."""
-    columns = [column(name, table.c[name].type) for name in names]
+def types_of(table: Table, names: Iterable[str]) -> dict[str, TypeEngine[Any]]:
+    """The types of these columns of the table, by name."""
+    return {name: table.c[name].type for name in names}
+
+
+def rows_in_json(types: Mapping[str, TypeEngine[Any]]) -> TableValuedAlias:
+    """SQL, for PostgreSQL: the rows that the parameter `ROWS` holds, with columns of these types."""
+    columns = [column(name, kind) for name, kind in types.items()]
     array = cast(bindparam(ROWS, type_=Text()), JSON())
     given = func.json_to_recordset(array).table_valued(*columns, name="given")
     return given.render_derived(name="given", with_types=True)
 
 
-def json_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
-    """These rows of the table as `rows_in_json` reads them."""
-    own = {name: table.c[name].type for name in rows[0]}
-    decorated = {name: kind for name, kind in own.items() if isinstance(kind, TypeDecorator)}
+def json_of(rows: Sequence[Mapping[str, Any]], types: Mapping[str, TypeEngine[Any]]) -> str:
+    """Rows with columns of these types as `rows_in_json` reads them."""
+    decorated = {name: kind for name, kind in types.items() if isinstance(kind, TypeDecorator)}
     if decorated:
         rows = [
             {**row, **{n: kind.process_bind_param(row[n], _POSTGRESQL) for n, kind in decorated.items()}}
@@ -210,7 +214,7 @@ class ManyRows:
         returning: Sequence[ColumnElement[Any]] = (),
     ) -> None:
         self._table = table
-        self._names = tuple(names)
+        self._types = types_of(table, names)
         self._values = dict(values)
         self._update = update
         self._skip = skip
@@ -220,7 +224,7 @@ class ManyRows:
         """Write the rows, at least one, each with exactly the columns `names`."""
         if tx.dialect.name == "sqlite":
             return tx.execute(self._for_sqlite, rows)
-        return tx.execute(self._for_postgresql, {ROWS: json_of(self._table, rows)})
+        return tx.execute(self._for_postgresql, {ROWS: json_of(rows, self._types)})
 
     @cached_property
     def _for_sqlite(self) -> Executable:
@@ -228,9 +232,9 @@ class ManyRows:
 
     @cached_property
     def _for_postgresql(self) -> Executable:
-        given = rows_in_json(self._table, self._names)
+        given = rows_in_json(self._types)
         chosen = select(*given.c, *self._values.values())
-        insert = postgresql_insert(self._table).from_select([*self._names, *self._values], chosen)
+        insert = postgresql_insert(self._table).from_select([*self._types, *self._values], chosen)
         return self._finished(insert)
 
     def _finished(self, insert: Any) -> Executable:  # noqa: ANN401 - of either dialect

@@ -49,7 +49,7 @@ from spool.store.queue.leases import (
     hand_back,
 )
 from spool.store.transcripts.edits import edits_of, index_words
-from spool.store.transcripts.review import doubts_in
+from spool.store.transcripts.review import Finished, doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
@@ -307,8 +307,13 @@ class JobRunner:
         attempt, passages = self._attempt, passages_of(transcript)
         last = None if attempt.last is None else attempt.last.with_ending()
         context = self._context
-        doubts = partial(doubts_in, context.db, self._job, outcome.content_sha256, transcript)
-        review = retry_storage(doubts, context.settings.lease_seconds)
+        if last is not None:
+            ending = Ending(self._claim, outcome, passages, last)
+            if context.endings.finish(context.db, ending, transcript, gather=context.job_gate.taken > 1):
+                failpoint("finish.committed")
+                return
+        finished = Finished(self._job, outcome.content_sha256, transcript)
+        (review,) = retry_storage(partial(doubts_in, context.db, [finished]), context.settings.lease_seconds)
 
         def commit() -> None:
             with context.db.begin() as tx:
@@ -323,9 +328,7 @@ class JobRunner:
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")
 
-        ending = Ending(self._claim, outcome, passages, last, review)
-        if last is None or not context.endings.finish(context.db, ending):
-            retry_storage(commit, context.settings.lease_seconds)
+        retry_storage(commit, context.settings.lease_seconds)
         failpoint("finish.committed")
 
     def _write_voices(self, tx: Connection, reused_from: str | None) -> None:

@@ -1,21 +1,27 @@
 """Endings of short jobs that come at the same time, written in one transaction.
 
-While one thread commits, the endings of others gather; the next thread writes all of them. None waits for
-company. Whatever keeps them from being written together, each is then left to its own thread, so that a bad
-ending takes no other down. Knows the transaction; how a job ends is `spool.store.queue.endings`'s business.
+While one thread commits, the endings of others gather; the next thread writes all of them. Where other jobs
+are in flight, it waits `GATHER_SECONDS` for more of them first. Whatever keeps them from being written
+together, each is then left to its own thread, so that a bad ending takes no other down. Knows the
+transaction; how a job ends is `spool.store.queue.endings`'s business.
 """
 
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import structlog
 
+from spool.domain.transcript import Transcript
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.store.database import Database
 from spool.store.queue.endings import Ending, finish_jobs
+from spool.store.transcripts.review import Finished, doubts_in
 
 MOST = 32
+GATHER_SECONDS = 0.02
+"""An ending comes so much later, and a batch of short recordings in a few transactions instead of many."""
 
 log = structlog.get_logger(__name__)
 
@@ -23,16 +29,23 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True, eq=False)
 class _Waiting:
     ending: Ending
+    transcript: Transcript
     tried: bool = False
     done: bool = False
+
+    @property
+    def finished(self) -> Finished:
+        """What there may be to review."""
+        return Finished(self.ending.claim.job, self.ending.outcome.content_sha256, self.transcript)
 
 
 class Endings:
     """Thread-safe."""
 
-    def __init__(self, most: int = MOST) -> None:
-        """`most`: endings of a transaction."""
+    def __init__(self, most: int = MOST, gather_seconds: float = GATHER_SECONDS) -> None:
+        """`most`: endings of a transaction; `gather_seconds`: how long one waits for others."""
         self._most = most
+        self._gather_seconds = gather_seconds
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._waiting: list[_Waiting] = []
@@ -46,13 +59,16 @@ class Endings:
         """Whether endings are being written."""
         return self._writing.locked()
 
-    def finish(self, db: Database, ending: Ending) -> bool:
-        """End the job, in one commit with those that end now. False where the caller has to write the ending
-        by itself; it may have been committed all the same, if the database did not answer."""
-        own = _Waiting(ending)
+    def finish(self, db: Database, ending: Ending, transcript: Transcript, *, gather: bool = False) -> bool:
+        """End the job, in one commit with those that end now; what there is to review is found here. gather:
+        others may end soon. False where the caller has to write the ending by itself; it may have been
+        committed all the same, if the database did not answer."""
+        own = _Waiting(ending, transcript)
         with self._lock:
             self._waiting.append(own)
         with self._writing:
+            if gather and not own.tried:
+                time.sleep(self._gather_seconds)
             while not own.tried:
                 with self._lock:
                     together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
@@ -64,8 +80,12 @@ class Endings:
         for each in together:
             each.tried = True
         try:
+            reviews = doubts_in(db, [each.finished for each in together])
+            endings = [
+                replace(each.ending, review=review) for each, review in zip(together, reviews, strict=True)
+            ]
             with db.begin() as tx:
-                done = finish_jobs(tx, [each.ending for each in together])
+                done = finish_jobs(tx, endings)
                 failpoint("finish.written")
                 if several:
                     failpoint("endings.written")

@@ -20,7 +20,7 @@ from spool.domain.jobs import Source
 from spool.domain.options import JobOptions
 from spool.domain.priority import Rules
 from spool.domain.transcript import Word
-from spool.store.archive.versions import last_done_version
+from spool.store.archive.versions import last_done_versions
 from spool.store.chunks import SavedChunk
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job
@@ -67,10 +67,8 @@ def run(db: Database, number: int, together: int) -> tuple[int, _Times]:
         if not isinstance(claim, Claim):
             return counted, times
         claims = [claim, *claim.others]
-        with times.part("versions"):
-            for each in claims:
-                with db.look() as tx:
-                    last_done_version(tx, each.job)
+        with times.part("versions"), db.look() as tx:
+            last_done_versions(tx, [each.job for each in claims])
         endings = [_ending(each, ended + n) for n, each in enumerate(claims)]
         with times.part("ending"), db.begin() as tx:
             finish_jobs(tx, endings)

@@ -5,10 +5,22 @@ SHA-256. No version changes another. An uploaded recording belongs to its first 
 locks that job's row, so that no deletion takes the recording meanwhile.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
@@ -16,7 +28,7 @@ from spool.errors import Conflict
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import NewJob, create_job, get_job, hashes_of_source
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import Page, cursor_of, position_of
+from spool.store.sql import ROWS, Page, cursor_of, json_of, position_of, rows_in_json
 from spool.tables import jobs
 
 MOST_VERSIONS = 100
@@ -31,36 +43,52 @@ def versions_of(tx: Connection, job: Job, limit: int = MOST_VERSIONS) -> list[Jo
     return [job_of(row) for row in tx.execute(query.order_by(jobs.c.created_at, jobs.c.id).limit(limit))]
 
 
-def last_done_version(tx: Connection, job: Job) -> str | None:
-    """The id of the newest version of the recording of `job` that is done, the job itself left out; None
-    where there is none. One SELECT."""
-    asked = {
-        "own": job.id,
-        "recording": job.recording,
-        "content": job.content_sha256,
-        "of_project": job.project,
-    }
-    newest: str | None = tx.execute(_LAST_DONE, asked).scalar()
-    return newest
+def last_done_versions(tx: Connection, of_jobs: Sequence[Job]) -> dict[str, str]:
+    """By the id of each of these jobs the id of the newest version of its recording that is done, the job
+    itself left out; without those that have none. On PostgreSQL one SELECT."""
+    asked = [
+        {"own": job.id, "recording": job.recording, "content": job.content_sha256, "of_project": job.project}
+        for job in of_jobs
+    ]
+    if tx.dialect.name == "postgresql":
+        rows = tx.execute(_LAST_DONE_OF_ALL, {ROWS: json_of(asked, _ASKED)})
+        return {row.own: row.id for row in rows}
+    newest = {each["own"]: tx.execute(_LAST_DONE, each).scalar() for each in asked}
+    return {own: version for own, version in newest.items() if own is not None and version is not None}
 
 
-def _last_done() -> Select[Any]:
-    recording = bindparam("recording", type_=jobs.c.id.type)
+_DONE = jobs.c.state == literal_column("'done'")  # spelt out, as the condition of the index
+_ASKED = {
+    "own": jobs.c.id.type,
+    "recording": jobs.c.id.type,
+    "content": jobs.c.content_sha256.type,
+    "of_project": jobs.c.project.type,
+}
+
+
+def _last_done(asked: Mapping[str, ColumnElement[Any]]) -> Select[Any]:
     same = or_(
-        jobs.c.id == recording,
-        jobs.c.rerun_of == recording,
-        jobs.c.content_sha256 == bindparam("content", type_=jobs.c.content_sha256.type),
+        jobs.c.id == asked["recording"],
+        jobs.c.rerun_of == asked["recording"],
+        jobs.c.content_sha256 == asked["content"],
     )
     return (
         select(jobs.c.id)
-        .where(_DONE, same, jobs.c.project == bindparam("of_project"), jobs.c.id != bindparam("own"))
+        .where(_DONE, same, jobs.c.project == asked["of_project"], jobs.c.id != asked["own"])
         .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
         .limit(1)
     )
 
 
-_DONE = jobs.c.state == literal_column("'done'")  # spelt out, as the condition of the index
-_LAST_DONE = _last_done()  # built once: every job's end asks it
+def _last_done_of_all() -> Select[Any]:
+    given = rows_in_json(_ASKED)
+    newest = _last_done({name: given.c[name] for name in _ASKED}).lateral("newest")
+    return select(given.c.own, newest.c.id).select_from(given.join(newest, true()))
+
+
+# Built once: every job's end asks.
+_LAST_DONE = _last_done({name: bindparam(name, type_=kind) for name, kind in _ASKED.items()})
+_LAST_DONE_OF_ALL = _last_done_of_all()
 
 
 def transcribed_later(model: str | None = None) -> ColumnElement[bool]:

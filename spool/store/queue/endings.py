@@ -31,7 +31,7 @@ from spool.store.event_log import note_jobs
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, Outcome, settle_jobs
 from spool.store.rows import may_become
-from spool.store.sql import ROWS, json_of, now_utc, rows_in_json
+from spool.store.sql import ROWS, json_of, now_utc, rows_in_json, types_of
 from spool.store.transcripts.passages import JobPassages, write_passages
 from spool.tables import jobs
 
@@ -78,7 +78,8 @@ def _end(tx: Connection, endings: Sequence[Ending], columns: dict[str, dict[str,
     attempts = {one.claim.job.id: one.claim.attempt for one in endings}
     if tx.dialect.name == "postgresql":
         rows = [{"id": job_id, "attempt": attempts[job_id], **own} for job_id, own in columns.items()]
-        return set(tx.scalars(_ended(tuple(rows[0])), {ROWS: json_of(jobs, rows), **owner}))
+        given = {ROWS: json_of(rows, types_of(jobs, rows[0])), **owner}
+        return set(tx.scalars(_ended(tuple(rows[0])), given))
     held = set(tx.scalars(_HELD, {"claims": list(attempts.items()), **owner}))
     if held:
         tx.execute(_DONE, [{"ended": job_id, **columns[job_id]} for job_id in columns if job_id in held])
@@ -104,7 +105,7 @@ _DONE = update(jobs).where(jobs.c.id == bindparam("ended")).values(**_CHANGED)
 @cache
 def _ended(names: tuple[str, ...]) -> Executable:
     """On PostgreSQL the whole change, whose rows have these columns: `id` and `attempt`, and what is set."""
-    given = rows_in_json(jobs, names)
+    given = rows_in_json(types_of(jobs, names))
     held = (
         select(*given.c)
         .join(jobs, (jobs.c.id == given.c.id) & (jobs.c.attempt == given.c.attempt))

@@ -4,9 +4,10 @@
 touches, in its own commit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,7 +29,7 @@ from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, NotFound
-from spool.store.archive.versions import last_done_version, transcribed_later
+from spool.store.archive.versions import last_done_versions, transcribed_later
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
@@ -82,17 +83,27 @@ class DoubtfulRecording:
     doubts: Doubts
 
 
-def doubts_in(
-    database: Database, job: Job, content_sha256: str | None, transcript: Transcript
-) -> list[ReviewPassage]:
-    """What a finished transcript has to be reviewed, beside the words of the version before."""
+class Finished(NamedTuple):
+    """A finished transcript of a job; content_sha256: of the recording, where it is not in the job's row
+    yet."""
+
+    job: Job
+    content_sha256: str | None
+    transcript: Transcript
+
+
+def doubts_in(database: Database, finished: Sequence[Finished]) -> list[list[ReviewPassage]]:
+    """What each of these has to be reviewed, beside the words of the version before."""
+    asked = [
+        replace(one.job, content_sha256=one.content_sha256 or one.job.content_sha256) for one in finished
+    ]
     with database.look() as tx:
-        before = last_done_version(tx, replace(job, content_sha256=content_sha256 or job.content_sha256))
-    other: list[Spoken] = []
-    if before is not None:
+        before = last_done_versions(tx, asked)
+    words: dict[str, list[Spoken]] = {}
+    if before:
         with database.read() as tx:
-            other = _words_of(tx, before)
-    return review_passages(transcript, other)
+            words = {job_id: _words_of(tx, version) for job_id, version in before.items()}
+    return [review_passages(one.transcript, words.get(one.job.id, ())) for one in finished]
 
 
 def list_review(

@@ -1,18 +1,34 @@
 """Endings that gather while another one is committed, and what keeps a bad one from taking others down."""
 
 import threading
+from dataclasses import replace
 
-from sqlalchemy import event, select
+from sqlalchemy import Connection, event, select
 
 from ops.testbed.rows import claimed, registered, reread
+from ops.testbed.running_api import transcript_of
 from ops.testbed.waiting import until
 from spool.domain.archive.passages import Passage, Spoken
 from spool.domain.jobs import JobState
 from spool.store.database import Database
 from spool.store.queue.endings import Ending
-from spool.tables import workers
+from spool.tables import review_passages, workers
 from tests.spool.store.queue.test_endings import ending
 from worker.service.endings import Endings
+
+HEARD = transcript_of("job", ("green", "lamp"))
+
+
+def write_commits(db: Database) -> list[Connection]:
+    """Filled with the commits from now on that are not of a read-only transaction."""
+    commits: list[Connection] = []
+
+    def note(connection: Connection) -> None:
+        if not connection.get_execution_options().get("spool_read_only"):
+            commits.append(connection)
+
+    event.listen(db.engine, "commit", note)
+    return commits
 
 
 def finish_at_once(db: Database, endings: Endings, all_of: list[Ending]) -> tuple[list[bool], int]:
@@ -20,10 +36,9 @@ def finish_at_once(db: Database, endings: Endings, all_of: list[Ending]) -> tupl
     answers = [False] * len(all_of)
 
     def finish(number: int) -> None:
-        answers[number] = endings.finish(db, all_of[number])
+        answers[number] = endings.finish(db, all_of[number], HEARD)
 
     threads = [threading.Thread(target=finish, args=(number,)) for number in range(len(all_of))]
-    commits: list[object] = []
     with db.begin() as tx:
         # The row of the worker, which every ending needs; SQLite has one lock for all.
         tx.execute(select(workers.c.id).with_for_update())
@@ -32,7 +47,7 @@ def finish_at_once(db: Database, endings: Endings, all_of: list[Ending]) -> tupl
         for thread in threads[1:]:
             thread.start()
         until(lambda: len(endings) == len(all_of) - 1, "the others wait")
-        event.listen(db.engine, "commit", commits.append)
+        commits = write_commits(db)
     for thread in threads:
         thread.join()
     return answers, len(commits) - 1
@@ -68,6 +83,36 @@ def test_a_bad_ending_leaves_each_to_its_own_thread(db: Database) -> None:
     assert [reread(db, claim.job.id).state.value for claim in claims] == ["done"] + ["running"] * 3
     with db.read() as tx:
         assert tx.scalar(select(workers.c.busy_ns)) == 1_000_000_001, "nothing of the others was written"
-    assert endings.finish(db, all_of[1])
-    assert not endings.finish(db, all_of[2])
-    assert endings.finish(db, all_of[3])
+    assert endings.finish(db, all_of[1], HEARD)
+    assert not endings.finish(db, all_of[2], HEARD)
+    assert endings.finish(db, all_of[3], HEARD)
+
+
+def test_one_waits_for_others_that_end_soon(db: Database) -> None:
+    worker = registered(db)
+    all_of = [ending(claimed(db, worker_id=worker)) for _ in range(2)]
+    endings, answers = Endings(gather_seconds=2.0), [False] * 2
+
+    def finish(number: int) -> None:
+        answers[number] = endings.finish(db, all_of[number], HEARD, gather=True)
+
+    threads = [threading.Thread(target=finish, args=(number,)) for number in range(2)]
+    commits = write_commits(db)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [True] * 2
+    assert len(commits) == 1
+
+
+def test_each_is_compared_with_the_version_before_it(db: Database) -> None:
+    worker = registered(db)
+    all_of = [ending(claimed(db, worker_id=worker)) for _ in range(4)]
+    new = replace(all_of[3], outcome=replace(all_of[3].outcome, content_sha256="c" * 64))
+    answers, _ = finish_at_once(db, Endings(), [*all_of[:3], new])
+    assert answers == [True] * 4
+    with db.read() as tx:
+        doubts = dict(tx.execute(select(review_passages.c.job_id, review_passages.c.versions)).all())
+    # The one before has "red lamp"; the first has none before it, and the last is another recording.
+    assert [doubts[one.claim.job.id] for one in all_of] == [0.0, 0.5, 0.5, 0.0]

@@ -10,7 +10,7 @@ from spool.domain.jobs import Source
 from spool.domain.retention import Content
 from spool.errors import Conflict, Deleted
 from spool.store import Database
-from spool.store.archive.versions import last_done_version, rerun_job, versions_of
+from spool.store.archive.versions import last_done_versions, rerun_job, versions_of
 from spool.store.deletions import expired_jobs, mark_deleted
 from spool.store.jobs import create_job, get_job
 from spool.store.queue.leases import Outcome, fail_job, finish_job
@@ -60,7 +60,7 @@ def test_the_version_before_is_the_newest_that_is_done_of_the_same_project(db: D
 
     def before(job_id: str) -> str | None:
         with db.look() as tx:
-            return last_done_version(tx, get_job(tx, job_id))
+            return last_done_versions(tx, [get_job(tx, job_id)]).get(job_id)
 
     alone = done("a")
     assert before(alone) is None
