@@ -19,6 +19,7 @@ levels (`worker.segmentation.levels`) and stretches without speech (`worker.spee
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from worker.segmentation.levels import (
     FRAME,
     GATE_WIDTH,
     GateOptions,
+    Levels,
     best_pause,
     end_of_gated,
     find_gated,
@@ -220,8 +222,13 @@ class _Decision:
         rest = ahead[len(moments) * FRAME :].astype(np.float64)
         if len(rest):
             moments = np.append(moments, [[rest.mean(), np.square(rest).mean()]], axis=0)
-        self._levels = levels_of(moments)
+        self._moments = moments
         self._levels50 = levels_of(moments, GATE_WIDTH)
+
+    @cached_property
+    def _levels(self) -> Levels:
+        """Of every 10 ms; a recording that is one chunk needs none."""
+        return levels_of(self._moments)
 
     def cut(self) -> _Cut:
         """The cut by the first of the module's rules that applies."""
