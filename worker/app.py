@@ -8,6 +8,7 @@ the leases then expire.
 """
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -152,14 +153,13 @@ class Worker:
         status = CeleryStatus(events=settings.celery_events or settings.celery_remote_control)
         sources = Sources(settings, objects, self._temporary)
         desk = live_desk(settings, self._engine)
-        services = JobServices(context, objects, sources, self._retry, desk, status.claimed)
+        services = JobServices(context, objects, sources, self._retry, desk, status.claimed, sweeper.wake)
 
         def transcribe(task: object, job_id: str) -> None:
             hinted: str | None = job_id
             status.begin(task)
             # Continue without a message while there is work: jobs held by a quota have used up theirs.
             while run_next(services, hinted) is not None:
-                sweeper.wake()  # what went back into the queue is sent at once
                 hinted = None
 
         self._celery.task(name=TASK, bind=True, ignore_result=True)(transcribe)
@@ -178,8 +178,10 @@ class Worker:
             without_heartbeat=True,
             quiet=True,
         )
-        intake = LiveIntake(services, desk, sweeper.wake)
+        intake = LiveIntake(services, desk)
         intake.start()
+        gc.collect()
+        gc.freeze()  # no full collection goes through all modules again: 0.1 s in which no thread runs
         if not self._draining.is_set():
             consumer.start()
         self._draining.set()

@@ -17,9 +17,10 @@ from spool.store.queue import outbox
 from spool.store.queue.outbox import Hint
 
 HINT_WINDOW = 1000
+AT_ONCE = 500
 
 
-def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HINT_WINDOW) -> int:
+def relay_once(db: Database, app: Celery, limit: int = AT_ONCE, *, window: int = HINT_WINDOW) -> int:
     """Send up to `limit` due hints; how many were sent. No queue is filled beyond `window` messages.
 
     Raises StorageError when Redis or SQL does not answer; what was not sent stays due.

@@ -18,7 +18,7 @@ import structlog
 from celery import Celery
 from sqlalchemy import Connection
 
-from spool.background.outbox_relay import relay_once
+from spool.background.outbox_relay import AT_ONCE, relay_once
 from spool.background.thread import BackgroundLoop, jitter
 from spool.broker.celery_app import queue_depth
 from spool.domain.deadlines import forecast_deadlines
@@ -84,12 +84,14 @@ class Sweeper(BackgroundLoop):
         self._next_sweep = 0.0
 
     def run_once(self) -> float:
-        """Sweep if it is time, then relay until the outbox is empty."""
+        """Sweep if it is time, then relay what is due. Whoever writes a hint meanwhile wakes the sweeper of
+        its own process."""
         if time.monotonic() >= self._next_sweep:
             sweep_once(self._db, self._app, self._settings, self._owner)
             self._next_sweep = time.monotonic() + jitter(self._settings.sweep_seconds)
-        while not self.stopping and relay_once(self._db, self._app, window=self._settings.hint_window) > 0:
-            pass
+        sent = AT_ONCE
+        while sent == AT_ONCE and not self.stopping:
+            sent = relay_once(self._db, self._app, AT_ONCE, window=self._settings.hint_window)
         return max(0.0, self._next_sweep - time.monotonic())
 
     def finish(self) -> None:

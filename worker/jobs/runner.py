@@ -30,8 +30,7 @@ from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
-from spool.domain.options import JobOptions
-from spool.domain.transcript import ModelFacts, Transcript
+from spool.domain.transcript import Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
@@ -67,7 +66,7 @@ from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
-from worker.jobs.transcript import refuse_truncated
+from worker.jobs.transcript import language_model_facts, refuse_truncated
 from worker.jobs.verdict import Verdict, is_suspect, judge
 from worker.models.base import ModelInfo
 from worker.service.context import WorkerContext
@@ -89,6 +88,8 @@ class JobServices:
     """For live sessions; a worker without takes none."""
     claimed: Callable[[Claim], None] = lambda _: None
     """Called with each claim and the others that came with it, in the thread that runs it."""
+    requeued: Callable[[], None] = lambda: None
+    """Called when a job went back into the queue, whose message has to be sent."""
 
 
 def run_next(services: JobServices, hinted: str | None, *, live: bool = False) -> str | None:
@@ -240,7 +241,7 @@ class JobRunner:
             attempt.pin(audio.expected_seconds, content_sha256)
             attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
             asked = self._job.options.model_dump(mode="json")
-            language_model = _language_model(self._job.options, info)
+            language_model = language_model_facts(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
 
     def _heard(self, info: ModelInfo, mark: str) -> tuple[Transcript, Facts]:
@@ -443,9 +444,6 @@ class JobRunner:
         except StorageError as error:
             # The lease runs out and the sweep takes over.
             log.warning("ending not written", error=error.message)
+        if ending == "handed back":
+            self._services.requeued()
         return ending
-
-
-def _language_model(options: JobOptions, info: ModelInfo) -> ModelFacts | None:
-    name = options.language_model if options.graph is None else options.graph.name
-    return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from spool.domain.options import OnTruncated
+from spool.domain.options import JobOptions, OnTruncated
 from spool.domain.transcript import (
     AudioFacts,
     ChunkLanguage,
@@ -29,6 +29,7 @@ from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
 from worker.jobs.speech_check import check_words, invented_lists
+from worker.models.base import ModelInfo
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
 from worker.speech.listener import SpeechListener
@@ -171,6 +172,12 @@ def audio_facts(name: str, audio: AudioStream) -> AudioFacts:
         missing_seconds=_milliseconds(length.missing_seconds),
         warnings=tuple(audio.warnings),
     )
+
+
+def language_model_facts(options: JobOptions, info: ModelInfo) -> ModelFacts | None:
+    """The language model that had a say, if one was asked for."""
+    name = options.language_model if options.graph is None else options.graph.name
+    return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None
 
 
 def refuse_truncated(name: str, audio: AudioFacts | Length, asked: OnTruncated) -> None:

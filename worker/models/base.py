@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -170,9 +171,8 @@ class ModelInfo:
     def digest(self) -> str:
         """SHA-256 of all that this model's answers depend on: its files, `numerics`, the cut into chunks and
         the decoder's version. Chunks of two of these are never put into one transcript."""
-        maker: list[object] = [self.sha256, sorted(self.files.items()), self.numerics, repr(self.chunking)]
-        maker.append(DECODER_VERSION)
-        return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
+        files = tuple(sorted(self.files.items()))
+        return _digest(self.sha256, files, self.numerics, self.chunking)
 
     @property
     def makers(self) -> tuple[str | None, ...]:
@@ -183,6 +183,12 @@ class ModelInfo:
     def numerics(self) -> str:
         """What decides the numbers besides the files: the precision and the kind of device."""
         return f"{self.dtype}/{self.device.partition(',')[0].removeprefix('Device(')}"
+
+
+@lru_cache(maxsize=64)  # every result of every batch names it
+def _digest(sha256: str, files: tuple[tuple[str, str], ...], numerics: str, chunking: Independent) -> str:
+    maker = [sha256, files, numerics, repr(chunking), DECODER_VERSION]
+    return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Each has a thread of its own beside the worker's jobs, for as many as the engine
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
@@ -32,12 +31,9 @@ def live_desk(settings: Settings, engine: Engine) -> LiveDesk:
 class LiveIntake(threading.Thread):
     """A daemon thread that looks for sessions until stopped."""
 
-    def __init__(
-        self, services: JobServices, desk: LiveDesk, ended: Callable[[], None] = lambda: None
-    ) -> None:
-        """`ended` is called behind each session: another job may wait to be sent."""
+    def __init__(self, services: JobServices, desk: LiveDesk) -> None:
         super().__init__(name="live-intake", daemon=True)
-        self._services, self._desk, self._ended = services, desk, ended
+        self._services, self._desk = services, desk
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -86,4 +82,3 @@ class LiveIntake(threading.Thread):
             run_next(replace(self._services, claimed=lambda _: claimed.set()), None, live=True)
         finally:
             claimed.set()
-            self._ended()
