@@ -114,22 +114,22 @@ class LogitsRules(Protocol):
 class Prompt:
     """One way to ask for a window's words. options: what the family's rules read; timestamps: whether times
     are among the tokens of the answer; limit: the most tokens of an answer without its end, None for what the
-    search allows."""
+    search allows; language: the one that it asks for."""
 
     tokens: tuple[int, ...]
     options: Any = None
     timestamps: bool = False
     limit: int | None = None
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a window is asked: prompts whose answers compete. language: the one that they ask for. no_speech:
-    the probability that nothing is spoken. languages: the likeliest ones with their probabilities, where the
+    """What a window is asked: prompts whose answers compete, the likeliest language's first. no_speech: the
+    probability that nothing is spoken. languages: the likeliest ones with their probabilities, where the
     model was left to find out."""
 
     prompts: tuple[Prompt, ...]
-    language: str | None = None
     no_speech: float = 0.0
     languages: tuple[tuple[str, float], ...] = ()
 
@@ -151,24 +151,28 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A window's best answer to one prompt. tokens: without prompt and end, times among them; ended: the
-    model ended it itself; words and compression (UTF-8 bytes over what zlib makes of them): of its text."""
+    model ended it itself; words and compression (UTF-8 bytes over what zlib makes of them): of its text;
+    mean: the log-probability of a token, the end among them."""
 
-    timestamps: bool
+    prompt: Prompt
     tokens: tuple[int, ...]
     ended: bool
     words: int
     compression: float
+    mean: float
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What becomes of a window. `silent`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
-    tokens that are the window's words, times among them. again: windows to be asked next."""
+    tokens that are the window's words, times among them. again: windows to be asked next. reading: which of
+    the answers is kept."""
 
     outcome: Literal["kept", "silent", "divided", "lost"]
     kept: tuple[int, ...] = ()
     again: tuple[Window, ...] = ()
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,6 @@ class HeardWindow:
     encoded: Any
     prompt: Prompt
     tokens: tuple[int, ...]
-    language: str | None
     samples: NDArray[np.float32]
 
 

@@ -4,8 +4,8 @@
     python -m ops.accuracy.whisper.languages MODEL
 
 espeak-ng reads article 1 of the Universal Declaration of Human Rights in a low and a high voice. Prints for
-each language what the model takes the recordings for, and the probability it gives the right one. These
-voices are unlike people's: the same formants read every language.
+each language what the model takes the recordings for, the probability it gives the right one, and in which
+language they are read. These voices are unlike people's: the same formants read every language.
 """
 
 # ruff: noqa: E402, RUF001 - the BLAS has to be loaded before MLX is; letters of other alphabets are meant
@@ -23,6 +23,8 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from worker.decode.attention.reading import read_utterances
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.whisper.model import load_whisper
 
 RATE = 16_000
@@ -90,17 +92,23 @@ def main() -> None:
     model = load_whisper(parser.parse_args().model)
     if not model.capabilities.detects:
         raise SystemExit(f"{model.name} knows English alone")
-    right, count = 0, 0
+    right, read, count = 0, 0, 0
+    search, requests = SearchOptions("greedy"), [DecodeRequest()] * len(VOICES)
     for language, text in SAID.items():
         clips = [speak(text, f"{ESPEAK.get(language, language)}+{voice}") for voice in VOICES]
         answers = [model.detect_languages(model.encode([clip]))[0] for clip in clips]
+        words = [answer.language for answer in read_utterances(model, clips, search, requests)]
         right += sum(answer.best == language for answer in answers)
+        read += words.count(language)
         count += len(answers)
         heard = ", ".join(
-            f"{answer.best} ({answer.probabilities[language]:.2f} for {language})" for answer in answers
+            f"{answer.best} ({answer.probabilities[language]:.2f} for {language}), read as {code}"
+            for answer, code in zip(answers, words, strict=True)
         )
         print(f"{language}: {heard}", flush=True)
-    print(f"{right} of {count} recordings in {len(SAID)} languages are told right")
+    print(
+        f"{right} of {count} recordings in {len(SAID)} languages are told right, {read} read in the right one"
+    )
 
 
 if __name__ == "__main__":

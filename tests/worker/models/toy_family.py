@@ -130,14 +130,13 @@ class ToyModel:
         ]
 
     def _question(self, letters: Sequence[int], options: SpeechOptions, known: str | None) -> Question:
-        prompt = (Prompt((START,)),)
         if known or options.pinned or not self.capabilities.detects:
-            return Question(prompt, known or options.pinned or "en")
+            return Question((Prompt((START,), language=known or options.pinned or "en"),))
         text = self.tokenizer.decode(letters)
         counts = {code: 0.01 + text.count(TELLING[code]) for code in options.candidates or TELLING}
         shares = {code: round(count / sum(counts.values()), 3) for code, count in counts.items()}
-        best = max(shares, key=lambda code: shares[code])
-        return Question(prompt, best, languages=tuple(shares.items()))
+        ranked = tuple(sorted(shares.items(), key=lambda pair: -pair[1]))
+        return Question((Prompt((START,), language=ranked[0][0]),), languages=ranked)
 
     def is_text(self, token: int) -> bool:
         return token < END

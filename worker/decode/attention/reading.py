@@ -33,6 +33,7 @@ from worker.models.base_attention import (
     Reading,
     TimedText,
     TokenTimes,
+    Verdict,
     Window,
 )
 
@@ -84,12 +85,10 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """What is kept of a window: tokens, of the answer to which of its prompts, and the rest to be asked."""
+    """A window of which words are kept."""
 
     asked: _Asked
-    tokens: tuple[int, ...]
-    place: int
-    rest: tuple[Window, ...]
+    verdict: Verdict
 
 
 def compression_ratio(text: str) -> float:
@@ -122,13 +121,22 @@ def read_utterances(
             if not all(answer.hypotheses for answer in asked.answers):
                 asked.utterance.broken = True
                 continue
-            tokens, best, windows = _judged(model, asked)
-            if best is None:
-                again += [(asked.utterance, window) for window in windows]
+            verdict = _judged(model, asked)
+            utterance, question = asked.utterance, asked.question
+            utterance.language = question.prompts[verdict.reading].language
+            utterance.languages = utterance.languages or _led_by(utterance.language, question.languages)
+            if verdict.kept or utterance.request.options.single:
+                heard.append(_Heard(asked, verdict))
             else:
-                heard.append(_Heard(asked, tokens, best, windows))
+                again += [(utterance, window) for window in verdict.again]
         waiting = again + _keep(model, heard)
     return [_answer(model, each, options.nbest) for each in utterances]
+
+
+def _led_by(language: str | None, languages: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Languages with their probabilities, highest first; this one has taken the first place."""
+    codes = [language, *(code for code, _ in languages if code != language)]
+    return tuple((code, share) for code, (_, share) in zip(codes, languages, strict=False) if code)
 
 
 def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
@@ -173,8 +181,6 @@ def _ask(
     by_place = {answer.key: answer for answer in search.run(requests)}
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
-        each.language = question.language
-        each.languages = each.languages or question.languages
         each.frames += model.frames_in(len(pieces[row]))
         answers = tuple(by_place[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
@@ -194,23 +200,18 @@ def _asks(model: AttentionModel, utterance: _Utterance, window: Window) -> Decod
     return replace(utterance.ask, context=(*utterance.ask.context, *heard))
 
 
-def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], int | None, tuple[Window, ...]]:
-    """The tokens that are kept of a window, which prompt's answer they come from, and what is asked again."""
+def _judged(model: AttentionModel, asked: _Asked) -> Verdict:
+    """What becomes of a window by its answers; one that is read by itself keeps its only one."""
     bests = [answer.hypotheses[answer.answer] for answer in asked.answers]
     if asked.utterance.request.options.single:
-        return bests[0].tokens, 0, ()
+        return Verdict("kept", bests[0].tokens)
     readings = []
     for prompt, best in zip(asked.question.prompts, bests, strict=True):
         text = model.tokenizer.decode([token for token in best.tokens if model.is_text(token)])
-        readings.append(
-            Reading(prompt.timestamps, best.tokens, best.ended, len(text.split()), compression_ratio(text))
-        )
-    verdict = model.judge(asked.window, readings, asked.question, asked.samples)
-    if not verdict.kept:
-        return (), None, verdict.again
-    # Tokens that begin no answer are what a family made of its only one.
-    chosen = (at for at, best in enumerate(bests) if best.tokens[: len(verdict.kept)] == verdict.kept)
-    return verdict.kept, next(chosen, 0), verdict.again
+        mean = best.score / (len(best.tokens) + 1)
+        words, compression = len(text.split()), compression_ratio(text)
+        readings.append(Reading(prompt, best.tokens, best.ended, words, compression, mean))
+    return model.judge(asked.window, readings, asked.question, asked.samples)
 
 
 def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utterance, Window]]:
@@ -219,9 +220,8 @@ def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utteran
         HeardWindow(
             each.asked.window,
             each.asked.encoded,
-            each.asked.question.prompts[each.place],
-            each.tokens,
-            each.asked.question.language,
+            each.asked.question.prompts[each.verdict.reading],
+            each.verdict.kept,
             each.asked.samples,
         )
         for each in heard
@@ -229,13 +229,13 @@ def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utteran
     timed = _with_words(model, windows, model.time(windows))
     again = []
     for kept_of, spoken, each in zip(heard, windows, timed, strict=True):
-        asked, tokens, place = kept_of.asked, kept_of.tokens, kept_of.place
-        utterance, window, answers = asked.utterance, asked.window, asked.answers[place]
+        asked, tokens = kept_of.asked, kept_of.verdict.kept
+        utterance, window, answers = asked.utterance, asked.window, asked.answers[kept_of.verdict.reading]
         text = tuple(token for token in tokens if model.is_text(token))
         single = utterance.request.options.single
         starts, lengths, shares = _columns(model, tokens if single else text, each.times, window)
         unread = () if single else model.unread(spoken, each.times)
-        passed, rest = _joined(unread, kept_of.rest)
+        passed, rest = _joined(unread, kept_of.verdict.again)
         kept = _Kept(
             window,
             tokens if single else text,
@@ -276,7 +276,7 @@ def _with_words(
     for index, window in enumerate(windows):
         if timed[index].words is None:
             text = [token for token in window.tokens if model.is_text(token)]
-            spelled[index] = model.tokenizer.words(text, window.language)
+            spelled[index] = model.tokenizer.words(text, window.prompt.language)
     alignments: list[tuple[AlignedWord, ...] | None] = [None] * len(spelled)
     if model.aligner is not None:
         texts = [" ".join(span.text for span in spans) for spans in spelled.values()]

@@ -181,8 +181,9 @@ class CanaryModel:
             tokens = request.previous
             most = min(self.head.max_tokens, window.length + self.config.delta) - len(tokens)
             timed = stamp in tokens and bool(self.tokenizer.stamps)
-            prompt = Prompt(tokens, timestamps=timed, limit=max(most, 1))
-            questions.append(Question((prompt,), request.options.pinned))
+            language = request.options.pinned
+            prompt = Prompt(tokens, timestamps=timed, limit=max(most, 1), language=language)
+            questions.append(Question((prompt,)))
         return questions
 
     def is_text(self, token: int) -> bool:

@@ -59,6 +59,10 @@ if TYPE_CHECKING:
 # conversation 682 are wrong instead of 676, 80 left out instead of 56 (tiny.en, greedy; ops/bench/LOG.md).
 CHUNKING = Independent()
 
+# A language that is not this many times as probable as the second is held against it: accented English is
+# easily taken for Chinese, but what is read in the wrong language is less sure.
+ODDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Languages:
@@ -74,6 +78,14 @@ class Languages:
         total = max(sum(self.probabilities[code] for code in codes), 1e-30)
         shares = {code: self.probabilities[code] / total for code in codes}
         return Languages(max(codes, key=lambda code: shares[code]), shares)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The likeliest, and the second where the model is in doubt."""
+        first, *others = sorted(self.probabilities, key=lambda code: -self.probabilities[code])[:2]
+        return first, *(
+            code for code in others if self.probabilities[first] < ODDS * self.probabilities[code]
+        )
 
     @property
     def likely(self) -> tuple[tuple[str, float], ...]:
@@ -181,26 +193,32 @@ class WhisperModel:
         prepared: Sequence[PreparedRequest],
         languages: Sequence[str | None],
     ) -> list[Question]:
-        """As `AttentionModel.ask`: with times and without them, unless one of them is asked for."""
-        spoken = [known or request.options.pinned for known, request in zip(languages, prepared, strict=True)]
-        likely: list[tuple[tuple[str, float], ...]] = [()] * len(spoken)
-        unknown = [index for index, language in enumerate(spoken) if language is None]
-        for index, found in zip(
-            unknown, self.detect_languages([encoded[index] for index in unknown]), strict=True
-        ):
-            chosen = found.among(prepared[index].options.candidates)
-            spoken[index], likely[index] = chosen.best, chosen.likely
+        """As `AttentionModel.ask`: with times and without them, unless one of them is asked for, and in two
+        languages where the model is in doubt."""
+        given = [known or request.options.pinned for known, request in zip(languages, prepared, strict=True)]
+        unknown = [index for index, language in enumerate(given) if language is None]
+        detected = self.detect_languages([encoded[index] for index in unknown])
+        found = {
+            index: each.among(prepared[index].options.candidates)
+            for index, each in zip(unknown, detected, strict=True)
+        }
         prompts = [
-            tuple(self._prompt(request, language or "en", timed) for timed in _modes(request.options))
-            for request, language in zip(prepared, spoken, strict=True)
+            self._prompts(request, (language,) if language else found[index].asked)
+            for index, (request, language) in enumerate(zip(prepared, given, strict=True))
         ]
-        shares = self.no_speech(encoded, [each[0].tokens for each in prompts])
-        return [Question(*row) for row in zip(prompts, spoken, shares.tolist(), likely, strict=True)]
+        shares = self.no_speech(encoded, [each[0].tokens for each in prompts]).tolist()
+        likely = [found[index].likely if index in found else () for index in range(len(given))]
+        return [Question(*row) for row in zip(prompts, shares, likely, strict=True)]
+
+    def _prompts(self, request: PreparedRequest, languages: Sequence[str]) -> tuple[Prompt, ...]:
+        options = request.options
+        codes = languages[:1] if options.single else languages
+        return tuple(self._prompt(request, code, timed) for code in codes for timed in _modes(options))
 
     def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
         task, previous = request.options.task, request.previous
         tokens = self.ids.prompt(language, task, timestamps=timestamps, previous=previous)
-        return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps)
+        return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps, language=language)
 
     def _translates(self, prompt: Prompt) -> bool:
         return self.ids.multilingual and self.ids.translate in prompt.tokens
@@ -225,7 +243,7 @@ class WhisperModel:
         times = self.head.align(
             [each.encoded for each in windows],
             texts,
-            [each.language for each in windows],
+            [each.prompt.language for each in windows],
             ["translate" if self._translates(each.prompt) else "transcribe" for each in windows],
         )
         timed = []
@@ -244,7 +262,7 @@ class WhisperModel:
     def _words(self, tokens: Sequence[int], times: TokenTimes, heard: HeardWindow) -> list[Word]:
         if not tokens:
             return []
-        timed = timed_words(self.tokenizer.words(tokens, heard.language), times)
+        timed = timed_words(self.tokenizer.words(tokens, heard.prompt.language), times)
         timed = without_pauses(timed, pause_spans(heard.samples, WORD_PAUSE_SECONDS))
         return [
             Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)

@@ -2,9 +2,9 @@
 
 A chunk is one window at first. With times the model reads over pauses, but may open a last segment and not
 read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
-Both modes are asked on one encoding. Of the answers that are no loop the one without times is taken, unless
-the other is longer by two words or more; where both loop, the halves are asked. At most four rounds; no
-clock, no chance, and nothing of another chunk. Knows no engine.
+Both modes are asked on one encoding, and where the model doubts the language, both of the likeliest two. Of
+the answers that are no loop one is kept (`choose`); where all loop, the halves are asked. At most four
+rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
 # Words by which the mode with times must be ahead: read to the end, the one without has fewer of them wrong.
 TIMED_LEAD = 1.5
+# A shorter window has hardly a pause to read over: what the mode with times has more is often made up.
+SHORT_SECONDS = 8.0
 # A sound whose 50 ms levels stay this close together for this long is a hum or a noise: speech rises and
 # falls by far more, four times a second. In 25 s of it the model is unsure that nobody speaks (0.55 to 0.66).
 STEADY_SECONDS_MIN = 4.0
@@ -52,14 +54,32 @@ def judge(
         if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
             return Verdict("lost")
         return Verdict("divided", again=halves(window, samples))
-    best = max(sound, key=lambda reading: reading.words - TIMED_LEAD * reading.timestamps)
-    if not best.timestamps or window.round >= ROUNDS_MAX:
-        return Verdict("kept", best.tokens)
+    best = choose(window, sound)
+    place = readings.index(best)
+    if not best.prompt.timestamps or window.round >= ROUNDS_MAX:
+        return Verdict("kept", best.tokens, reading=place)
     tokens, end = closed(best.tokens, ids)
     if end <= CLOSED_SECONDS_MIN or window.seconds - end <= TAIL_SECONDS:
-        return Verdict("kept", best.tokens)
+        return Verdict("kept", best.tokens, reading=place)
     rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
-    return Verdict("kept", tokens, (rest,))
+    return Verdict("kept", tokens, (rest,), place)
+
+
+def choose(window: Window, sound: Sequence[Reading]) -> Reading:
+    """Which of a window's answers, none of them a loop, is kept.
+
+    The languages are compared by their answers without times, or with them where there is no other: the
+    surest is kept. In that language it is the answer without times, unless the other is two words longer and,
+    in a short window, surer.
+    """
+    timed_first = sorted(sound, key=lambda reading: not reading.prompt.timestamps)
+    plainest = {reading.prompt.language: reading for reading in timed_first}
+    language = max(plainest.values(), key=lambda reading: reading.mean).prompt.language
+    own = [reading for reading in sound if reading.prompt.language == language]
+    longest = max(own, key=lambda reading: reading.words - TIMED_LEAD * reading.prompt.timestamps)
+    if longest.prompt.timestamps and window.seconds < SHORT_SECONDS:
+        return max(own, key=lambda reading: reading.mean)
+    return longest
 
 
 def is_steady(samples: NDArray[np.float32]) -> bool:

@@ -14,7 +14,7 @@ from worker.decode.attention.reading import _joined, read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import SpeechOptions
 from worker.models.base_attention import HeardWindow, Question, Reading, TokenTimes, Verdict, Window
-from worker.models.whisper.model import WhisperModel
+from worker.models.whisper.model import Languages, WhisperModel
 
 RATE = 16_000
 
@@ -64,6 +64,37 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
     assert [each.score for each in answer.hypotheses] == pytest.approx(
         [sum(text.score for text in way) for way in ways], abs=1e-3
     )
+
+
+def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(
+        self: WhisperModel,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: np.ndarray,
+    ) -> Verdict:
+        assert [each.prompt.language for each in readings] == ["de", "de", "en", "en"][-len(readings) :]
+        return Verdict("kept", readings[-1].tokens, reading=len(readings) - 1)
+
+    # Given a model that thinks German a little likelier, and answers that speak for English
+    monkeypatch.setattr(WhisperModel, "judge", judge)
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(1, max_new_tokens=6))
+    doubtful = Languages("de", {"de": 0.7, "en": 0.2, "fr": 0.1})
+    monkeypatch.setattr(WhisperModel, "detect_languages", lambda _, encoded: [doubtful] * len(encoded))
+    model, samples, options = tiny_model(), [tone(4, 4), tone(3, 1)], SearchOptions("greedy")
+    # When utterances are read with the language left open, together and alone, and in English
+    together = read_utterances(model, samples, options, [DecodeRequest()] * 2)
+    alone = [read_utterances(model, [row], options, [DecodeRequest()])[0] for row in samples]
+    english = [DecodeRequest(speech=SpeechOptions(language="en"))] * 2
+    given = read_utterances(model, samples, options, english)
+    # Then the words and the language are English, which takes the first one's share
+    for answer, by_itself, expected in zip(together, alone, given, strict=True):
+        assert answer.hypotheses[0].tokens == expected.hypotheses[0].tokens
+        assert answer.hypotheses[0].tokens == by_itself.hypotheses[0].tokens
+        assert answer.language == "en"
+        assert answer.languages == (("en", 0.7), ("de", 0.2), ("fr", 0.1))
 
 
 @pytest.mark.long

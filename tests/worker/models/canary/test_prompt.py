@@ -6,7 +6,7 @@ from spool.errors import InvalidRequest
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, sound, tokenizer
 from worker.models.attention.windows import cut_runs
 from worker.models.base import SpeechOptions
-from worker.models.base_attention import Reading, Verdict, Window
+from worker.models.base_attention import Prompt, Reading, Verdict, Window
 from worker.models.canary.prompt import prompt_slots, prompt_tokens
 from worker.models.canary.stamps import stamped_words
 from worker.models.canary.windows import judge
@@ -107,7 +107,7 @@ def test_a_word_without_a_stamp_stays_between_its_neighbours() -> None:
 
 
 def reading(tokens: tuple[int, ...], *, ended: bool = True, compression: float = 1.0) -> Reading:
-    return Reading(False, tokens, ended, len(tokens), compression)
+    return Reading(Prompt(()), tokens, ended, len(tokens), compression, -0.5)
 
 
 def verdict(answer: Reading, seconds: float = 10.0, turn: int = 0) -> Verdict:

@@ -19,6 +19,7 @@ from worker.models.base_attention import HeardWindow, Window
 from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
+from worker.models.whisper.model import Languages
 
 pytestmark = pytest.mark.slow
 
@@ -131,19 +132,37 @@ def test_languages_are_chosen_among_those_asked_for() -> None:
     model, encoded = tiny_model(), windows()[:2]
     everything = model.detect_languages(encoded)[0]
     codes = tuple(sorted(everything.probabilities, key=lambda code: everything.probabilities[code])[:3])
-    free, bound, pinned = (
-        model.ask(encoded[:1], [model.prepare(SpeechOptions(language=language))], [None])[0]
-        for language in (None, codes, "de")
+    free, bound, single, pinned = (
+        model.ask(encoded[:1], [model.prepare(options)], [None])[0]
+        for options in (
+            SpeechOptions(),
+            SpeechOptions(language=codes),
+            SpeechOptions(language=codes, single=True),
+            SpeechOptions(language="de"),
+        )
     )
-    assert (free.language, len(free.languages)) == (everything.best, 5)
-    assert bound.language == codes[-1]
+    assert len(free.languages) == 5
+    assert free.prompts[0].language == everything.best
+    # In doubt both of the likeliest are asked, each with times and without them.
+    assert [prompt.language for prompt in bound.prompts] == [codes[2], codes[2], codes[1], codes[1]]
+    assert [prompt.timestamps for prompt in bound.prompts] == [True, False, True, False]
+    assert [prompt.language for prompt in single.prompts] == [codes[2]]
     assert {code for code, _ in bound.languages} <= set(codes)
     assert sum(share for _, share in bound.languages) == pytest.approx(1.0, abs=2e-3)
-    assert (pinned.language, pinned.languages) == ("de", ())
+    assert [prompt.language for prompt in pinned.prompts] == ["de", "de"]
+    assert pinned.languages == ()
+    (known,) = model.ask(encoded[:1], [model.prepare(SpeechOptions())], ["fr"])
+    assert ([prompt.language for prompt in known.prompts], known.languages) == (["fr", "fr"], ())
     with pytest.raises(InvalidRequest, match=r"language: .* does not tell languages apart"):
         tiny_model(51864).prepare(SpeechOptions(language=("de", "en")))
     with pytest.raises(InvalidRequest, match=r"language: .* does not know 'xx'"):
         model.prepare(SpeechOptions(language=("de", "xx")))
+
+
+def test_a_language_is_doubted_below_odds_of_ten_to_one() -> None:
+    assert Languages("de", {"en": 0.08, "de": 0.81}).asked == ("de",)
+    assert Languages("de", {"fr": 0.05, "en": 0.09, "de": 0.81}).asked == ("de", "en")
+    assert Languages("en", {"en": 0.5}).asked == ("en",)
 
 
 def test_scores_are_teacher_forced_sums() -> None:
@@ -195,7 +214,7 @@ def test_times_are_the_restatements(task: Task, token: int) -> None:
     rows, columns = openai_warp(-attention_matrix(chosen)[3:-1].astype(np.float64))
     starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)] / 50
     asked = model.ask([window], [model.prepare(SpeechOptions("en", task))], [None])[0].prompts[0]
-    heard = HeardWindow(Window(0, 48_000), window, asked, tuple(tokens), "en", np.zeros(48_000, np.float32))
+    heard = HeardWindow(Window(0, 48_000), window, asked, tuple(tokens), np.zeros(48_000, np.float32))
     times = model.time([heard])[0].times
     assert np.allclose(times.starts, starts)
     assert np.allclose(times.probabilities, softmax(logits[3:-2, :50257])[np.arange(4), tokens], rtol=1e-3)

@@ -5,7 +5,7 @@ import pytest
 
 from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models.attention.windows import quietest
-from worker.models.base_attention import Reading, Verdict, Window
+from worker.models.base_attention import Prompt, Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
 from worker.models.whisper.windows import closed, is_steady, judge
 
@@ -31,8 +31,11 @@ def reading(
     timestamps: bool = True,
     compression: float = 1.0,
     ended: bool = True,
+    mean: float = -0.5,
+    language: str = "en",
 ) -> Reading:
-    return Reading(timestamps, tokens, ended, words, compression)
+    prompt = Prompt((), timestamps=timestamps, language=language)
+    return Reading(prompt, tokens, ended, words, compression, mean)
 
 
 def decide(*readings: Reading, window: Window = SPOKEN, no_speech: float = 0.0) -> Verdict:
@@ -75,8 +78,36 @@ def test_the_last_round_keeps_everything() -> None:
 
 def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
     plain = reading((5, 6, 7), 5, timestamps=False)
-    assert decide(reading(WHOLE, 6), plain) == Verdict("kept", (5, 6, 7))
+    assert decide(reading(WHOLE, 6), plain) == Verdict("kept", (5, 6, 7), reading=1)
     assert decide(reading(WHOLE, 7), plain) == Verdict("kept", WHOLE)
+    # However sure it is.
+    assert decide(reading(WHOLE, 6, mean=-0.1), plain).reading == 1
+    assert decide(reading(WHOLE, 7, mean=-0.9), plain).reading == 0
+
+
+def test_in_a_short_window_the_mode_with_times_must_be_surer_too() -> None:
+    short = Window(1000, 1000 + int(7.9 * SAMPLE_RATE))
+    plain = reading((5, 6, 7), 5, timestamps=False)
+    assert decide(reading(WHOLE, 7, mean=-0.4), plain, window=short).reading == 0
+    assert decide(reading(WHOLE, 7, mean=-0.6), plain, window=short).reading == 1
+    assert decide(reading(WHOLE, 6, mean=-0.4), plain, window=short).reading == 1
+    loop = reading(WHOLE, 90, mean=-0.1, compression=2.5)
+    assert decide(loop, plain, window=short).reading == 1
+
+
+def test_the_language_is_kept_whose_answer_without_times_is_surer() -> None:
+    german = [reading(WHOLE, 9, mean=-0.1, language="de"), reading((8,), timestamps=False, language="de")]
+    english = [reading(WHOLE), reading((5, 6, 7), timestamps=False, mean=-0.4)]
+    assert decide(*german, *english) == Verdict("kept", (5, 6, 7), reading=3)
+    # A loop says nothing for its language; the answer with times does then.
+    loop = reading((5, 6, 7), timestamps=False, mean=-0.1, compression=2.5)
+    assert decide(*german, reading(WHOLE, mean=-0.6), loop).reading == 0
+    assert decide(*german, reading(WHOLE, mean=-0.4), loop).reading == 2
+    # Where times were asked for, the answers with times decide.
+    assert decide(german[0], english[0]).reading == 0
+    assert decide(english[0], german[0]).reading == 1
+    # Of equals the likelier language.
+    assert decide(english[1], reading((8,), timestamps=False, mean=-0.4, language="de")).reading == 0
 
 
 @pytest.mark.parametrize(
@@ -85,7 +116,7 @@ def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
 )
 def test_a_loop_is_rejected(loop: Reading) -> None:
     plain = reading((5,), 1, timestamps=False)
-    assert decide(loop, plain) == Verdict("kept", (5,))
+    assert decide(loop, plain) == Verdict("kept", (5,), reading=1)
     divided = decide(loop)
     cut = 1000 + quietest(NOISE)
     assert divided == Verdict("divided", again=(Window(1000, cut, 1), Window(cut, SPOKEN.stop, 1)))
