@@ -1,1 +1,1 @@
-"""The HTTP face, the page and the client command. Knows jobs and stores; knows no model."""
+"""The HTTP API, the web page and the command line client. Imports no model."""

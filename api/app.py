@@ -76,7 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services = open_services(app.state.settings)
     app.state.services = services
-    # Not among the services: it submits as a request does, by means of them.
+    # Not one of the services, since it submits jobs through them as a request does.
     app.state.watcher = watcher = SourceWatcher(services)
     watcher.start()
     grpc_server: GrpcServer | None = None
@@ -92,7 +92,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _grpc_server(app: FastAPI) -> "GrpcServer | None":
-    """WeNet's gRPC service, where it has a port. An extra: without one its packages need not be there."""
+    """WeNet's gRPC service, if a port is set for it. Its packages are an optional extra."""
     settings: Settings = app.state.settings
     if settings.grpc_port is None:
         return None

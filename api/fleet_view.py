@@ -1,6 +1,7 @@
-"""What this process knows of the fleet: its workers, their models, the default, and the jobs nobody can take.
+"""What this process knows of the fleet: its workers, their models, the default model, and jobs no worker can
+take.
 
-Read from SQL every few seconds, and again at once before anything is refused or said to wait in vain.
+Read from SQL every few seconds, and again before a request is refused or a job is reported as unservable.
 """
 
 import threading
@@ -45,7 +46,7 @@ class FleetState:
         return frozenset(name for worker in self.workers for name in worker.info.models)
 
     def waiting_for(self, route: Route, model: str) -> str | None:
-        """What a job waits for that no worker can take now."""
+        """What a job is waiting for if no worker can take it now."""
         return why_waiting(route, model, [worker.seen for worker in self.workers], self.now)
 
 
@@ -62,17 +63,17 @@ class FleetView(BackgroundLoop):
 
     @property
     def latest(self) -> FleetState | None:
-        """As it was last read; None before that. Asks nothing."""
+        """The last state that was read; None before the first. Makes no query."""
         return self._state
 
     def run_once(self) -> float:
-        """Read it."""
+        """Refresh the state."""
         self._keep_first_default()
         self.read()
         return jitter(REFRESH_SECONDS)
 
     def read(self) -> FleetState:
-        """As it is now. Raises StorageError."""
+        """The current state. Raises StorageError."""
         with self._database.read() as tx:
             state = _state_of(tx)
         with self._lock:
@@ -80,20 +81,20 @@ class FleetView(BackgroundLoop):
         return state
 
     def recent(self) -> FleetState:
-        """As it was a few seconds ago at most. Raises StorageError."""
+        """The state of at most a few seconds ago. Raises StorageError."""
         state = self._state
         if state is None or time.monotonic() - state.read_at > 2 * REFRESH_SECONDS:
             return self.read()
         return state
 
     def default(self) -> str:
-        """The model that jobs get which name none."""
+        """The model of jobs that name none."""
         return self.recent().default_model or self._settings.default_model
 
     def check(self, route: Route, model: str, head: str | None = None, *, live: bool = False) -> None:
-        """Raise UnknownModel for models that nobody has, Conflict where the workers that could take the job
-        call different weights by its name, InvalidRequest where they know that it lacks the `head` or, for a
-        `live` session, that it cannot stream."""
+        """Raise UnknownModel for a model that no worker has, Conflict if workers that could take the job have
+        different weights under its name, and InvalidRequest if it lacks the `head` or cannot stream a `live`
+        session."""
         known = self._known(self.recent())
         for name in (model, route.reader):
             if name is not None and name not in known and name not in (known := self._known(self.read())):
@@ -115,7 +116,7 @@ class FleetView(BackgroundLoop):
             raise InvalidRequest(f"{model} cannot stream, which a live session needs; choose another model.")
 
     def waiting_for(self, jobs: Iterable[Job]) -> dict[str, str]:
-        """By job: what those of these wait for that no worker can take."""
+        """What each job is waiting for, by id, if no worker can take it."""
         reasons: dict[str, str] = {}
         state, fresh = None, False
         for job in jobs:

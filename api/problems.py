@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 20
-"""Errors of one request that its answer lists: an answer stays below 64 KB, whatever was sent."""
+"""The most errors that one answer lists, which keeps it below 64 KB whatever was sent."""
 # OpenAI's clients read the message from the member `error`.
 OPENAI_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/models")
 
@@ -136,7 +136,7 @@ def _on_spool_error(request: Request, error: Exception) -> Response:
         return _on_unexpected(request, error)
     headers = {}
     if status == HTTPStatus.UNAUTHORIZED:
-        # SNS sends the password of its endpoint's address only where it is asked for one.
+        # SNS sends the password in its endpoint's URL only in reply to a challenge.
         basic = request.url.path == "/v1/sources/notifications"
         headers["WWW-Authenticate"] = 'Basic realm="spool"' if basic else "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -182,15 +182,15 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every method of the path. Each is a route of its own, and Starlette names only the first one's."""
+    """Every method of the path: each is a separate route, and Starlette names only the first one's."""
     paths = request.app.openapi()["paths"].items()
     matching = [item for path, item in paths if compile_path(path)[0].match(request.url.path)]
     return sorted(method.upper() for item in matching for method in item)
 
 
 def _on_disconnect(request: Request, _error: Exception) -> Response:
-    # Nobody reads it; the answer only completes the request.
-    return problem_response(request, 400, "disconnected", "The request broke off before its end.")
+    # The client is gone; an answer only completes the request.
+    return problem_response(request, 400, "disconnected", "The request ended before its body was complete.")
 
 
 def _on_unexpected(request: Request, error: Exception) -> Response:

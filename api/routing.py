@@ -1,6 +1,6 @@
 """Every route on one screen: its method, path, handler, required scope and documentation.
 
-A route that is not in this table admits nobody; a test compares the table with the application.
+A route that is missing from this table refuses every request; a test compares the table with the application.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ ROUTES = (
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
     Route("POST", "/audio/translations", openai.translate, SUBMIT, page_docs.TRANSLATE),
-    # Reading needs the scope submit too: who knows a part's address may send it.
+    # Reading requires the scope submit too: anyone who knows a part's URL can upload it.
     Route("POST", "/uploads", uploads.create, SUBMIT, uploads.CREATE),
     Route("GET", _UPLOAD, uploads.get_upload, SUBMIT, uploads.ONE),
     Route("GET", f"{_UPLOAD}/parts", uploads.list_parts, SUBMIT, uploads.PARTS),
@@ -116,7 +116,7 @@ ROUTES = (
     Route("GET", f"{_BATCH}/diff", versions.diff_batch, READ, versions.BATCH_DIFF),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
     Route("GET", f"{_BATCH}/events", events.follow_batch, READ, webhook_docs.OF_BATCH),
-    # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.
+    # Reading requires the scope submit too: a webhook's URL may contain a secret of its receiver.
     Route("POST", "/webhooks", webhooks.create, SUBMIT, webhook_docs.CREATE),
     Route("GET", "/webhooks", webhooks.list_webhooks, SUBMIT, webhook_docs.LIST),
     Route("GET", _WEBHOOK, webhooks.get_webhook, SUBMIT, webhook_docs.ONE),
@@ -128,7 +128,7 @@ ROUTES = (
     Route(
         "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
     ),
-    # A connection's endpoint is an address that the server talks to.
+    # Restricted to ADMIN, since the server connects to whatever endpoint a connection names.
     Route("POST", "/connections", outputs.create, ADMIN, outputs.CREATE),
     Route("GET", "/connections", outputs.list_connections, SUBMIT, outputs.LIST),
     Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
@@ -154,7 +154,7 @@ ROUTES = (
     Route("POST", f"{_SOURCE}/resume", sources.resume, SUBMIT, sources.RESUME),
     Route("POST", f"{_SOURCE}/check", sources.check, SUBMIT, sources.CHECK),
     Route("GET", "/costs", costs.get_costs, READ, docs.COSTS),
-    # Hosts and busy times tell about every project's work.
+    # Host names and busy times reveal other projects' work.
     Route("GET", "/workers", fleet.list_workers, ADMIN, docs.WORKERS),
     Route("GET", "/models", fleet.list_models, None, docs.MODELS),
     Route("GET", "/models/{model}", fleet.get_model, None, docs.MODEL),

@@ -1,6 +1,6 @@
-"""What requests need, opened once per process: settings, stores, queue, background threads and probes.
+"""The services behind the routes: settings, stores, queue, background threads and probes.
 
-Knows how they are opened and closed, and in which order; no route.
+Opened once per process. This module owns the order in which they are opened and closed.
 """
 
 import threading
@@ -33,7 +33,7 @@ from spool.settings.secret_key import SecretBox, secret_box
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs
 
-# Wrong keys from one address. Nobody guesses 256 bits; this spares the database the queries.
+# Wrong keys from one address. 256 bits cannot be guessed; the limit spares the database the queries.
 _GUESSES, _GUESSES_A_SECOND = 60, 2.0
 
 
@@ -59,7 +59,7 @@ class Services:
     secret_box: SecretBox
     live: LiveServices
     large_bodies: CapacityLimiter
-    """One large JSON body is parsed at a time: parsing holds the interpreter."""
+    """Large JSON bodies are parsed one at a time, since parsing holds the interpreter lock."""
     manifest_turn: threading.Lock
     """Held while lines of a manifest are read, for the same reason."""
 
@@ -144,7 +144,7 @@ def services_of(request: HTTPConnection) -> Services:
 
 
 async def _services(request: Request) -> Services:
-    # FastAPI runs a dependency that is no coroutine in a thread, for each request.
+    # A coroutine, since FastAPI runs any other dependency in a thread for each request.
     return services_of(request)
 
 

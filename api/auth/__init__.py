@@ -1,1 +1,1 @@
-"""Who asks: API keys, principals, rate limits and signed URLs."""
+"""Authentication and authorization: API keys, principals, rate limits and signed URLs."""

@@ -44,8 +44,8 @@ async def authenticate(
 
 
 _TAKES_BASIC = "POST /v1/sources/notifications"
-"""The route that takes a key as the password of Basic authentication too: SNS can send no other. No more
-routes do, since a browser sends such a password with requests of other sites as well."""
+"""The only route that also accepts a key as the password of Basic authentication, which is all that SNS can
+send. A browser attaches such a password to other sites' requests too, so no further route may accept one."""
 
 
 def _password_of(request: Request) -> str | None:
@@ -62,10 +62,10 @@ _SCHEMES = frozenset({"token", "bearer"})
 
 
 async def authenticate_websocket(websocket: WebSocket) -> Principal:
-    """The caller of a WebSocket. A browser, which can set no header, sends its key as a second subprotocol,
-    behind `token` or `bearer`; `subprotocol_of` is what to accept it with.
+    """The caller of a WebSocket. A browser, which cannot set headers, sends its key as a second subprotocol
+    after `token` or `bearer`; accept the connection with `subprotocol_of`.
 
-    Raises as `authenticate`.
+    Raises as `authenticate` does.
     """
     address = _address(websocket)
     scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
@@ -81,13 +81,13 @@ async def authenticate_websocket(websocket: WebSocket) -> Principal:
 
 
 def subprotocol_of(websocket: WebSocket) -> str | None:
-    """The subprotocol that a client offers its key under."""
+    """The subprotocol under which a client offers its key."""
     offered: list[str] = websocket.scope.get("subprotocols", [])
     return offered[0] if offered and offered[0].lower() in _SCHEMES else None
 
 
 def count_caller(request: Request, caller: Principal | None = None, address: str | None = None) -> None:
-    """Count a request by its key, or without one by its address. Raises `Problem` 429 and 503."""
+    """Count a request by its key, or by its address if it has none. Raises `Problem` 429 and 503."""
     name = (caller.key_id if caller else None) or address or _address(request)
     _count(request, services_of(request).limits, name)
     ticket: Ticket = request.state.ticket
@@ -126,7 +126,7 @@ async def _identify(request: HTTPConnection, text: str | None, address: str) -> 
 
 
 async def _find_key(services: Services, key_id: str, text: str, address: str) -> ApiKey:
-    """The key from the database, which a caller that guesses keys soon no longer reaches."""
+    """The key from the database. A caller that guesses keys is refused before it costs many queries."""
     if not services.key_cache.has_seen(key_id, text):
         _refuse_guesses(services.misses.take(address, cost=0))
     key = await run_in_threadpool(services.key_cache.find, key_id, text)
@@ -141,7 +141,7 @@ def _address(request: HTTPConnection) -> str:
 
 
 def _unknown_key() -> Unauthorized:
-    return Unauthorized("The API key is not one that this server knows.")
+    return Unauthorized("The API key is invalid.")
 
 
 def _is_equal(text: str, token: str) -> bool:
@@ -170,7 +170,7 @@ def _refuse_guesses(allowance: Allowance | None) -> None:
 
 
 def _check_query(request: Request) -> None:
-    """Raise `Problem` 422 for a query parameter that the route does not know: a misspelt filter would list
+    """Raise `Problem` 422 for an unknown query parameter: a misspelt filter would otherwise list
     everything."""
     known = set(_query_of(request.scope["route"].dependant))
     unknown = [name for name in request.query_params if name not in known]
@@ -180,7 +180,7 @@ def _check_query(request: Request) -> None:
 
 
 def _query_of(dependant: Dependant) -> Iterator[str]:
-    """The names of the query parameters that a route and what it depends on take."""
+    """The names of the query parameters of a route and its dependencies."""
     yield from (field.alias for field in dependant.query_params)
     for each in dependant.dependencies:
         yield from _query_of(each)
@@ -193,4 +193,4 @@ def _check_scope(request: HTTPConnection, caller: Principal) -> None:
         raise Forbidden("This route has no access rule, so nobody may call it.")
     needed = scopes[name]
     if not caller.may(needed):
-        raise Forbidden(f"This needs a key with the scope {needed}.")
+        raise Forbidden(f"This request requires a key with the scope {needed}.")

@@ -1,8 +1,8 @@
-"""API keys as the database has them, cached for a few seconds.
+"""API keys from the database, cached for a few seconds.
 
-A request with a cached key costs no query, so a key that is revoked elsewhere works for `REMEMBERED_S` more
-at most. Once there has ever been a key, every request needs one: that is noticed within `LOOK_S`, and if the
-database does not answer, nobody is admitted. Knows no route and no scope.
+A request with a cached key costs no query, so a key revoked elsewhere keeps working for at most
+`REMEMBERED_S`. Once a key has been created, every request requires one; this is noticed within `LOOK_S`.
+While the database does not answer, no request is admitted.
 """
 
 import threading
@@ -69,7 +69,7 @@ class KeyCache:
         return self.requires_key or time.monotonic() - self._looked < _STALE_S
 
     def check_required(self) -> bool:
-        """Whether a key is required, by the database. Raises StorageError."""
+        """Whether a key is required according to the database. Raises StorageError."""
         if not self.requires_key:
             began = time.monotonic()
             with self._database.read() as tx:
@@ -85,7 +85,7 @@ class KeyCache:
         return known[0]
 
     def has_seen(self, key_id: str, text: str) -> bool:
-        """Whether this key was found before: its bearer does not guess."""
+        """Whether this key was found before, so that its bearer is not guessing."""
         known = self._known.get(key_id)
         return known is not None and is_same(text, known[0].sha256)
 

@@ -1,7 +1,6 @@
 """Callers and what they may see: every access to a job, batch or webhook goes through here.
 
-What belongs to another project answers like an id that does not exist. Knows projects and scopes; how a
-caller is identified is in `authentication`.
+An object of another project is reported like one that does not exist. `authentication` identifies callers.
 """
 
 import re
@@ -46,27 +45,27 @@ class Principal:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether it was admitted without a key because none is required."""
+        """Whether the caller was admitted without a key because none is required."""
         return self.name == "anybody"
 
     def may(self, scope: Scope | None) -> bool:
-        """Whether it has the scope; every caller has None."""
+        """Whether the caller has the scope; None is granted to every caller."""
         return scope is None or scope in self.scopes or Scope.ADMIN in self.scopes
 
     def sees(self, project: str) -> bool:
-        """Whether it may see this project."""
+        """Whether the caller may see this project."""
         return self.project is None or self.project == project
 
     def project_for(self, requested: str | None) -> str:
-        """The project of what it submits or names. Raises Forbidden for a project other than its own."""
+        """The project of what the caller submits or names. Raises Forbidden for any project but its own."""
         if self.project is None:
             return requested or DEFAULT_PROJECT
         if requested not in (None, self.project):
-            raise Forbidden(f"This key reaches the project {self.project} alone.")
+            raise Forbidden(f"This key can access only the project {self.project}.")
         return self.project
 
     def reaches(self, uri: str) -> bool:
-        """Whether its key may read sources at this address."""
+        """Whether the caller's key may read sources at this address."""
         return self.sources is None or any(is_below(uri, beginning) for beginning in self.sources)
 
 
@@ -89,8 +88,8 @@ def is_below(address: str, beginning: str) -> bool:
 
 
 def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
-    """The caller's job. Raises NotFound, in the same words for another project's."""
-    if is_id(job_id, "job"):  # anything else is not worth a query
+    """The caller's job. Raises NotFound, worded alike for jobs of other projects."""
+    if is_id(job_id, "job"):  # no query for a malformed id
         job = get_job(tx, job_id)
         if caller.sees(job.project):
             set_subject(job.ids)
@@ -109,7 +108,7 @@ def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) ->
 
 
 def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch:
-    """The caller's batch. Raises NotFound, in the same words for another project's."""
+    """The caller's batch. Raises NotFound, worded alike for batches of other projects."""
     if is_id(batch_id, "bat"):
         batch = get_batch(tx, batch_id)
         if caller.sees(batch.project):
@@ -119,7 +118,7 @@ def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch
 
 
 def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> Webhook:
-    """The caller's webhook. Raises NotFound, in the same words for another project's."""
+    """The caller's webhook. Raises NotFound, worded alike for webhooks of other projects."""
     if is_id(webhook_id, "whk"):
         webhook = get_webhook(tx, webhook_id)
         if caller.sees(webhook.project):
@@ -128,7 +127,7 @@ def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> W
 
 
 def get_visible_upload(tx: Connection, caller: Principal, upload_id: str) -> StoredUpload:
-    """The caller's upload. Raises NotFound, in the same words for another project's."""
+    """The caller's upload. Raises NotFound, worded alike for uploads of other projects."""
     if is_id(upload_id, "upl"):
         upload = get_upload(tx, upload_id)
         if caller.sees(upload.project):
@@ -137,7 +136,7 @@ def get_visible_upload(tx: Connection, caller: Principal, upload_id: str) -> Sto
 
 
 def get_visible_source(tx: Connection, caller: Principal, source_id: str) -> WatchedSource:
-    """The caller's source. Raises NotFound, in the same words for another project's."""
+    """The caller's source. Raises NotFound, worded alike for sources of other projects."""
     if is_id(source_id, "src"):
         source = get_source(tx, source_id)
         if caller.sees(source.project):

@@ -1,8 +1,7 @@
-"""How often a caller may ask: one token bucket for each key, and for each address without one.
+"""Rate limits: one token bucket for each key, and for each address of callers without a key.
 
-Counted in this process alone, so that no request waits for another machine and a broker that is away lets
-requests in as before; N processes of the API together allow N times as much. Knows names and a clock; forgets
-whoever has not asked for longest.
+Buckets live in this process, so that no request waits for another machine and an outage of the broker changes
+nothing; N processes of the API together allow N times as much. The least recently used buckets are dropped.
 """
 
 import ipaddress
@@ -18,19 +17,19 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left to a caller after this request."""
+    """What a caller has left after this request."""
 
     allowed: bool
     burst: int
     left: int
     full_seconds: int
-    """Until all of the burst is there again."""
+    """Until the whole burst is available again."""
     wait_seconds: int
-    """Until the next request is let in; 0 when one is now."""
+    """Until the next request is admitted; 0 if one is admitted now."""
     window_seconds: int
 
     def headers(self) -> dict[str, str]:
-        """As the IETF's draft on RateLimit headers has them."""
+        """The headers of the IETF's draft on RateLimit fields."""
         headers = {
             "RateLimit-Policy": f'"requests";q={self.burst};w={self.window_seconds}',
             "RateLimit": f'"requests";r={self.left};t={self.full_seconds}',
@@ -47,7 +46,7 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, name: str, cost: float = 1.0) -> Allowance | None:
-        """Count a request; None where nobody is limited. `cost` 0 asks without counting."""
+        """Count a request; None if there is no limit. A `cost` of 0 checks without counting."""
         if self._rate <= 0:
             return None
         with self._lock:
@@ -74,7 +73,7 @@ class Buckets:
 
 
 def address_name(host: str | None) -> str:
-    """The name of the bucket of an address: of IPv6 the network of 64 bits that one household has."""
+    """The name of an address's bucket; for IPv6 that of its /64 network, which one household shares."""
     try:
         address = ipaddress.ip_address((host or "").partition("%")[0])
     except ValueError:

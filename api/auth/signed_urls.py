@@ -1,7 +1,7 @@
-"""Signed links, for clients that cannot send a header, such as a player in a page.
+"""Signed links, for clients that cannot send a header, such as an audio player in a page.
 
-A link names the job, the caller and an expiry, signed (HMAC-SHA256) with the stored hash of the caller's
-key. So every API process can verify it, and it becomes invalid with the key.
+A link names the job, the caller and an expiry, signed (HMAC-SHA256) with the stored hash of the caller's key.
+Every API process can verify it, and it becomes invalid together with the key.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ HOLDS_SECONDS = 12 * 3600
 
 
 def sign_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
-    """`path` with its signature, and when that expires (seconds since 1970)."""
+    """`path` with its signature, and when the link expires (seconds since 1970)."""
     until = int(time.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
     if secret is None:
@@ -33,18 +33,19 @@ def verify_link(services: Services, path: str, by: str, until: int, signature: s
     if secret is None or not hmac.compare_digest(_signature(secret, path, until), signature):
         raise Unauthorized("The link is invalid, or its key was revoked. Request a new link.")
     if until < time.time():
-        raise Unauthorized("The link has run out; ask for another.")
+        raise Unauthorized("The link has expired. Request a new link.")
     if by == OPERATOR.name:
         return OPERATOR
     with services.database.read() as tx:
         key = find_key(tx, by)
     if key is None or not key.alive:
-        raise Unauthorized("The link's key is gone.")
+        raise Unauthorized("The link's key was revoked or has expired. Request a new link.")
     return principal_of(key)
 
 
 def _secret(services: Services, name: str) -> bytes | None:
-    """What signs for a caller; None for one who needed no key."""
+    """The secret that signs a caller's links; None if the caller needed no key or its key is no longer
+    valid."""
     token = services.settings.api_token
     if name == OPERATOR.name:
         return None if token is None else hashlib.sha256(token.get_secret_value().encode()).digest()

@@ -1,1 +1,1 @@
-"""What the server sends by itself: events as a stream, and webhooks."""
+"""What the server sends on its own: event streams and webhooks."""

@@ -1,9 +1,9 @@
 """A batch's transcripts as one zip, produced while it is sent.
 
-No transaction is open while transcripts are fetched or the client reads slowly. In memory are a few
+No transaction is open while transcripts are fetched or the client reads slowly. Memory holds a few
 transcripts and the directory of the archive, some hundred bytes a job. A job without a transcript has a line
-in `missing.tsv`. If a store stops answering, the download ends early, and the zip has no directory: no tool
-takes it for complete.
+in `missing.tsv`. If a store stops answering, the download ends early, and without its directory no tool takes
+the zip for complete.
 """
 
 import io
@@ -35,7 +35,7 @@ _BLOCK = 64 * 1024
 
 
 class _Sink(io.RawIOBase):
-    """What the zip writes, until it is taken. It cannot seek, so sizes follow each file."""
+    """Buffers what the zip writes. It cannot seek, so sizes follow each file."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -64,7 +64,7 @@ class _Rendered(NamedTuple):
 
 
 def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[bytes]:
-    """The bytes of the zip: a file a finished job, in the order of the manifest, named after its job."""
+    """The bytes of the zip: one file per finished job, in the order of the manifest, named after its job."""
     sink = _Sink()
     names = {MISSING}
     missing = ["custom_id\tjob\tstate\treason\n"]

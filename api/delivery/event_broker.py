@@ -1,7 +1,7 @@
-"""The one thread of a process that reads the event log, for all open streams together.
+"""Reads the event log for all open streams of a process, in one thread.
 
-Each round begins with numbering the new events (`spool.background.event_sequencer`). A waiting stream costs
-no thread and no query of its own. Knows streams and the store; no HTTP.
+Each round begins by numbering the new events (`spool.background.event_sequencer`). An idle stream needs no
+thread and no query of its own.
 """
 
 import threading
@@ -43,11 +43,11 @@ class EventBroker(BackgroundLoop):
         self._next = dict.fromkeys(("progress", "keys"), 0.0)
 
     def attach(self, stream: Stream) -> bool:
-        """Send it every event numbered from now on; False if there are too many streams."""
+        """Send the stream every event numbered from now on; False if there are too many streams."""
         with self._lock:
             own = sum(other.caller.key_id == stream.caller.key_id for other in self._streams)
             most = self._settings.event_streams
-            # One key must not take them all.
+            # One key must not use them all.
             if len(self._streams) >= most or (stream.caller.key_id and own >= max(1, most // 2)):
                 return False
             self._streams.add(stream)
@@ -60,7 +60,7 @@ class EventBroker(BackgroundLoop):
             self._streams.discard(stream)
 
     def close_streams(self) -> None:
-        """End every stream; clients reconnect, here or to another process."""
+        """End all streams; clients reconnect, here or to another process."""
         for stream in self._open():
             stream.close()
 
@@ -69,7 +69,7 @@ class EventBroker(BackgroundLoop):
         self._sequencer.run_once(lambda: self.stopping)
         with self._database.read() as tx:
             position = last_event(tx)
-        # A stream that attaches after this reads the log up to here by itself.
+        # A stream that attaches after this reads the log itself up to here.
         streams = self._open()
         if self._position is None:
             for stream in streams:
@@ -85,7 +85,7 @@ class EventBroker(BackgroundLoop):
         return WATCHED_S if streams else IDLE_S
 
     def _pass_on(self, after: int, position: int) -> int:
-        """Send the streams their events up to `position`; returns how far that went."""
+        """Send the streams their events up to `position`; returns the position reached."""
         while after < position and not self.stopping:
             with self._database.read() as tx:
                 block = read_events(tx, after, _PAGE, until=position)
@@ -118,7 +118,7 @@ class EventBroker(BackgroundLoop):
         self._sent |= {subject: progress for subject, (_, progress) in now.items()}
 
     def _close_unauthorized(self, streams: Collection[Stream]) -> None:
-        """End streams whose key is no longer valid, and those without a key if one is required by now."""
+        """End streams whose key is no longer valid, and those without a key once one is required."""
         ids = {stream.caller.key_id for stream in streams if stream.caller.key_id}
         with self._database.read() as tx:
             alive = alive_keys(tx, sorted(ids))

@@ -1,7 +1,7 @@
 """One open stream of server-sent events: its queue and its text.
 
 The format is that of the HTML standard (`id`, `event`, `data`, comments). A thread offers events, the event
-loop sends them. The queue stays small: a slow reader continues from the log. Knows no route.
+loop sends them. The queue stays small: a slow reader continues from the log.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _END = "event: end\ndata: {}\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The present progress of a job or batch; not in the log, hence without a number."""
+    """The current progress of a job or batch; it is not in the log, so it has no number."""
 
     kind: str
     data: dict[str, Any]
@@ -46,19 +46,19 @@ class Stream:
     batch_id: str | None
     loop: asyncio.AbstractEventLoop
     behind: bool = False
-    """Whether it has to read the log before the queue."""
+    """Whether it must read the log before the queue."""
     closed: bool = False
     _held: list[Event | Progress] = field(default_factory=list)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wants(self, event: Event) -> bool:
-        """Whether the event belongs to what it follows."""
+        """Whether the event belongs to the stream's job or batch."""
         return (self.job_id is not None and event.job_id == self.job_id) or (
             self.batch_id is not None and event.batch_id == self.batch_id
         )
 
     def is_end(self, event: Event) -> bool:
-        """Whether this event ends the job or batch, unless somebody retries it."""
+        """Whether this event ends the job or batch, unless it is retried."""
         return event.type == BATCH_DONE if self.job_id is None else event.type in JOB_ENDS
 
     def offer(self, items: Sequence[Event | Progress]) -> None:
@@ -66,11 +66,12 @@ class Stream:
         self._soon(self._queue, items)
 
     def close(self) -> None:
-        """End it at once; the client may reconnect."""
+        """End the stream at once; the client may reconnect."""
         self._soon(self._close)
 
     async def receive(self, timeout: float) -> list[Event | Progress]:
-        """What was queued since; empty if nothing was for `timeout` seconds, or the stream was closed."""
+        """What was queued since the last call; empty after `timeout` seconds, or once the stream is
+        closed."""
         if not self._held and not self.closed:
             try:
                 async with asyncio.timeout(timeout):
@@ -82,7 +83,7 @@ class Stream:
         return items
 
     def fall_behind(self) -> None:
-        """Make it read the log: there may be a gap before what is offered next."""
+        """Make the stream read the log, since the next offer may come after a gap."""
         self._soon(self._lose)
 
     def _soon(self, call: Any, *given: Any) -> None:  # noqa: ANN401 - a bound method and what it takes
@@ -107,7 +108,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a stream begins: after event `seen`, with the present state unless it is resumed."""
+    """Where a stream begins: after event `seen`, with the current state unless it is resumed."""
 
     seen: int
     state: Progress | None
@@ -118,7 +119,7 @@ class Beginning:
 
 
 async def stream_text(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
-    """The text of a stream, until what it follows has ended or it is closed."""
+    """The text of a stream, until its job or batch has ended or it is closed."""
     seen = begin.seen
     yield _RETRY
     if begin.ending is not None:
@@ -155,12 +156,12 @@ async def stream_text(database: Database, stream: Stream, begin: Beginning) -> A
 
 
 class EventResponse(StreamingResponse):
-    """A stream that ends if the client does not read."""
+    """A response that ends if the client stops reading."""
 
     media_type = MEDIA_TYPE
 
     async def stream_response(self, send: Send) -> None:
-        """Send piece after piece, each within a minute."""
+        """Send piece by piece, each within a minute."""
 
         async def patient(message: Message) -> None:
             async with asyncio.timeout(_WRITE_S):

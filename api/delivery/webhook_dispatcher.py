@@ -1,8 +1,8 @@
 """Sends webhooks: one thread with an event loop, in which many deliveries run concurrently.
 
-Each endpoint has few slots and a failing one has one, in a half of its own, so that a slow or dead receiver
-delays nobody else. A process leases what it takes; what it does not finish another one sends. The retry
-schedule is in `spool.domain.webhooks`.
+Each endpoint has few slots, and failing ones have one each, within a separate half, so that a slow or dead
+receiver delays nobody else. A process leases its deliveries; another one sends what it does not finish. The
+retry schedule is in `spool.domain.webhooks`.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Answer:
 
 
 class WebhookDispatcher(threading.Thread):
-    """Sends what is due until stopped; `wake()` after a commit sends it at once."""
+    """Sends due deliveries until stopped; call `wake()` after a commit to send at once."""
 
     def __init__(self, database: Database, settings: Settings, box: SecretBox) -> None:
         super().__init__(name="spool-webhooks", daemon=True)
@@ -89,7 +89,7 @@ class WebhookDispatcher(threading.Thread):
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Stop soon; another process sends what is in flight after its lease."""
+        """Stop soon; another process sends what is in flight once its lease ends."""
         self._stopping = True
         self.wake()
         if self.is_alive():
@@ -125,7 +125,7 @@ class WebhookDispatcher(threading.Thread):
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _take(self, busy: Counter[str]) -> list[Taken]:
-        """Lease due deliveries for the free slots, fairly over the endpoints."""
+        """Lease due deliveries for the free slots, shared fairly between endpoints."""
         if not self._reencrypted:
             with self._database.begin() as tx:
                 reencrypt_secrets(tx, self._box)
@@ -167,7 +167,7 @@ class WebhookDispatcher(threading.Thread):
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
         except SpoolError as error:
-            # It is due again after its lease: twice is better than never.
+            # The delivery is due again after its lease: at least once is better than never.
             log.warning(
                 "the result of a webhook could not be recorded", webhook=webhook_id, error=error.message
             )
@@ -222,7 +222,7 @@ class WebhookDispatcher(threading.Thread):
 
 
 async def _post(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answer:
-    """Send it once, signed with the present time. Only the status of the answer is read."""
+    """Send it once, signed with the current time. Only the status of the answer is read."""
     try:
         keys = [box.decrypt(secret) for secret in taken.secrets]
     except SecretUnreadable as unreadable:

@@ -1,8 +1,8 @@
 """The access log: one line per request, with the id of the key and never the key.
 
-Every request with a key is logged; without keys, only those that change something. Answers 401 and 403 are
-warnings. A request that changes something is a span of its client's trace. The caller is what `auth` left in
-the request's state.
+Every request with a key is logged; without one, only those that change something. Answers 401 and 403 are
+warnings. A request that changes something is a span of its client's trace. `auth` leaves the caller in the
+request's state.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Sheds load: how many requests one process has under way, in all and for each caller.
+"""Load shedding: limits the requests of one process that are under way, in all and for each caller.
 
-Beyond the limit a request is refused at once with 503 and `Retry-After`, reads before writes, so that what
-was to be submitted still is. Health is exempt. A caller becomes known only after its key was checked, so
+Beyond the limit a request is refused at once with 503 and `Retry-After`, reads before writes, so that
+submissions still get through. Health checks are exempt. A caller is known only once its key was checked, so
 authentication counts it (`Ticket.assign`). Everything here runs in the event loop's thread.
 """
 
@@ -53,7 +53,7 @@ class Ticket:
             self._caller = caller
 
     def release(self) -> None:
-        """Give the place back; again is harmless."""
+        """Release the place; safe to repeat."""
         if self._released:
             return
         self._released = True
@@ -77,7 +77,7 @@ class LoadShedding:
             await self._app(scope, receive, send)
             return
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            # PostgreSQL stores and compares no text with it, so nothing can have such a name.
+            # PostgreSQL rejects text with a zero byte, so no object can have such a name.
             error = Problem(400, "invalid_request", "The address contains a zero byte (%00); remove it.")
             await _answer(error, scope, receive, send)
             return
@@ -97,7 +97,7 @@ class LoadShedding:
 
 
 def overloaded(detail: str) -> Problem:
-    """The refusal of a request that may be sent again."""
+    """The error for a request that may be sent again."""
     return Problem(503, "overloaded", detail, {"Retry-After": str(RETRY_SECONDS)})
 
 

@@ -1,7 +1,7 @@
 """Protection against other sites' pages, and the security headers of every answer.
 
-If no key is required, loopback is the only barrier, and every web page open in a browser on this machine is
-inside: by a name that it resolves to 127.0.0.1 (DNS rebinding), or by a form that it posts. So a request must
+If no key is required, loopback is the only barrier, and any web page open in a browser on this machine can
+get past it: with a name that resolves to 127.0.0.1 (DNS rebinding), or by posting a form. So a request must
 name this machine in `Host`, and one that a browser sends for another site is refused. No CORS header is ever
 sent.
 """
@@ -100,5 +100,5 @@ def _add_headers(headers: MutableHeaders, path: str) -> None:
     is_page = headers.get("content-type", "").startswith("text/html")
     headers.setdefault("content-security-policy", _PAGE_POLICY if is_page else _DATA_POLICY)
     if path.startswith("/v1/"):
-        # Transcripts must not be stored on the way.
+        # No cache on the way may store transcripts.
         headers.setdefault("cache-control", "no-store")

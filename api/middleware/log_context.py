@@ -1,7 +1,7 @@
 """The job or batch that a request is about, for its log lines and traces.
 
-A handler calls `set_subject` once it knows. The holder is created once per request, so that what a handler's
-thread sets is visible to the access log.
+A handler calls `set_subject` once it knows. The holder is created once per request, so that what the
+handler's thread sets is visible to the access log.
 """
 
 import contextlib

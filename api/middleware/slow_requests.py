@@ -1,7 +1,6 @@
-"""Ends slow clients: those that send no request, those whose body drips, those that do not read the answer.
+"""Disconnects slow clients: those that send no request, trickle a body, or do not read the answer.
 
-Each would otherwise hold a connection, and an upload its file, without end (slowloris). Knows bytes and
-clocks; no route.
+Each would otherwise hold a connection, and an upload its file, indefinitely (slowloris).
 """
 
 import asyncio
@@ -16,11 +15,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from api.problems import Problem
 
 REQUEST_S = 20.0
-"""How long a connection may take to send the headers of a request, from its start or the last answer."""
+"""How long a connection may take to send a request's headers, from its start or the last answer."""
 IDLE_S = 30.0
 """How long a body may pause."""
 SLOW_S = 60.0
-"""After so much waiting a body must have arrived at `BYTES_A_SECOND` on average."""
+"""After this long a body must have arrived at `BYTES_A_SECOND` on average."""
 BYTES_A_SECOND = 1024
 WRITE_S = 30.0
 """How long a client may read nothing of an answer that fills the socket's buffers."""
@@ -67,13 +66,13 @@ class _Body:
 
 
 def _too_slow() -> Problem:
-    return Problem(408, "too_slow", "The request's body arrives too slowly.", {"Connection": "close"})
+    return Problem(408, "too_slow", "The request body arrives too slowly.", {"Connection": "close"})
 
 
 class PatientProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 with deadlines for the next request and for reading an answer.
 
-    uvicorn itself waits without end for the first request and for a client that does not read, and restarts
+    uvicorn itself waits indefinitely for the first request and for a client that does not read, and restarts
     its keep-alive timer with each byte.
     """
 
@@ -127,12 +126,12 @@ class PatientProtocol(H11Protocol):
         self._until_read = self.loop.call_later(WRITE_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads."""
+        """The client reads again."""
         super().resume_writing()
         self._stop_timer()
 
     def _end(self) -> None:
-        # Closing waits until the rest of an answer is sent, which may be never.
+        # Closing waits until the rest of an answer is sent, which may never happen.
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
@@ -145,7 +144,7 @@ class PatientProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which knows that a refusal completes the handshake; uvicorn logs an error."""
+    """uvicorn's WebSocket, except that a refusal completes the handshake; uvicorn would log an error."""
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send, and note that nothing more is to be sent."""

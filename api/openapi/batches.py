@@ -105,6 +105,6 @@ RETRY = describe(
 
 CANCEL = describe(
     "Cancel a batch",
-    answer(200, "The batch, cancelled or about to stop.", BatchDetail, examples.BATCH_DETAIL),
+    answer(200, "The batch, cancelled or stopping.", BatchDetail, examples.BATCH_DETAIL),
     problems("not_found", "conflict"),
 )

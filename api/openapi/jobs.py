@@ -40,7 +40,7 @@ are `queued → running → done | failed | cancelled`. Every error is an `appli
 _DETAILS = {
     "malformed": (400, "The request is not valid JSON."),
     "unauthorized": (401, "Send an API key as `Authorization: Bearer …`."),
-    "forbidden": (403, "This needs a key with the scope submit."),
+    "forbidden": (403, "This request requires a key with the scope submit."),
     "source_forbidden": (
         403,
         "/etc/passwd is not under a folder that this server may read from. Upload the recording, or have the "
@@ -51,11 +51,11 @@ _DETAILS = {
     "not_ended": (409, f"Job {jobs.JOB_ID} is running; cancel it first."),
     "deleted": (410, f"The transcript of job {jobs.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
     "not_here": (409, "The recording is at a web address; play it there."),
-    "not_offered": (409, "This server takes recordings by POST /v1/jobs only."),
+    "not_offered": (409, "This server accepts recordings only through POST /v1/jobs."),
     "parts_missing": (409, "2 of 3 parts are missing; the first is part 2."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
     "edited": (409, "Bo changed these words in revision 3; look at it, and edit again."),
-    "too_slow": (408, "The request's body arrives too slowly."),
+    "too_slow": (408, "The request body arrives too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
     "no_such_range": (416, "The recording has no such bytes."),
@@ -68,7 +68,7 @@ _DETAILS = {
     "overloaded": (503, "The server has too many requests under way; try again in a moment."),
     "too_many_streams": (503, "Too many event streams are open; try again later."),
     "no_worker": (503, "No worker can take the recording: it waits for a worker with model parakeet."),
-    "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
+    "too_long": (504, "The transcript was not ready within 900 s; submit the recording as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
 # Examples with the code of another one and a status or text of their own.
@@ -76,13 +76,13 @@ _CODES = {"malformed": "invalid_request", "not_ended": "conflict"}
 
 
 def add_problem_schema(page: Words) -> None:
-    """Add the schema of problems; declared as a route's `model` they would also appear as plain JSON."""
+    """Add the schema of problems; declared as a route's `model` it would also appear as plain JSON."""
     schema = ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= schema.pop("$defs") | {"ProblemOut": schema}
 
 
 def make_keys_optional(page: Words) -> None:
-    """Declare keys as optional, for a server without keys."""
+    """Make keys optional in the description, for a server without keys."""
     operations = (operation for path in page["paths"].values() for operation in path.values())
     for operation in operations:
         if "security" in operation:
@@ -132,12 +132,12 @@ def answer(status: int, description: str, model: Any, example: Words) -> Answers
 
 
 def no_content(description: str) -> Answers:
-    """204, which says nothing more."""
+    """204, without a body."""
     return {204: {"description": description}}
 
 
 def describe(summary: str, *answers: Answers, **more: Any) -> Words:  # noqa: ANN401 - as FastAPI takes them
-    """The texts of a route; `more`: what else FastAPI is told of it."""
+    """The texts of a route; `more` are further arguments for FastAPI."""
     responses = {status: words for each in answers for status, words in each.items()}
     return {"summary": summary, "responses": responses, **more}
 
@@ -185,7 +185,7 @@ def json_body(schema: type[BaseModel], example: object) -> dict[str, Any]:
 
 
 def submission(thing: str, body: Words, model: type[Any], accepted: Words, shown: Words, *also: str) -> Words:
-    """The texts of a route that creates a job or a batch; `also`: problems beside those of both."""
+    """The texts of a route that creates a job or a batch; `also`: problems besides those common to both."""
     words: Words = {
         "summary": f"Submit a {thing}",
         "status_code": 202,
@@ -232,7 +232,7 @@ ONE = describe(
 
 CANCEL = describe(
     "Cancel a job",
-    answer(200, "The job, cancelled or about to stop.", JobDetail, jobs.JOB_CANCELLED),
+    answer(200, "The job, cancelled or stopping.", JobDetail, jobs.JOB_CANCELLED),
     problems("not_found", "conflict"),
 )
 

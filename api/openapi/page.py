@@ -27,7 +27,7 @@ AUDIO = describe(
     {
         200: {"description": "The recording.", "content": _SOUND},
         206: {"description": "The part of it that `Range` asks for.", "content": _SOUND},
-        307: {"description": "To the bucket, for the bearer of a link where the server is set so."},
+        307: {"description": "A redirect to the bucket, for the bearer of a link, if configured."},
     },
     problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
     response_class=StreamingResponse,
@@ -73,7 +73,7 @@ _FORM: Words = {
         },
         "prompt": {
             "type": "string",
-            "description": "Text that came before, for attention decoders (Whisper); for other models words "
+            "description": "Preceding text, for attention decoders (Whisper); for other models words "
             "and phrases to favour, separated by commas.",
         },
     },

@@ -35,7 +35,7 @@ CREATE["responses"][201]["headers"] = {
     "Location": {"description": "The webhook's path.", "schema": {"type": "string"}}
 }
 
-LIST = describe("List webhooks", answer(200, "Every webhook.", WebhookList, examples.LIST))
+LIST = describe("List webhooks", answer(200, "All webhooks.", WebhookList, examples.LIST))
 
 ONE = describe(
     "Show a webhook", answer(200, "The webhook.", WebhookOut, examples.WEBHOOK), problems("not_found")
@@ -60,7 +60,7 @@ ENABLE = describe(
     problems("not_found"),
 )
 
-_SENT: Answers = answer(202, "The delivery, about to be sent.", DeliveryOut, examples.DELIVERY)
+_SENT: Answers = answer(202, "The delivery, to be sent next.", DeliveryOut, examples.DELIVERY)
 
 TEST = describe("Test a webhook", _SENT, problems("not_found", "conflict"), status_code=202)
 
@@ -74,7 +74,7 @@ REPLAY = describe("Send a delivery again", _SENT, problems("not_found", "conflic
 
 
 def add_event_schemas(page: Words) -> None:
-    """Add the schemas of what streams and webhooks send; no route's model names them."""
+    """Add the schemas of events, which no route's model references."""
     for model in EVENTS:
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         page["components"]["schemas"] |= schema.pop("$defs", {}) | {model.__name__: schema}
@@ -112,7 +112,7 @@ def _words(summary: str) -> Words:
         "response_class": StreamingResponse,
         "responses": {
             200: {"description": "Events as they happen, until the end.", "content": stream},
-            204: {"description": "The job or batch has ended, and there is no event after that one."},
+            204: {"description": "The job or batch has ended, and there are no later events."},
             **problems("not_found", "too_many_streams"),
         },
     }

@@ -1,1 +1,1 @@
-"""Records of the store as the API shows them."""
+"""Converts records of the store into the API's answers."""

@@ -24,11 +24,11 @@ from spool.settings import Settings
 def present_costs(
     report: CostReport, settings: Settings, caller: Principal, month: dict[str, int]
 ) -> CostReportOut:
-    """The report as the API shows it. `month`: what each project spent this month, in nano-units."""
+    """The report as the API shows it. `month`: what each project has spent this month, in nano-units."""
     return CostReportOut(
         start=report.start,
         end=report.end,
-        group_by=cast("GroupBy", report.group_by),  # the routes offer fewer than the store knows
+        group_by=cast("GroupBy", report.group_by),  # the routes offer fewer groupings than the store
         currency=report.currency,
         rows=[_row(row.key, row.sums) for row in report.rows],
         total=_row("total", report.total),
@@ -89,7 +89,7 @@ _BARS = 40
 
 
 def cost_csv(report: CostReportOut) -> str:
-    """Rows and total, hours in decimals, money exact (RFC 4180)."""
+    """Rows and total, with hours as decimals and exact amounts of money (RFC 4180)."""
     file = io.StringIO()
     writer = csv.writer(file)
     columns = ("audio_hours", "engine_hours", "rtfx", "billable", "wasted", "per_audio_hour", "currency")
@@ -100,7 +100,7 @@ def cost_csv(report: CostReportOut) -> str:
 
 
 def cost_svg(report: CostReportOut) -> str:
-    """A bar for each of the first groups, billable below wasted; its numbers are its tooltip."""
+    """A bar for each of the first groups, billable below wasted, with its numbers as tooltip."""
     rows = report.rows[:_BARS]
     most = max((row.billable + row.wasted for row in rows), default=Decimal(0)) or Decimal(1)
     height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT - 8) / max(len(rows), 1)

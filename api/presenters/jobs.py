@@ -1,6 +1,6 @@
-"""Jobs and workers as the API shows them. Pure: one function for each record, no queries.
+"""Jobs and workers as the API shows them. Pure: one function per record, no queries.
 
-The lease of a job that has ended, folders of a machine and keys of objects are not shown.
+The lease of a job that has ended, folders of machines and keys of objects are not shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from spool.store.workers import Worker
 
 
 def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:
-    """A job without its cost; `holds` by project. `waiting_for`: what it waits for in vain."""
+    """A job without its cost; `holds` by project. `waiting_for`: what it needs that no worker has."""
     waits = job.state is JobState.QUEUED
     return JobOut(
         id=job.id,
@@ -117,7 +117,8 @@ def present_speakers(job: Job) -> list[SpeakerOut] | None:
 
 
 def present_voice_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> SpeakersOut:
-    """The speakers of a job's transcript, and who they may be by label; only those listed have a print."""
+    """The speakers of a job's transcript with the voices they may be, by label; only those in `matches` have
+    a voice print."""
     return SpeakersOut(
         items=[
             HeardSpeakerOut(
@@ -232,7 +233,7 @@ def _skipped_seconds(job: Job) -> float | None:
 
 
 def _public_uri(source: Source) -> str:
-    """The address without its query: a signed web address carries its key there."""
+    """The address without its query, where signed web addresses carry their credentials."""
     return source.uri.partition("?")[0] if source.kind == "https" else source.uri
 
 

@@ -39,7 +39,7 @@ def present_hit(hit: Hit) -> HitOut:
 
 
 def _lay_out(words: tuple[Spoken, ...]) -> tuple[str, list[tuple[int, int]]]:
-    """The words as they are written, with spaces where their script has any, and where each one is."""
+    """The words as text, with spaces if their script uses them, and the position of each."""
     text = ""
     spans = []
     for word in words:

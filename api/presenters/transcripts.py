@@ -13,15 +13,15 @@ from spool.store.deletions import refuse_deleted
 
 
 def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript:
-    """The transcript as `edits` correct it. Raises as `key_of_transcript` does, and StorageError."""
+    """The transcript with `edits` applied. Raises as `key_of_transcript` does, and StorageError."""
     record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
     return apply_edits(Transcript.model_validate_json(record), edits).named(job.speaker_names)
 
 
 def key_of_transcript(job: Job) -> str:
-    """The key of its record. Raises Deleted, and `Problem` where there is none yet."""
+    """The key of a job's transcript record. Raises Deleted, and `Problem` if there is none yet."""
     refuse_deleted(job, Content.TRANSCRIPT)
-    if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
+    if job.transcript_key is None:  # while its speakers are being found, a job keeps its transcript
         reason = f": {job.error_message}" if job.error_message else "."
         raise Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
     return job.transcript_key

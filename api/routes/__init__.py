@@ -1,1 +1,1 @@
-"""Handlers, a file a resource; they never import one another."""
+"""Route handlers, one file per resource; they never import one another."""

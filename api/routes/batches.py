@@ -1,6 +1,6 @@
 """The routes of batches: submit, list, show, fetch the results, retry what failed, cancel.
 
-How a request becomes a batch is in `api.submission.batches`.
+`api.submission.batches` turns a request into a batch.
 """
 
 from typing import Annotated
@@ -127,7 +127,7 @@ def get_results(
     ] = None,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
 ) -> StreamingResponse:
-    """One line of JSON for each job, in the order of the manifest, as the job is now."""
+    """One line of JSON for each job in its current state, in the order of the manifest."""
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
     lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
@@ -141,7 +141,7 @@ def get_transcripts(
     batch_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcripts.")] = "txt",
 ) -> StreamingResponse:
-    """The transcripts of all finished jobs as one zip; `missing.tsv` in it names the jobs without one."""
+    """The transcripts of all finished jobs as one zip, in which `missing.tsv` names the jobs without one."""
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
     blocks = archive_blocks(services.database, services.objects, batch.id, form)

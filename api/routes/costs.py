@@ -1,5 +1,5 @@
-"""The route of costs: those of a period, by group, with the idle time of workers. The sums are the
-store's."""
+"""The route of costs: a period's costs by group, with the idle time of workers. The store computes the
+sums."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -44,7 +44,7 @@ def get_costs(
     if group_by == "tag" and tag is None:
         raise InvalidRequest("group_by=tag needs `tag`: the name of the tag whose values are the groups.")
     if tag is not None and group_by != "tag":
-        raise InvalidRequest(f"`tag` has a meaning with group_by=tag alone, not with group_by={group_by}.")
+        raise InvalidRequest(f"`tag` is only valid with group_by=tag, not with group_by={group_by}.")
     with services.database.read() as tx:
         currency = services.settings.currency
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)

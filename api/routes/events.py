@@ -1,6 +1,6 @@
 """The routes of events: those of a job or batch as a resumable stream (server-sent events).
 
-A new stream begins with the present state, or the event that ended the job or batch; a resumed one with the
+A new stream begins with the current state, or the event that ended the job or batch; a resumed one with the
 events after `Last-Event-ID`.
 """
 
@@ -73,15 +73,15 @@ async def _answer(request: Request, services: Services, stream: Stream, after: i
         wait = {"Retry-After": "10"}
         raise Problem(503, "too_many_streams", "Too many event streams are open; try again later.", wait)
     try:
-        # Attached first: the broker sends what happens from now on, and what was before is read here.
+        # Attached first: the broker sends what happens from now on, and earlier events are read here.
         begin = await run_in_threadpool(_beginning, services, stream, after)
     except BaseException:
         services.feed.detach(stream)
         raise
     if begin is None:
         services.feed.detach(stream)
-        return Response(status_code=204)  # tells a browser not to reconnect
-    request.state.ticket.release()  # streams have a limit of their own
+        return Response(status_code=204)  # tells the browser not to reconnect
+    request.state.ticket.release()  # streams have their own limit
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventResponse(_until_left(services, stream, begin), headers=headers)
 

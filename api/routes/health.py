@@ -11,11 +11,11 @@ from spool.schemas.fleet import Health, Readiness
 
 
 def healthz(services: ServicesDep) -> Health:
-    """The process is alive. What deserves a look is as it was last read: nothing is asked here."""
+    """The process is alive. Warnings come from the last reading: no query is made."""
     state = services.fleet.latest
     jobs = sum(each.jobs for each in state.unserved) if state else 0
     plural = "s wait" if jobs > 1 else " waits"
-    detail = [f"{jobs} job{plural} for a worker that can take them; `spool status` says for which."]
+    detail = [f"{jobs} job{plural} for a worker that can take them; see `spool status`."]
     return Health(version=__version__, detail=detail if jobs else [])
 
 

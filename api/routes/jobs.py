@@ -1,7 +1,7 @@
 """The routes of jobs: submit, list, show, cancel, retry, delete their content, fetch their phrases.
 
-Deleting content keeps the job, with its costs and what was deleted when. How a request becomes a job is in
-`api.submission.jobs`.
+Deleting content keeps the job, its costs and a record of what was deleted when. `api.submission.jobs` turns a
+request into a job.
 """
 
 from typing import Annotated, Literal
@@ -186,13 +186,13 @@ def delete(
     if what == "source" and job.source.kind not in ("upload", "live"):
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
     if what == "source" and job.rerun_of is not None:
-        raise Conflict(f"The recording of job {job.id} is that of job {job.rerun_of}; delete it there.")
+        raise Conflict(f"The recording of job {job.id} belongs to job {job.rerun_of}; delete it there.")
     content = list(Content) if what == "all" else [Content(what)]
-    if job.rerun_of is not None:  # the recording goes with its first job
+    if job.rerun_of is not None:  # the recording is deleted with the job it belongs to
         content = [Content.TRANSCRIPT]
     elif Content.SOURCE in content and job.source.kind == "upload":
         for other in in_use.values():
-            raise Conflict(f"Job {other} runs the recording of job {job.id} again; cancel it first.")
+            raise Conflict(f"Job {other} reruns the recording of job {job.id}; cancel it first.")
     complete = delete_content(services.database, services.objects, [job.id], content, caller.name)
     if copies and held:
         gone = delete_content(services.database, services.objects, held, [Content.TRANSCRIPT], caller.name)
@@ -204,7 +204,7 @@ def delete(
         files = exports_of(tx, job_id)
     shown = present_job_detail(now, cost, services.settings.currency, exports=files)
     if shown.deleted is None:
-        raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
+        raise Conflict(f"Job {job.id} has been retried and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202
     return JobDeletion(**dict(shown), copies=held)
 

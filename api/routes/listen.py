@@ -1,8 +1,8 @@
 """Live sessions over WebSocket: Deepgram's protocol, WeNet's, and OpenAI's Realtime transcription.
 
-What cannot be done is refused before the WebSocket is accepted, with the problem document of every route.
-OpenAI's clients say what a session is to do after the handshake, so they are refused with an `error` event
-and a close code.
+Invalid requests are refused before the WebSocket is accepted, with the same problem documents as other
+routes. OpenAI's clients configure a session only after the handshake, so they are refused with an `error`
+event and a close code.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ async def listen(websocket: WebSocket, caller: LiveCaller) -> None:
 
 
 async def listen_wenet(websocket: WebSocket, caller: LiveCaller) -> None:
-    """A session that speaks WeNet's."""
+    """A session that speaks WeNet's protocol."""
     await _serve(websocket, caller, lambda _job, _switches: WenetProtocol())
 
 
@@ -71,7 +71,7 @@ async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> Non
 
 
 async def _resume(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
-    """Another connection of a session that is open."""
+    """Continue an open session on a new connection."""
     asked, switches = read_resumption(websocket.query_params.multi_items())
     with services.live.seats.kept_seat(caller.key_id or caller.name):
         job, place = await resume_session(services, caller, asked)
@@ -86,9 +86,7 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
     pairs = [pair for pair in websocket.query_params.multi_items() if pair[0] not in {"intent", "model"}]
     named = _own_model(services, websocket.query_params.get("model"))
     if (intent := websocket.query_params.get("intent", "transcription")) != "transcription":
-        raise Problem(
-            422, "invalid_request", f"intent: {intent[:60]} is not known; it has to be transcription"
-        )
+        raise Problem(422, "invalid_request", f"intent: {intent[:60]} is not supported; use transcription")
     with services.live.seats.seat(caller.key_id or caller.name, named or services.fleet.default()):
         await websocket.accept(subprotocol_of(websocket))
         try:
@@ -106,7 +104,7 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
 
 
 def _own_model(services: Services, model: str | None) -> str | None:
-    """A model's name, or none where it is one of OpenAI's that means the default."""
+    """The name of a model; None for a name of OpenAI's that stands for the default model."""
     return None if model in ITS_MODELS - services.settings.models.keys() else model
 
 
@@ -117,7 +115,7 @@ async def _open(
     pairs: list[tuple[str, str]],
     model: str | None,
 ) -> Job:
-    """The job of what the client asks for first. Raises Ended where that cannot be."""
+    """The job of the session that the client asks for first. Raises Ended if it cannot be opened."""
     await websocket.send_text(json.dumps(_CREATED))
     try:
         text = await asyncio.wait_for(websocket.receive_text(), IDLE_SECONDS)
@@ -137,6 +135,6 @@ async def _open(
 
 
 async def _refuse(websocket: WebSocket, refusal: Ended) -> None:
-    with contextlib.suppress(Exception):  # the client may be gone
+    with contextlib.suppress(Exception):  # the client may have disconnected
         await websocket.send_text(json.dumps(error_event(refusal.code, refusal.sentence)))
         await asyncio.wait_for(websocket.close(refusal.code, refusal.reason), SEND_SECONDS)

@@ -32,7 +32,7 @@ from spool.store.monitoring import Gauges, Member, Spent, read_gauges
 
 KEPT_SECONDS = 5.0
 SHARE = 0.05
-"""Of the time, that reading may take: with many millions of rows it is kept for longer."""
+"""The share of time that may be spent reading: with many millions of rows a reading is cached for longer."""
 
 
 class Metrics:
@@ -44,7 +44,7 @@ class Metrics:
         self._good_until = float("-inf")
 
     def text(self, services: ServicesDep) -> bytes:
-        """Prometheus' text form, at most `KEPT_SECONDS` old, or older where reading takes long. Raises
+        """Prometheus' text format, at most `KEPT_SECONDS` old, or older if reading takes long. Raises
         StorageError."""
         with self._lock:
             began = time.monotonic()
@@ -60,7 +60,7 @@ class Metrics:
 
 
 def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """Everything a monitor watches, in Prometheus' text form."""
+    """All metrics in Prometheus' text format."""
     kept: Metrics = request.app.state.metrics
     return Response(kept.text(services), media_type=CONTENT_TYPE_LATEST)
 
@@ -90,9 +90,7 @@ class _Reading:
 def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     labels = ["pool", "priority"]
     queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=labels)
-    age = Gauge(
-        "spool_oldest_queued_seconds", "How long the job that waits longest has waited.", labels=labels
-    )
+    age = Gauge("spool_oldest_queued_seconds", "How long the longest-waiting job has waited.", labels=labels)
     for waiting in gauges.waiting:
         queued.add_metric([waiting.pool, waiting.priority], waiting.jobs)
         age.add_metric(
@@ -101,12 +99,12 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     unserved = Gauge("spool_jobs_unserved", "Jobs that no worker can take now.", labels=["queue", "model"])
     for each in gauges.unserved:
         unserved.add_metric([each.queue, each.model], each.jobs)
-    running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
+    running = Gauge("spool_jobs_running", "Jobs that workers are running.", labels=["pool"])
     for pool, number in gauges.running.items():
         running.add_metric([pool], number)
     refused = Gauge(
         "spool_jobs_refused",
-        "Queued jobs that a worker has given back as ones that it cannot do.",
+        "Queued jobs that a worker returned because it cannot run them.",
         labels=["pool"],
     )
     for pool, number in gauges.refused.items():
@@ -115,8 +113,8 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     for one in gauges.ended:
         ended.add_metric([one.state.value, one.error], one.jobs)
     yield from (queued, age, unserved, running, refused, ended)
-    yield Gauge("spool_batches_receiving", "Batches whose lines are still coming in.", gauges.open_batches)
-    yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
+    yield Gauge("spool_batches_receiving", "Batches whose lines are still being read.", gauges.open_batches)
+    yield Gauge("spool_messages_unsent", "Messages not yet sent to the broker.", gauges.unsent)
 
 
 def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
@@ -124,8 +122,8 @@ def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
     for pool, number in gauges.leases_lost.items():
         lost.add_metric([pool], number)
     yield lost
-    breaches = Gauge("spool_audit_breaches", "Breaches that the last `spool audit` found.", labels=["rule"])
-    age = Gauge("spool_audit_age_seconds", "Since the last `spool audit`; nothing where there was none.")
+    breaches = Gauge("spool_audit_breaches", "Violations found by the last `spool audit`.", labels=["rule"])
+    age = Gauge("spool_audit_age_seconds", "Time since the last `spool audit`; absent if there was none.")
     if gauges.audited is not None and gauges.audited.ended_at is not None:
         for rule, number in gauges.audited.breaches.items():
             breaches.add_metric([rule], number)
@@ -134,20 +132,20 @@ def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
 
 
 def _webhook_metrics(counts: Mapping[str, int]) -> Iterator[Metric]:
-    sent = Total("spool_webhook_deliveries", "Webhook deliveries by what came of them.", labels=["outcome"])
+    sent = Total("spool_webhook_deliveries", "Webhook deliveries by outcome.", labels=["outcome"])
     for outcome in ("delivered", "failed_tries", "given_up"):
         sent.add_metric([outcome], counts.get(outcome, 0))
     yield sent
     pending = counts.get("pending", 0)
-    yield Gauge("spool_webhook_deliveries_pending", "Webhook deliveries that are still to be made.", pending)
+    yield Gauge("spool_webhook_deliveries_pending", "Webhook deliveries still pending.", pending)
     disabled = counts.get("disabled_endpoints", 0)
-    yield Gauge("spool_webhook_endpoints_disabled", "Endpoints given up after days of failures.", disabled)
+    yield Gauge("spool_webhook_endpoints_disabled", "Endpoints disabled after days of failures.", disabled)
 
 
 def _archive_metrics(gauges: Gauges) -> Iterator[Metric]:
     watched = Gauge("spool_sources", "Watched folders and buckets by state.", labels=["state"])
-    files = Gauge("spool_source_files", "Versions of files in them, by what came of them.", labels=["state"])
-    late = Gauge("spool_source_overdue_seconds", "How long the listing due first has been due.")
+    files = Gauge("spool_source_files", "Versions of files in them, by outcome.", labels=["state"])
+    late = Gauge("spool_source_overdue_seconds", "How long the most overdue listing has been due.")
     if gauges.sources is not None:
         for state in ("watching", "failing", "paused"):
             watched.add_metric([state], gauges.sources.sources.get(state, 0))
@@ -155,12 +153,12 @@ def _archive_metrics(gauges: Gauges) -> Iterator[Metric]:
             files.add_metric([state], gauges.sources.files.get(state, 0))
         late.add_metric([], _since(gauges, gauges.sources.due))
     states, due = gauges.outputs
-    outputs = Gauge("spool_output_files", "Transcripts to be written elsewhere, by state.", labels=["state"])
+    outputs = Gauge("spool_output_files", "Transcript files to export, by state.", labels=["state"])
     for state in ("pending", "written", "failed", "replaced"):
         outputs.add_metric([state], states.get(state, 0))
     yield from (watched, files, late, outputs)
     yield Gauge(
-        "spool_output_overdue_seconds", "How long the file due first has been due.", _since(gauges, due)
+        "spool_output_overdue_seconds", "How long the most overdue file has been due.", _since(gauges, due)
     )
 
 
@@ -209,10 +207,10 @@ _LABELS = ("worker", "pool")
 
 
 def fleet_metrics(gauges: Gauges) -> Iterator[Metric]:
-    """The metrics of every worker that works or is missed."""
-    up = Gauge("spool_worker_up", "1 while the worker is heard of; by its state.", labels=[*_LABELS, "state"])
-    seen = Gauge("spool_worker_last_seen_seconds", "Since the last sign of life.", labels=_LABELS)
-    price = Gauge("spool_worker_price_per_hour", "What an engine hour of it costs.", labels=_LABELS)
+    """The metrics of every worker that is alive or lost."""
+    up = Gauge("spool_worker_up", "1 while the worker is alive; by its state.", labels=[*_LABELS, "state"])
+    seen = Gauge("spool_worker_last_seen_seconds", "Time since its last heartbeat.", labels=_LABELS)
+    price = Gauge("spool_worker_price_per_hour", "Its price per engine hour.", labels=_LABELS)
     for member in gauges.fleet:
         worker, name = member.worker, [member.worker.info.name, member.worker.info.pool]
         up.add_metric([*name, worker.state if worker.alive else "lost"], int(worker.alive))
@@ -256,25 +254,25 @@ def _overhead(member: Member) -> _Values:
 _TOTALS: tuple[tuple[str, str, tuple[str, ...], Callable[[Member], _Values]], ...] = (
     (
         "spool_worker_engine_busy_seconds",
-        "Engine time of batches that answered.",
+        "Engine time of batches that succeeded.",
         (),
         lambda member: {(): member.engine_busy_ns / NANOS_PER_SECOND},
     ),
     (
         "spool_worker_engine_idle_seconds",
-        "Time in which the engine had nothing on the device.",
+        "Time in which the engine left the device idle.",
         (),
         lambda member: {(): member.counts.idle_ns / NANOS_PER_SECOND},
     ),
     (
         "spool_worker_engine_overhead_seconds",
-        "Engine time on nobody's bill: loading models, batches that raised or died.",
+        "Engine time that is not billed: loading models, and batches that failed or crashed.",
         ("kind",),
         _overhead,
     ),
     (
         "spool_worker_engine_restarts",
-        "Times that the engine's process ended and was started anew.",
+        "Times the engine's process ended and was restarted.",
         (),
         lambda member: {(): member.counts.restarts},
     ),
@@ -286,19 +284,19 @@ _TOTALS: tuple[tuple[str, str, tuple[str, ...], Callable[[Member], _Values]], ..
     ),
     (
         "spool_worker_utterance_seconds",
-        "Audio that the engine was given, overlaps of chunks included.",
+        "Audio given to the engine, including overlaps of chunks.",
         (),
         lambda member: {(): member.counts.utterance_samples / SAMPLE_RATE},
     ),
     (
         "spool_worker_padding_seconds",
-        "Padding that it computed beside that.",
+        "Padding computed in addition.",
         (),
         lambda member: {(): member.counts.padding_samples / SAMPLE_RATE},
     ),
     (
         "spool_worker_junk_messages",
-        "Messages in its queues that were no hints of Spool's, dropped.",
+        "Dropped messages in its queues that Spool did not send.",
         (),
         lambda member: {(): member.counts.junk_messages},
     ),

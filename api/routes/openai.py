@@ -1,8 +1,8 @@
-"""The route that clients of OpenAI's API know: a recording in, its words in the answer.
+"""The routes that clients of OpenAI's API know: a recording in, its words in the answer.
 
-The recording goes through the same queue as any job, and the answer waits for it; a client that goes away
-cancels it. Knows that API's names for what Spool calls otherwise, and refuses what Spool has not, instead of
-pretending.
+The recording goes through the same queue as any job, and the answer waits for it; a client that disconnects
+cancels it. Translates that API's names into Spool's, and refuses what Spool does not support instead of
+ignoring it.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ PARTS = frozenset(
         "known_speaker_references[]",
     }
 )
-# Families whose decoder reads text that came before.
+# Families whose decoder reads preceding text.
 PROMPTED = frozenset({"whisper", "canary"})
 MAX_BYTES = 100 * 2**20
 WAIT_SECONDS = 900.0
 UNSERVED_SECONDS = 20.0
-"""For how long a job may find no worker that could take it: one that is restarted is back sooner."""
+"""For how long no worker may be able to take a job: a worker that restarts is back sooner."""
 CLIENT_LEFT = 499
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
 
@@ -107,28 +107,28 @@ async def _run(
     try:
         job = await _wait_for_end(request, services, caller, created.id)
     except BaseException as error:
-        # The client is gone or has waited too long: its job is nobody's, unless it may ask for it again.
+        # The client has left or waited too long, so nobody needs the job, unless its key lets it ask again.
         if idempotency_key is None:
             await asyncio.shield(run_in_threadpool(_cancel, services, created.id))
         if isinstance(error, _ClientLeft):
-            return Response(status_code=CLIENT_LEFT)  # for the log; nobody reads it
+            return Response(status_code=CLIENT_LEFT)  # for the log; the client has left
         raise
     transcript = await run_in_threadpool(_read_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
 
 
 def _parse_form(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
-    """The form of the answer, and whether words, segments or both are to be in it."""
+    """The format of the answer, and whether it includes words, segments or both."""
     form = _text(upload, "response_format") or "json"
     if form not in FORMATS:
-        raise InvalidRequest(f"response_format {form!r} is none of {', '.join(FORMATS)}.")
+        raise InvalidRequest(f"response_format {form!r} is not one of {', '.join(FORMATS)}.")
     granularities = frozenset(_texts(upload, "timestamp_granularities[]")) or frozenset({"segment"})
     if not granularities <= {"word", "segment"}:
-        raise InvalidRequest("timestamp_granularities[] holds `word`, `segment` or both.")
+        raise InvalidRequest("timestamp_granularities[] takes `word`, `segment` or both.")
     if _texts(upload, "known_speaker_names[]") or _texts(upload, "known_speaker_references[]"):
         raise InvalidRequest("Known speakers are not supported here; name the speakers of a job afterwards.")
     if _is_streamed(upload) and form not in STREAMED:
-        raise InvalidRequest(f"stream: an answer as {form} cannot be streamed; {' and '.join(STREAMED)} can.")
+        raise InvalidRequest(f"stream: {form} cannot be streamed; {' and '.join(STREAMED)} can.")
     return form, granularities
 
 
@@ -137,8 +137,9 @@ def _is_streamed(upload: Upload) -> bool:
 
 
 def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
-    """The job that the form asks for. A `prompt` is one where the model reads prompts; for others it becomes
-    phrases to favour, which is what it is used for. What the model cannot do fails the job, by name."""
+    """The job that the form asks for. A `prompt` is passed on to models that read prompts; for others it
+    becomes phrases to favour, which is what it is used for. Options that the model lacks fail the job by
+    name."""
     model = _text(upload, "model")
     options: dict[str, Any] = {}
     if model and (model not in ITS_MODELS or model in services.settings.models):
@@ -159,8 +160,8 @@ def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
 
 
 def reads_prompts(fleet: FleetView, settings: Settings, model: str | None) -> bool:
-    """Whether the model, by default the fleet's, has an attention decoder: as its workers say, or by the
-    catalogue where none has loaded it yet."""
+    """Whether the model, by default the fleet's, has an attention decoder, according to its workers, or to
+    the catalogue if none has loaded it yet."""
     name = model or fleet.default()
     known = (worker.info.facts.get(name) for worker in fleet.recent().workers)
     if families := {facts.family for facts in known if facts is not None and facts.family}:
@@ -187,7 +188,7 @@ async def _stream(
     keep: bool,
 ) -> AsyncIterator[str]:
     """The answer as that API's events: a delta for each chunk as it is decoded, then the text. With speakers,
-    who are known last, its segments come at the end. What goes wrong is an event too; a client that leaves
+    which are known last, its segments come at the end. Errors are events too; a client that disconnects
     cancels its job, unless `keep`."""
     ending = asyncio.ensure_future(_wait_for_end(request, services, caller, job_id))
     chunks, streamed, silent_since = 0, "", time.monotonic()
@@ -237,8 +238,8 @@ class _ClientLeft(Exception):
 
 
 async def _wait_for_end(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
-    """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, 503 where no worker can take the
-    job for `UNSERVED_SECONDS`, and `_ClientLeft`."""
+    """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, 503 if no worker can take the job
+    for `UNSERVED_SECONDS`, and `_ClientLeft`."""
     deadline, pause = time.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
     served = time.monotonic()
     while True:
@@ -257,7 +258,7 @@ async def _wait_for_end(request: Request, services: Services, caller: Principal,
             raise Problem(
                 504,
                 "too_long",
-                f"The recording was not done within {WAIT_SECONDS:.0f} s; submit it as a job.",
+                f"The transcript was not ready within {WAIT_SECONDS:.0f} s; submit the recording as a job.",
             )
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LAST_LOOK_S)
@@ -272,12 +273,12 @@ def _cancel(services: Services, job_id: str) -> None:
     try:
         with services.database.begin() as tx:
             cancel_job(tx, job_id)
-    except Conflict:  # it has ended meanwhile
+    except Conflict:  # it has ended in the meantime
         return
 
 
 def _read_transcript(services: Services, job: Job) -> Transcript:
-    """The transcript of a job that has ended. Raises `Problem` 422 where it has none."""
+    """The transcript of a job that has ended. Raises `Problem` 422 if it has none."""
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
@@ -299,7 +300,7 @@ def _answer(
     if form == "verbose_json":
         body = {
             "task": transcript.options.get("task", "transcribe"),
-            "language": transcript.language or "",  # where the model tells
+            "language": transcript.language or "",  # if the model detects it
             "duration": transcript.audio.duration,
         } | body
         if "word" in granularities:
@@ -330,7 +331,7 @@ def _diarized_segments(transcript: Transcript) -> list[dict[str, Any]]:
 
 
 def _letters(label: str | None) -> str:
-    """A speaker as that API writes them: A, B, … Z, AA, AB, …; empty where nobody was heard to speak."""
+    """A speaker's label as that API writes it: A, B, … Z, AA, AB, …; empty without a speaker."""
     number = -1 if label is None else int(label.partition("_")[2])
     letters = ""
     while number >= 0:

@@ -1,8 +1,9 @@
-"""The web page at `/` and the API's documentation at `/docs`, as files from this server alone.
+"""The web page at `/` and the API's documentation at `/docs`, served as files from this server alone.
 
-Neither needs a key: the files hold nothing secret, and what they show they request from the API like anybody
-else. Their policy lets a browser load nothing from elsewhere, except that the page plays recordings that lie
-at web addresses or in a bucket, and sends them to the bucket. Swagger UI's files come with a package.
+Neither needs a key: the files contain no secrets, and fetch what they show from the API like any other
+client. Their policy forbids the browser to load anything from elsewhere, except that the page plays
+recordings from web addresses or a bucket, and uploads them to the bucket. A package provides Swagger UI's
+files.
 """
 
 from pathlib import Path
@@ -20,14 +21,14 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Swagger UI sets styles of its elements and draws with images in its style sheet.
+# Swagger UI styles its elements inline and uses images from its style sheet.
 _DOCS_POLICY = _POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'").replace(
     "img-src 'self'", "img-src 'self' data:"
 )
 
 
 class _Files(StaticFiles):
-    """Files under the page's policy. A browser asks each time, so after an upgrade it mixes no versions."""
+    """Files under the page's policy. Browsers revalidate each, so that an upgrade never mixes versions."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file at `path`. Raises HTTPException 404."""
@@ -44,8 +45,8 @@ def add_page(app: FastAPI) -> None:
 
 
 async def get_page(request: Request) -> Response:
-    """The page, which may play recordings from where they lie (any web server, and the S3 server if players
-    are sent there), and send them to the S3 server where that is offered."""
+    """The page. It may play recordings from their own location (any web server, and the S3 server if players
+    are sent there), and upload to the S3 server if that is offered."""
     services = services_of(request)
     bucket = services.settings.s3_public_endpoint_url
     text, policy = (FOLDER / "index.html").read_text(encoding="utf-8"), _POLICY

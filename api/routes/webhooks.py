@@ -1,6 +1,6 @@
 """The routes of webhooks: create, list, show, rotate, enable, test, remove; deliveries and their replay.
 
-Nothing is sent from here; the dispatcher sends.
+The dispatcher sends; nothing is sent from here.
 """
 
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ from spool.store import webhooks as store
 async def create(
     request: Request, response: Response, services: ServicesDep, caller: CallerDep
 ) -> WebhookSecret:
-    """Send events to an address. Only this answer contains the secret that signs them."""
+    """Send events to a URL. Only this answer contains the secret that signs them."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(415, "unsupported_media_type", "Send application/json.")
@@ -43,7 +43,7 @@ async def create(
 
 
 def list_webhooks(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> WebhookList:
-    """Every webhook, newest first."""
+    """All webhooks, newest first."""
     if project is not None and not caller.sees(project):
         return WebhookList(items=[])
     with services.database.read() as tx:
@@ -58,7 +58,7 @@ def get_webhook(services: ServicesDep, caller: CallerDep, webhook_id: str) -> We
 
 
 def remove(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Response:
-    """Send nothing more to it, and delete its address, its secret and its deliveries."""
+    """Stop sending, and delete the webhook's URL, its secret and its deliveries."""
     with services.database.begin() as tx:
         store.remove_webhook(tx, get_visible_webhook(tx, caller, webhook_id).id)
     return Response(status_code=204)
@@ -72,7 +72,7 @@ def rotate(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Webhook
 
 
 def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
-    """Send to it again after it was disabled, beginning with the deliveries that are pending."""
+    """Enable a webhook that was disabled; pending deliveries are sent first."""
     with services.database.begin() as tx:
         webhook = store.enable_webhook(tx, get_visible_webhook(tx, caller, webhook_id).id)
     services.sender.wake()
@@ -80,7 +80,7 @@ def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Webhook
 
 
 def test(services: ServicesDep, caller: CallerDep, webhook_id: str) -> DeliveryOut:
-    """Send it a message of the type `webhook.test`."""
+    """Send a message of the type `webhook.test`."""
     with services.database.begin() as tx:
         webhook = get_visible_webhook(tx, caller, webhook_id)
         payload = {"webhook": webhook.id, "project": webhook.project}
@@ -97,7 +97,7 @@ def list_deliveries(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> DeliveryPage:
-    """Its deliveries and the result of each attempt, newest first."""
+    """Deliveries and the result of each attempt, newest first."""
     with services.database.read() as tx:
         webhook = get_visible_webhook(tx, caller, webhook_id)
         page = store.list_deliveries(tx, webhook.id, state, cursor, limit)

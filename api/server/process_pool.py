@@ -1,9 +1,8 @@
-"""The API's processes where there are several: on one socket, replaced when one dies or freezes, and
-ended together.
+"""Several API processes on one socket, replaced when one dies or freezes, and stopped together.
 
-Each is spawned, inherits the listening socket, says when it answers and each second from then on, and ends by
-itself once its parent is gone. One that falls silent is killed: it would keep the connections that it
-accepted. Knows processes; what they serve is the caller's.
+Each process is spawned with the listening socket, sends a heartbeat every second once it answers requests,
+and exits when its parent is gone. One whose heartbeats stop is killed, since it would keep the connections it
+has accepted. What the processes serve is up to the caller.
 """
 
 import contextlib
@@ -24,19 +23,19 @@ from spool.errors import SpoolError
 from spool.settings import Settings
 
 Target = Callable[[Settings, socket.socket, Callable[[], None]], None]
-"""What a process does: serve on the socket, and call the callable once it answers and each second after."""
+"""What a process runs: serve on the socket, and call the callable once it answers and every second after."""
 
 _TIMEOUT_S = 30.0  # for requests under way, after SIGTERM
 _SILENT_S = 30.0  # its event loop is frozen
 _STARTING_S = 300.0  # it never answers
 _LOOK_S = 2.0
-_PAUSE_S = 1.0  # between a death and the next start, so that what cannot live does not spin
+_PAUSE_S = 1.0  # between a death and the next start, so that a process that cannot start does not spin
 
 log = structlog.get_logger(__name__)
 
 
 class ProcessPoolError(SpoolError):
-    """A process of the API ended before it answered a request."""
+    """An API process exited before it answered a request."""
 
     code = "api"
 
@@ -50,7 +49,7 @@ class _Member:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing was heard of it for so long that it must be frozen."""
+        """Whether its heartbeats stopped so long ago that it must be frozen."""
         return time.monotonic() - self.heard_at > (_SILENT_S if self.answers else _STARTING_S)
 
 
@@ -90,7 +89,7 @@ class ProcessPool:
         wakeup.send(None)
 
     def _look(self, wakeup: "Connection[None, None]") -> None:
-        """Wait until something happens: a process is heard of, falls silent or ends, or we are to stop."""
+        """Wait for a heartbeat, a frozen or dead process, or the signal to stop."""
         members = {member.parent: member for member in self._members}
         ends = [member.process.sentinel for member in self._members]
         for event in wait([wakeup, *members, *ends], _LOOK_S):
@@ -101,7 +100,7 @@ class ProcessPool:
             return
         for member in self._members:
             if member.is_silent and member.process.exitcode is None:
-                log.error("a process of the API is frozen", pid=member.process.pid)
+                log.error("an API process is frozen", pid=member.process.pid)
                 member.process.kill()
                 member.process.join()
         for number, member in enumerate(self._members):
@@ -110,7 +109,7 @@ class ProcessPool:
 
     @staticmethod
     def _hear(member: _Member) -> None:
-        while member.parent.poll():  # also what it said while this process was itself stopped
+        while member.parent.poll():  # including what it sent while this process was itself stopped
             member.parent.recv()
             member.answers, member.heard_at = True, time.monotonic()
 
@@ -119,9 +118,9 @@ class ProcessPool:
         dead.parent.close()
         if not dead.answers:
             raise ProcessPoolError(
-                f"A process of the API ended before it answered (exit code {dead.process.exitcode})."
+                f"An API process exited before it answered (exit code {dead.process.exitcode})."
             )
-        log.error("a process of the API ended", pid=dead.process.pid, exit_code=dead.process.exitcode)
+        log.error("an API process exited", pid=dead.process.pid, exit_code=dead.process.exitcode)
         time.sleep(_PAUSE_S)
         return self._start()
 
@@ -132,7 +131,7 @@ class ProcessPool:
             target=_serve, args=(self.target, self.settings, self.listener, child), name="spool-api"
         )
         process.start()
-        child.close()  # or the child's end would never be noticed
+        child.close()  # otherwise the child's exit would never be noticed
         return _Member(process, parent)
 
     def _end(self) -> None:
@@ -154,7 +153,7 @@ def _serve(
     threading.Thread(target=_end_with_parent, args=(parent,), name="api-parent", daemon=True).start()
 
     def alive() -> None:
-        with contextlib.suppress(OSError):  # without a parent it is about to end
+        with contextlib.suppress(OSError):  # without a parent it is about to exit
             parent.send(None)
 
     target(settings, listener, alive)

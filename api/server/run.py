@@ -41,14 +41,15 @@ log = structlog.get_logger(__name__)
 _CONNECTIONS = 4000
 _OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
-# How long a thread that parses may keep the interpreter from the event loop, which asks for it many times
-# for each request.
+# The interpreter's switch interval: how long a parsing thread may hold up the event loop, which asks for the
+# lock many times for each request.
 _SWITCH_S = 0.0002
 _TICKS_A_SECOND = 10  # uvicorn's
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which reports when it answers (`ready`), and each second that it lives (`beat`)."""
+    """uvicorn's server, which reports when it answers requests (`ready`), and every second from then on
+    (`beat`)."""
 
     def __init__(
         self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], beat: Callable[[], None] | None
@@ -66,7 +67,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            # What is loaded by now stays: the collector need not look at it while it holds up everybody.
+            # What is loaded by now stays loaded; scanning it would only lengthen the collector's pauses.
             gc.collect()
             gc.freeze()
             self._ready()
@@ -155,9 +156,10 @@ def _answer(
 
 
 def _connection_limit() -> int:
-    """How many connections fit the file descriptors, of which this process takes as many as it may.
+    """How many connections the file descriptors allow, once their limit is raised as far as permitted.
 
-    Beyond it uvicorn answers 503 to everybody, health included; `api.middleware.load` refuses earlier.
+    Beyond it uvicorn answers every request with 503, health checks included; `api.middleware.load` refuses
+    earlier.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _CONNECTIONS + _OTHER_FILES
@@ -185,7 +187,7 @@ def _refuse_open_doors(settings: Settings) -> None:
 
 
 def _refuse_without_grpc(settings: Settings) -> None:
-    """Raise SettingsError where a port is set that is taken, or the packages that serve it are missing."""
+    """Raise SettingsError if gRPC's port is set and taken, or if its packages are missing."""
     if settings.grpc_port is None:
         return
     if not all(importlib.util.find_spec(name) for name in ("grpc", "google", "google.protobuf")):

@@ -1,1 +1,1 @@
-"""Jobs and batches on their way in: sources, options, uploads, manifests."""
+"""From requests to jobs and batches: sources, options, uploads, manifests."""

@@ -1,7 +1,8 @@
-"""From a manifest or a listing to jobs: each line is checked like a single submission, invalid ones reported.
+"""From a manifest or a listing to jobs: checks each line like a single submission and reports the invalid
+ones.
 
-A manifest is received on disk and goes from there into SQL in blocks, each with its outbox lines; the relay
-sends them to Redis within its window. A strict batch is read twice: once to check every line, once to run it.
+A manifest is received on disk and written to SQL in blocks, each with its outbox lines; the relay sends them
+to Redis within its window. A strict batch is read twice: once to check every line, once to create the jobs.
 """
 
 import hashlib
@@ -55,7 +56,7 @@ from spool.store.queue.quotas import find_holds
 from spool.tracing import current
 
 LINES_A_TURN = 200
-"""Lines of a manifest that are read before another manifest may have its turn."""
+"""Lines of one manifest that are read before another manifest has its turn."""
 
 
 class Intake:
@@ -80,7 +81,7 @@ class Intake:
         self.reach = reach_of(services, self.project, request.connection, address or "s3://")
         self._manifest = manifest
         self._address = address
-        # A listing waits for a disk or a bucket: nobody is to wait for that.
+        # A listing waits for a disk or a bucket, and nobody else should have to.
         self._turn = services.manifest_turn if manifest is not None else nullcontext()
         self._output = None
         if request.output is not None:
@@ -136,7 +137,7 @@ class Intake:
             raise InvalidRequest(first_fault(error, "options")) from None
         model, reader, request = options.model, reader_of(options), self._request
         asked = model, reader, head_of(options)
-        if asked not in self._checked:  # the fleet is asked once for each of a batch
+        if asked not in self._checked:  # the fleet is asked once for each model of a batch
             requires = requirement_of(self._settings, model, request.requires)
             route = Route(request.pool, request.worker, requires=requires, reader=reader)
             self._fleet.check(route, model, head_of(options))
@@ -144,7 +145,7 @@ class Intake:
         return options
 
     def build_listed_job(self, place: str, source: Source) -> NewJob | BadLine:
-        """The job of one recording that was found at `place` below the address, outside of any batch."""
+        """The job of one recording, found at `place` below the address and not part of any batch."""
         job = self._job(1, _Line(custom_id_of(place), source, place=place), _SeenLines())
         return job if isinstance(job, BadLine) else replace(job, batch_line=None)
 
@@ -233,7 +234,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _SeenLines:
-    """What earlier lines of the batch have taken."""
+    """Custom ids and uploads that earlier lines of the batch use."""
 
     custom_ids: Seen = field(default_factory=Seen)
     uploads: set[str] = field(default_factory=set)
@@ -245,7 +246,7 @@ def present_bad_lines(report: Report) -> list[dict[str, Any]]:
 
 
 BLOCK = 1000
-# The relay is woken after so many blocks: each time it reads the whole outbox for one window.
+# The relay is woken only after this many blocks, since each time it reads a window of the outbox.
 _WAKE_EACH = 5
 _MANIFESTS = (".jsonl", ".ndjson", ".csv")
 
@@ -262,7 +263,7 @@ def load_detail(services: Services, batch_id: str) -> BatchDetail:
 
 
 def _waiting_for(services: Services, tx: Connection, batch_id: str) -> list[str]:
-    """What jobs of the batch wait for that no worker can take now."""
+    """What jobs of the batch are waiting for that no worker can take now."""
     state = services.fleet.read()
     return [each.waiting_for for each in state.unserved if store.waits_in(tx, batch_id, each.queue)]
 

@@ -2,7 +2,6 @@
 
 Parsing and validating hold the interpreter lock, so no body may cost more than a legitimate one. Counting
 separators takes a millisecond and refuses a body before it is parsed. Each route states its limits.
-Knows JSON and pydantic; no route and no store.
 """
 
 import json
@@ -28,7 +27,7 @@ class BodyLimits:
     size: int
     """Bytes."""
     values: int = 1_000
-    """Values of every kind, counted by their separators; those inside of texts count too."""
+    """Values of every kind, counted by their separators; those inside texts count too."""
     keys: int = 1_000
     """Members of all objects together."""
     depth: int = 16
@@ -59,7 +58,7 @@ async def read_json(request: Request, kind: type[Model], limits: BodyLimits) -> 
 async def parse_off_loop(
     request: Request, kind: type[Model], body: bytes, limits: BodyLimits, *where: str
 ) -> Model:
-    """`parse_json` on a thread; large bodies one after another, so that they do not add up."""
+    """`parse_json` on a thread; large bodies one after another, to limit the time that they hold the lock."""
     large: CapacityLimiter = request.app.state.services.large_bodies
     limiter = large if len(body) > SMALL.size else None
     return await anyio.to_thread.run_sync(parse_json, kind, body, limits, *where, limiter=limiter)
@@ -84,7 +83,7 @@ def parse_json(kind: type[Model], body: bytes, limits: BodyLimits, *where: str) 
 
 
 def _number(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """A parser of numbers that refuses very long ones, since reading them takes quadratic time."""
+    """A parser of numbers that refuses very long ones, since parsing them takes quadratic time."""
 
     def parse(text: str) -> float:
         if len(text) > _DIGITS:

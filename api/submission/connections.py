@@ -1,6 +1,6 @@
-"""Sources in somebody else's bucket: what a request may read with a named connection of its project.
+"""Reads sources in other parties' buckets with a named connection of the request's project.
 
-A job keeps the connection's name. Listing reads here, with the secret; a worker gets signed addresses
+A job stores the connection's name. The server lists with the secret; workers get signed addresses
 (`spool.background.source_signer`).
 """
 
@@ -29,19 +29,19 @@ class Reach:
         return None if self.connection is None else self.connection.name
 
     def check(self, uri: str) -> None:
-        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
+        """Raise SourceForbidden if the connection may not read `uri`."""
         if self.connection is not None:
             self.connection.check_read(uri)
 
     def apply(self, source: Source) -> Source:
-        """The source, with the connection if it is one of S3. Raises SourceForbidden."""
+        """The source; an S3 source names the connection. Raises SourceForbidden."""
         if self.connection is None or source.kind != "s3":
             return source
         self.check(source.uri)
         return replace(source, connection=self.name)
 
     def store(self, bucket: str, prefix: str = "") -> ObjectStore:
-        """The bucket. Raises SecretUnreadable."""
+        """The bucket's store. Raises SecretUnreadable."""
         if self.connection is None:
             return s3_store(self.settings, bucket, prefix)
         from spool.objects.connections import options_of
@@ -51,8 +51,8 @@ class Reach:
 
 
 def reach_of(services: Services, project: str, connection: str | None, address: str = "s3://") -> Reach:
-    """How a request of the project reads, whose source is `address`. Raises InvalidRequest for an unknown
-    connection, and for a source that is none of S3."""
+    """How a request of the project reads the source at `address`. Raises InvalidRequest for an unknown
+    connection, and for a connection with a source that is not on S3."""
     row = None
     if connection is not None and not address.lower().startswith("s3://"):
         raise InvalidRequest("connection: it reads s3:// sources only.")

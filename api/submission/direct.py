@@ -1,7 +1,7 @@
-"""Uploads that go past the API: begun, addressed, put together and given up here, their bytes never seen.
+"""Uploads straight to the object store, past the API: begin, list parts, complete, drop.
 
-The store says which parts it has, nobody else is believed. How the upload becomes a job is in `jobs`, how one
-that is left lying is removed in `spool.background.upload_sweeper`.
+Which parts have arrived is asked of the object store, never of the client. `jobs` turns an upload into a job;
+`spool.background.upload_sweeper` removes those that were abandoned.
 """
 
 import time
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 
 def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -> tuple[UploadOut, bool]:
-    """The upload, and whether it is new: the same file is continued where it was left. Raises `Problem` where
-    none are taken or it is too large, Conflict for too many at once."""
+    """The upload, and whether it is new: an unfinished upload of the same file is continued. Raises `Problem`
+    if the server accepts none or it is too large, Conflict if there are too many."""
     receiver, project = _get_receiver(services), caller.project_for(body.project)
     if body.bytes > services.settings.upload_max_bytes:
         raise too_large(services.settings.upload_max_bytes)
@@ -46,7 +46,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
                 return present_upload(same), False
         store.refuse_too_many(tx, project)
     job_id = new_id("job")
-    # The store first: a row without it could not be completed. What dies in between is a stray.
+    # The object store first: a row without it could not be completed. The sweeper aborts what a crash leaves.
     multipart_id = receiver.begin(store.key_of(job_id), body.content_type)
     failpoint("upload.begun")
     new = NewUpload(
@@ -64,7 +64,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
 
 
 def part_bytes_of(size: int) -> int:
-    """Bytes of a part of a file of so many."""
+    """The bytes of a part, for a file of `size` bytes."""
     part = PART_BYTES
     while part * MOST_PARTS < size:
         part *= 2
@@ -77,8 +77,8 @@ def get_upload(services: Services, caller: Principal, upload_id: str) -> UploadO
 
 
 def list_parts(services: Services, caller: Principal, upload_id: str, first: int, limit: int) -> PartPage:
-    """Parts from number `first` on, those that the store lacks with an address. Raises NotFound, Conflict for
-    an upload that is complete, and `Problem` where none are taken."""
+    """Parts from number `first` on; those that are missing have a URL. Raises NotFound, Conflict for an
+    upload that is complete, and `Problem` if the server accepts none."""
     upload, receiver = _get_visible(services, caller, upload_id), _get_receiver(services)
     if upload.state is not UploadState.OPEN:
         raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
@@ -104,8 +104,7 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
 
 
 def complete_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
-    """Make the object of the parts that the store has; harmless to repeat. Raises NotFound, and `Problem` for
-    parts that are missing."""
+    """Join the parts that the store has; safe to repeat. Raises NotFound, and `Problem` for missing parts."""
     upload = _get_visible(services, caller, upload_id)
     if upload.state is not UploadState.OPEN:
         return present_upload(upload)
@@ -115,7 +114,7 @@ def complete_upload(services: Services, caller: Principal, upload_id: str) -> Up
         _refuse_missing(upload, {part.number: part.size for part in parts})
         receiver.join(*_stored_object(upload), parts)
     except NotFound:
-        pass  # joined already, if there is an object: by a request whose answer, or process, was lost
+        pass  # If there is an object, an earlier request joined it and its answer was lost.
     failpoint("upload.joined")
     stored = services.objects.head(upload.key)
     if stored is None or stored.size != upload.bytes:
@@ -125,23 +124,23 @@ def complete_upload(services: Services, caller: Principal, upload_id: str) -> Up
 
 
 def drop_upload(services: Services, caller: Principal, upload_id: str) -> None:
-    """Give the upload up. Raises NotFound, and Conflict where a job has it."""
+    """Remove an upload. Raises NotFound, and Conflict if a job uses it."""
     _get_visible(services, caller, upload_id)
     with services.database.begin() as tx:
         upload = store.give_up(tx, upload_id)
     try:
         remove_upload(services.database, services.objects, upload)
-    except SpoolError as error:  # a later round of the deleter does it
-        log.warning("upload not removed yet", upload=upload_id, error=error.message)
+    except SpoolError as error:  # the sweeper tries again
+        log.warning("the upload could not be removed yet", upload=upload_id, error=error.message)
 
 
 class UploadLookup:
-    """The uploads that lines of a batch name, read many lines at a time."""
+    """The uploads that the lines of a batch name, read many lines at a time."""
 
     def __init__(self, services: Services, caller: Principal, project: str) -> None:
         self._database, self._caller, self._project = services.database, caller, project
         self.batch_id: str | None = None
-        """The batch, where it goes on after an interruption: its lines may name the uploads of its jobs."""
+        """Set when an interrupted batch is resumed, whose lines may name uploads that its own jobs use."""
         self._found: dict[str, StoredUpload] = {}
         self._own: set[str] = set()
 
@@ -159,8 +158,8 @@ class UploadLookup:
                     self._own = store.find_in_batch(tx, self.batch_id, jobs)
 
     def find(self, source: str) -> StoredUpload:
-        """The upload that this source names, if a job of the batch can have it. Raises NotFound, and Conflict
-        for one of another project, one that is not complete, and one that another job has."""
+        """The upload that this source names, if a job of the batch can use it. Raises NotFound, and Conflict
+        for one that belongs to another project, is not complete, or is used by another job."""
         upload_id = source.removeprefix(SCHEME)
         upload = self._found.get(upload_id)
         if upload is None or not self._caller.sees(upload.project):
@@ -172,7 +171,7 @@ class UploadLookup:
 
 
 def refuse_other_project(upload: StoredUpload, project: str | None) -> None:
-    """Raise Conflict for an upload of another project than this; None: any."""
+    """Raise Conflict if the upload belongs to another project; None allows any."""
     if project not in (None, upload.project):
         raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
 
@@ -202,7 +201,7 @@ def _get_visible(services: Services, caller: Principal, upload_id: str) -> Store
 
 
 def offers_uploads(services: Services) -> bool:
-    """Whether clients may send recordings past the API."""
+    """Whether clients may send recordings straight to the object store."""
     return _find_receiver(services) is not None
 
 
@@ -215,7 +214,7 @@ def _find_receiver(services: Services) -> Receiver | None:
 def _get_receiver(services: Services) -> Receiver:
     receiver = _find_receiver(services)
     if receiver is None:
-        raise Problem(409, "not_offered", "This server takes recordings by POST /v1/jobs only.")
+        raise Problem(409, "not_offered", "This server accepts recordings only through POST /v1/jobs.")
     return receiver
 
 
@@ -231,4 +230,4 @@ def _refuse_missing(upload: StoredUpload, found: dict[int, int]) -> None:
 
 
 def _vanished(upload: StoredUpload) -> Conflict:
-    return Conflict(f"The object store no longer has upload {upload.id}; delete it, and begin anew.")
+    return Conflict(f"The object store no longer has upload {upload.id}; delete it and start a new one.")

@@ -1,7 +1,6 @@
-"""From a request to a glossary's version, and from a glossary or language model that a job names to its
-version.
+"""Turns requests into versions of a glossary, and resolves the glossary or language model that a job names.
 
-A request is given one version of each, however many jobs it has.
+All jobs of one request get the same version.
 """
 
 from collections.abc import Container, Mapping
@@ -21,7 +20,7 @@ from spool.store.jobs import phrases_of
 
 
 def read_phrases(body: GlossaryRequest) -> PhraseList:
-    """The phrases that the request has. Raises InvalidRequest, which names the line."""
+    """The phrases of the request. Raises InvalidRequest, which names the line."""
     try:
         if body.csv is not None:
             return read_csv(body.csv)
@@ -32,7 +31,7 @@ def read_phrases(body: GlossaryRequest) -> PhraseList:
 
 
 def add_requested(database: Database, project: str, body: GlossaryRequest, author: str) -> Glossary:
-    """The version that the request adds, or the latest one where that has the same. Raises InvalidRequest
+    """The version that the request adds, or the latest one if it has the same phrases. Raises InvalidRequest
     and Conflict."""
     asked = read_phrases(body)
     weight, auto_add_after = body.weight, body.auto_add_after
@@ -56,14 +55,14 @@ class GlossaryLookup:
     """The glossaries of one project, as one request sees them."""
 
     def __init__(self, database: Database, project: str) -> None:
-        """Reads nothing yet."""
+        """Makes no query yet."""
         self._database = database
         self._project = project
         self._found: dict[str, Boost] = {}
 
     def with_phrases(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The options with the phrases of the glossary that their `boost` names, if it does; what is no valid
-        boost stays, to be refused with the other options. Raises InvalidRequest for an unknown glossary."""
+        """The options with the phrases of the glossary that their `boost` names, if any. An invalid boost is
+        left as it is, to be refused with the other options. Raises InvalidRequest for an unknown glossary."""
         boost = options.get("boost")
         if not isinstance(boost, Mapping) or not isinstance(boost.get("glossary"), str):
             return options
@@ -72,7 +71,7 @@ class GlossaryLookup:
             return options
         named = self._boost(boost["glossary"])
         if not own and boost.keys() == {"glossary"}:
-            return {**options, "boost": named}  # valid as it is, for a million lines
+            return {**options, "boost": named}  # already validated, which matters for a million lines
         merged = {
             "weight": named.weight,
             **boost,
@@ -99,21 +98,21 @@ class GlossaryLookup:
         return self._found[reference]
 
     def _grown(self, glossary: Glossary) -> Glossary:
-        """The version with what corrections wrote since, where the glossary takes that up by itself."""
+        """The version with names from later corrections, if the glossary adds them automatically."""
         if glossary.auto_add_after is None:
             return glossary
         try:
             with self._database.begin() as tx:
                 return add_suggestions(tx, glossary)
-        except Conflict:  # somebody else adds a version, or there are too many
+        except Conflict:  # another request adds a version, or there are too many
             return glossary
 
 
 class LanguageModelLookup:
-    """The language models of one project, as one request sees them; those of the settings come first."""
+    """The language models of one project, as one request sees them; the settings' own come first."""
 
     def __init__(self, database: Database, configured: Container[str], project: str) -> None:
-        """Reads nothing yet."""
+        """Makes no query yet."""
         self._database = database
         self._configured = configured
         self._project = project
@@ -121,13 +120,13 @@ class LanguageModelLookup:
 
     @property
     def versions(self) -> list[str]:
-        """Those that were named so far, as jobs show them."""
+        """The models named so far, as jobs show them."""
         return [reference for reference in self._found.values() if reference is not None]
 
     def with_version(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options with the version of the language model that they name, if it is one of the project's;
-        what is none stays, to be refused with the other options. One that is to rescore comes with a version:
-        a bare name there is a model's."""
+        anything else is left as it is, to be refused with the other options. A language model that rescores
+        must be named with its version: there, a bare name is that of a model."""
         reads = options.get("rescore")
         if isinstance(reads, Mapping) and isinstance(reader := reads.get("model"), str) and "@" in reader:
             self._look(reader)

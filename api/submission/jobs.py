@@ -1,8 +1,7 @@
-"""From a request to a job: its source and options are checked, its recording stored, its row committed.
+"""From a request to a job: checks its source and options, stores its recording, commits its row.
 
 A submission commits the job and its outbox line; the caller then wakes the sweeper, which sends it, so the
-broker may be down meanwhile. What a source may be is in `sources`, how a form is received in `uploads`,
-how JSON is read in `bodies`.
+broker may be down meanwhile. `sources` checks sources, `uploads` receives forms, `bodies` reads JSON.
 """
 
 import base64
@@ -64,7 +63,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of your choice. Repeating a request with the same key returns the first job.",
+        description="Any text. Repeating a request with the same key returns the first job.",
     ),
 ]
 
@@ -86,11 +85,11 @@ def create_from_source(
 def _create_from_direct(
     services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    """The job for a complete upload, whose project it has."""
+    """The job for a complete upload; it belongs to the upload's project."""
     with services.database.read() as tx:
         upload = get_visible_upload(tx, caller, body.source.removeprefix(SCHEME))
     refuse_other_project(upload, body.project)
-    # The request of an upload through the API: with the same bytes it is the same one.
+    # Hashed as an upload through the API: with the same bytes it is the same request.
     fields = {name: getattr(body, name) for name in UploadRequest.model_fields}
     request = UploadRequest.model_construct(**fields | {"project": upload.project})
     options = _options(services, caller, request)
@@ -98,7 +97,7 @@ def _create_from_direct(
     name, content = body.name or upload.name, upload.sha256 or upload.id
     new = _build_job(services, caller, request, options, source, name, idempotency_key, content)
     job, created = _commit(services, new, upload=upload.id)
-    if not created and job.id != upload.job_id:  # the key's first request has sent the same bytes
+    if not created and job.id != upload.job_id:  # the key's first request sent the same bytes
         with contextlib.suppress(NotFound):
             drop_upload(services, caller, upload.id)
     return job, created
@@ -107,7 +106,7 @@ def _create_from_direct(
 def create_rerun(
     services: Services, caller: Principal, job_id: str, body: RerunRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    """The job that runs the recording of another one again, and whether it is new."""
+    """The job that runs another job's recording again, and whether it is new."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job)  # its options name phrases that go with its transcript
@@ -125,7 +124,7 @@ def create_rerun(
     )
     options = _options(services, caller, asked)
     if job.options.boost is not None and options.boost is not None and "boost" not in body.options:
-        # Resolving the name again could give other phrases, or none.
+        # Resolving the name again could yield other phrases, or none.
         options = options.model_copy(update={"boost": options.boost.named(job.options.boost.glossary)})
     new = _build_job(
         services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}"
@@ -134,15 +133,15 @@ def create_rerun(
 
 
 def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `job`, as a request has them, that stay beside these `changes`."""
+    """The options of `job`, in the form of a request, that are kept beside these `changes`."""
     kept = job.options.model_dump(mode="json", exclude={"live", "boost", "align"})
     if (boost := job.options.boost) is not None:
         kept["boost"] = {"phrases": list(phrases_of(tx, boost.sha256)), "weight": boost.weight}
     if (align := job.options.align) is not None and "align" not in changes:
         kept["align"] = Align.of(typescript_of(tx, job.id, align.sha256))
     if align is not None:
-        del kept["speech_detector"]  # nobody chose it
-    elif changes.get("align") is not None:  # nothing is searched any more, and the text may name its speakers
+        del kept["speech_detector"]  # it was never chosen
+    elif changes.get("align") is not None:  # nothing is searched, and the text may name its speakers
         kept = {name: kept[name] for name in WITH_ALIGN - {"diarization"} if name in kept}
     return kept
 
@@ -150,7 +149,8 @@ def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[st
 def create_from_upload(
     services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    """Store the recording, then create its job as the form's `request` says; and whether it is new."""
+    """Store the recording, then create its job as the form's `request` says. The bool is True for a new
+    job."""
     body = parse_json(UploadRequest, upload.request or b"{}", WITH_TEXT, "request")
     caller.project_for(body.project)  # refused before anything is stored
     if upload.transcript is not None:
@@ -160,7 +160,7 @@ def create_from_upload(
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
     failpoint("upload.received")
-    # The object first: a job could be claimed, and fail, before its recording is stored.
+    # The object first: otherwise a job could be claimed, and fail, before its recording is stored.
     sha256, hashes = hash_file(upload.path)
     stored = services.objects.put_file(key, upload.path, upload.content_type)
     if not sha256 == stored.sha256 == upload.sha256:
@@ -173,7 +173,7 @@ def create_from_upload(
     try:
         job, created = _commit(services, new)
     except Exception:
-        # If the connection broke during the commit, only the row tells whether there is a job.
+        # If the connection broke during the commit, only the database can tell whether there is a job.
         with contextlib.suppress(StorageError):
             _drop_orphan(services, job_id, key)
         raise
@@ -231,7 +231,7 @@ def _build_job(
 
 
 def requirement_of(settings: Settings, model: str, asked: Requirement | None) -> Requirement:
-    """What a job of this model requires of its machine, where it `asked` for this."""
+    """What a job of this model requires of its machine, if the request asks for `asked`."""
     usual = settings.model_requires.get(model, ANY_MACHINE)
     return usual if asked is None else asked.over(usual)
 
@@ -265,7 +265,7 @@ def load_detail(services: Services, tx: Connection, job: Job) -> JobDetail:
 
 
 def find_current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
-    """Why the job's project is held, if it is and the job is queued."""
+    """Why the job is held, by project; empty unless it is queued."""
     return find_holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
 
@@ -286,12 +286,12 @@ def _options(services: Services, caller: Principal, body: UploadRequest) -> Aske
 
 
 def head_of(options: AskedOptions) -> str | None:
-    """The head that the model must have for what no other does."""
+    """The head that the model must have for these options, if they need a certain one."""
     return None if options.align is None else "ctc"
 
 
 def reader_of(options: AskedOptions) -> str | None:
-    """The name of the second model that is to rescore."""
+    """The name of the second model, if one rescores."""
     return None if options.rescore is None else options.rescore.second_model
 
 
@@ -312,8 +312,8 @@ def resolve_options(
     *layers: Mapping[str, Any],
     language_models: Iterable[str] = (),
 ) -> AskedOptions:
-    """The options of all layers, later ones over earlier ones, over the default model. `language_models`:
-    those that may be named beside the settings'.
+    """The options of all layers, later ones overriding earlier ones, over the default model.
+    `language_models`: those that may be named besides the settings'.
 
     Raises pydantic's ValidationError.
     """

@@ -1,8 +1,7 @@
-"""Lists what is under a prefix or in a folder, recordings and others, one after another, never all at once.
+"""Lists the files under a prefix or in a folder, recordings and others, one at a time.
 
-A file whose name is not that of a recording is judged by its first kilobytes (`spool.recordings.probe`).
-
-Also derives a custom id from a path.
+A file whose name does not tell is judged by its first kilobytes (`spool.recordings.probe`). Also derives
+custom ids from paths.
 """
 
 import hashlib
@@ -56,16 +55,16 @@ Judged = Source | SkippedFile | SourceError | InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that was listed and not looked at: its path below the address, what changes with its content
+    """A file that was listed but not read: its path below the address, what changes with its content
     (`version`: an object's ETag, a file's size and time of change), and when it was last changed."""
 
     place: str
     version: str
     modified: datetime | None
     is_quick: bool
-    """Whether its name decides what it is."""
+    """Whether the name alone tells what the file is."""
     judge: Callable[[], Judged]
-    """Says what it is: a source, or why it is none."""
+    """Returns the source, or why the file is none."""
 
 
 def list_recordings(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | SkippedFile]:
@@ -82,7 +81,7 @@ def list_recordings(address: str, reach: Reach, caller: Principal) -> Iterator[L
 
 
 def list_candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
-    """Every file below `address`, as it is listed. Raises like `list_recordings`."""
+    """Every file below `address`, unread. Raises as `list_recordings` does."""
     settings = reach.settings
     if address.startswith("s3://"):
         check_place(f"{address.rstrip('/')}/", settings, caller)
@@ -98,7 +97,7 @@ def list_candidates(address: str, reach: Reach, caller: Principal) -> Iterator[C
 
 
 def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
-    """What each is, in order; first bytes are fetched several at a time."""
+    """What each candidate is, in order; several files are read at a time."""
     if all(candidate.is_quick for candidate in block):
         yield from ((candidate, candidate.judge()) for candidate in block)
         return
@@ -107,14 +106,14 @@ def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
 
 
 def find_candidate(address: str, place: str, reach: Reach, caller: Principal) -> Candidate | None:
-    """The object at `place` below an `s3://` address; None where there is none."""
+    """The object at `place` below an `s3://` address; None if there is none."""
     bucket, prefix, store = _open(address, reach)
     item = store.head(place)
     return None if item is None else _object(bucket, prefix, store, item, reach, caller)
 
 
 def custom_id_of(place: str) -> str:
-    """The path itself; of a very long one the beginning and a digest of the whole."""
+    """The path itself; if it is very long, its beginning and a digest of the whole."""
     if len(place) <= CUSTOM_ID:
         return place
     digest = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:32]
@@ -173,7 +172,7 @@ def _object(
 
 
 def _reason(place: str, head: Callable[[], bytes]) -> str | None:
-    """Why the file at `place` is skipped, its folders included."""
+    """Why the file at `place` is skipped, judging by its folders too."""
     *folders, name = place.split("/")
     return HIDDEN if any(map(is_hidden, folders)) else reason_to_skip(name, head)
 
@@ -220,6 +219,6 @@ def _file(folder: Path, path: Path, unread: str | None, settings: Settings, call
             version = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
             modified = datetime.fromtimestamp(facts.st_mtime, UTC)
         except OSError:
-            pass  # a link that leads nowhere, or a file that went away: judging it says so
-    # Local files are looked at one by one: their disk is the same.
+            pass  # a link that leads nowhere, or a file that was removed: judging it reports that
+    # Local files are read one by one, since they are on the same disk.
     return Candidate(place if place.isprintable() else _printable(place), version, modified, True, judge)

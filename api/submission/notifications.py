@@ -1,8 +1,8 @@
-"""Which objects were created, as stores and clouds say it: S3 and MinIO, in the envelopes of SNS, SQS and
-EventBridge, inside one another too.
+"""Reads which objects were created from the notifications of S3 and MinIO, also inside envelopes of SNS, SQS
+and EventBridge, which may be nested.
 
-An envelope is opened and no more: nothing that it names is fetched. Whoever sends it has shown a key, and all
-that it brings about is that objects below watched addresses are looked at.
+Nothing that a notification names is fetched. Its sender has presented a key, and its only effect is that
+objects below watched addresses are looked at.
 """
 
 import json
@@ -22,7 +22,7 @@ _EVENTBRIDGE = "Object Created"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """An SNS topic that asks to be confirmed: by whoever may do that, with this token."""
+    """An SNS topic that asks for confirmation with this token."""
 
     topic: str
     token: str
@@ -30,15 +30,15 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """`s3://bucket/key` of each object that was created, and subscriptions that are to be confirmed."""
+    """`s3://bucket/key` of each object that was created, and subscriptions to be confirmed."""
 
     created: tuple[str, ...]
     subscriptions: tuple[Subscription, ...]
 
 
 def read_notification(body: object) -> Notification:
-    """Open a notification. Raises InvalidRequest for one that is of no known form, or names more than
-    `MOST_OBJECTS` objects."""
+    """Open a notification. Raises InvalidRequest if it has no known form or names more than `MOST_OBJECTS`
+    objects."""
     created: list[str] = []
     subscriptions: list[Subscription] = []
     for each in _open(body, "body", 0):
@@ -64,7 +64,7 @@ def _open(body: object, where: str, layer: int) -> Iterator[str | Subscription]:
     elif body.get("source") == "aws.s3" and "detail" in body:
         yield from _open_eventbridge(body, where)
     elif "body" in body or "Body" in body:
-        name = "body" if "body" in body else "Body"  # as Lambda and Pipes write it, and as SQS itself does
+        name = "body" if "body" in body else "Body"  # as Lambda, Pipes and SQS itself write it
         yield from _open(_parse(body[name], f"{where}.{name}"), f"{where}.{name}", layer + 1)
     elif isinstance(messages := body.get("Messages", body.get("Records")), list):
         name = "Messages" if "Messages" in body else "Records"
@@ -120,11 +120,11 @@ def _text(body: Mapping[str, Any], where: str, *names: str) -> str:
 
 
 def _may_be_stored(text: str) -> bool:
-    """Whether a database takes it: no zero byte, also not an escaped one, and no half of a character."""
+    """Whether a database can store the text: no zero byte, even escaped, and no unpaired surrogate."""
     return "\0" not in unquote_plus(text) and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def places_below(address: str, created: Sequence[str]) -> list[str]:
-    """The paths of the objects that are below an `s3://` address."""
+    """The paths of the given objects that are below an `s3://` address."""
     below = f"{address.rstrip('/')}/"
     return [uri.removeprefix(below) for uri in created if uri.startswith(below) and uri != below]

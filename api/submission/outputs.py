@@ -1,7 +1,7 @@
 """Checks where a job's transcript is to be written, before the job exists. Writes nothing.
 
-With the server's own rights that is below `SPOOL_OUTPUT_PREFIXES`, with a connection of the project below the
-connection's prefix; never where Spool stores its own data.
+The server's own credentials may write below `SPOOL_OUTPUT_PREFIXES`, a connection of the project below its
+prefix; neither may write where Spool stores its own data.
 """
 
 import os
@@ -54,7 +54,7 @@ def check_output(
 
 
 def output_of(output: JobOutput | None, name: str, place: str) -> JobOutput | None:
-    """The output of one job: its recording's display name, and its path below what was submitted."""
+    """The output of one job, with its recording's display name and its path below the submitted address."""
     if output is None:
         return None
     path = place if output["layout"] == "mirror" else name.replace("/", "_")
@@ -63,7 +63,7 @@ def output_of(output: JobOutput | None, name: str, place: str) -> JobOutput | No
 
 def place_of(source: Source, settings: Settings, name: str) -> str:
     """The path of a recording that was submitted by its own address: an object's key, a file's path below its
-    allowed folder, a web address's path; an upload has its name only."""
+    allowed folder, or a web address's path. An upload has only its name."""
     if source.kind == "s3":
         return source.uri.removeprefix("s3://").partition("/")[2]
     if source.kind == "https":

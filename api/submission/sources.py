@@ -1,7 +1,6 @@
 """Checks the source of a job before the job exists: `s3://`, `https://`, and `file://` under a root.
 
-Knows addresses and the settings that allow them; fetches nothing. The worker checks again when it reads,
-since a link may have been created in between.
+Fetches nothing. The worker checks again when it reads, since a link may have been created in between.
 """
 
 import re
@@ -23,7 +22,7 @@ def check_source(address: str, settings: Settings, caller: Principal) -> Source:
     """The source that `address` names.
 
     Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings or
-    the caller's key do not allow, `SourceMissing` for a file that is not there.
+    the caller's key do not allow, `SourceMissing` for a file that does not exist.
     """
     source = _source(address, settings)
     check_place(source.uri, settings, caller)
@@ -43,9 +42,10 @@ def own_places(settings: Settings) -> tuple[str, ...]:
     return _own_places(settings.own_folders, settings.objects)
 
 
-@cache  # asked for each line of a manifest
+@cache  # called for each line of a manifest
 def _own_places(folders: tuple[Path, ...], objects: str) -> tuple[str, ...]:
-    """Where uploads and transcripts of every project lie: a source there would show them to another."""
+    """Where uploads and transcripts of every project are: a source there would show them to other
+    projects."""
     kept = tuple(_resolve(folder).as_uri() for folder in folders)
     return kept if objects.startswith("file://") else (*kept, objects.rstrip("/"))
 
@@ -111,7 +111,7 @@ def _web_source(address: str, rules: AddressRules) -> Source:
     try:
         rules.check_name(host)
     except HostRefused as error:
-        # What the name resolves to is the worker's question: it may change, and others may ask other servers.
+        # The worker checks what the name resolves to: it may change, and differ between machines.
         raise SourceForbidden(str(error)) from None
     return Source(kind="https", uri=parts._replace(fragment="").geturl(), size=None, etag=None)
 
@@ -127,7 +127,7 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
         raise InvalidRequest("A path must not contain a zero byte.")
     path = _resolve(Path(text))
     if not any(path.is_relative_to(_resolve(root)) for root in roots):
-        # The same words whether or not the file exists: what lies outside the roots is nobody's business.
+        # Worded alike whether or not the file exists, so that nothing outside the roots is revealed.
         raise outside_roots(text)
     try:
         size = path.stat().st_size if path.is_file() else None
@@ -139,7 +139,7 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
 
 
 def outside_roots(path: str) -> SourceForbidden:
-    """The error for a folder or file that no setting allows."""
+    """The error for a folder or file outside the allowed folders."""
     return SourceForbidden(
         f"{path} is not under a folder that this server may read from. Upload the recording, or have the "
         "operator add its folder to SPOOL_SOURCE_ROOTS (on one machine: `spool up --sources FOLDER`)."

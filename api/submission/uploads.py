@@ -26,9 +26,9 @@ from spool.errors import DiskFull
 
 JOB_PARTS = frozenset({"request"})
 SCHEME = "upload://"
-"""What names an upload past the API (`direct`) as the source of a job."""
+"""The scheme that names a direct upload (`direct`) as the source of a job."""
 _HEADERS_BYTES = 64 * 1024
-"""What a form may hold besides the bytes of its parts."""
+"""What a form may contain besides the bytes of its parts."""
 _BOUNDARY_BYTES = 200  # RFC 2046 allows 70
 _HEADER_BYTES = 16 * 1024  # of one part
 _SMALL_PARTS = 100
@@ -98,7 +98,7 @@ async def receive_upload(
 
 @asynccontextmanager
 async def receive_body(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
-    """Receive the bare body of `request` like the file of a form, with the same limits."""
+    """Receive the bare body of `request` as if it were a form's file, with the same limits."""
     with _name_full_disk():
         folder.mkdir(parents=True, exist_ok=True)
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
@@ -148,7 +148,7 @@ def too_large(limit: int) -> Problem:
 
 
 class Body:
-    """A body that is no form: receives blocks in order and writes them to `file`."""
+    """A body that is not a form: receives blocks in order and writes them to `file`."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file

@@ -1,6 +1,6 @@
-"""From a request to a webhook: its address is checked as far as that goes without DNS, its row written.
+"""From a request to a webhook: checks its URL as far as possible without DNS, and writes its row.
 
-The dispatcher checks every connection again, with what the name resolves to.
+The dispatcher checks every connection again, with the addresses that the name resolves to.
 """
 
 from urllib.parse import urlsplit

@@ -1,9 +1,9 @@
 """Lists watched folders and buckets, and submits what is new or has changed.
 
-One thread in each API process; a source is listed by one of them at a time. The listing is the truth: a
-notification only has some files looked at sooner. A version of a file is submitted once, whatever happens in
-between (`spool.store.archive.sources`). What cannot be listed is left as it is, with the reason, and listed
-again; nothing is ever forgotten because it was not found.
+One thread in each API process; only one process lists a source at a time. Listings are authoritative: a
+notification merely makes some files be looked at sooner. A version of a file is submitted once, whatever
+happens in between (`spool.store.archive.sources`). If a listing fails, its reason is recorded and the source
+is listed again; nothing is forgotten because it was not found.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class SourceWatcher(BackgroundLoop):
-    """Lists what is due until stopped."""
+    """Lists due sources until stopped."""
 
     def __init__(self, services: Services) -> None:
         super().__init__("spool-watcher")
@@ -74,7 +74,7 @@ class SourceWatcher(BackgroundLoop):
         return 0.0
 
     def _look(self, turn: Turn) -> int:
-        """Look at the whole source, or at its marked files; how many files there are."""
+        """Look at the whole source, or at its marked files; returns how many files there are."""
         source = turn.source
         caller = principal_of(source)
         request = BatchUploadRequest.model_validate(source.request)
@@ -87,7 +87,7 @@ class SourceWatcher(BackgroundLoop):
         seen = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
             if self.stopping:
-                raise LeaseLost("This process ends.")
+                raise LeaseLost("This process is stopping.")
             seen += len(block)
             new = list(self._new_items(turn, intake, block))
             with self._services.database.begin() as tx:
@@ -106,7 +106,7 @@ class SourceWatcher(BackgroundLoop):
                 yield candidate
 
     def _new_items(self, turn: Turn, intake: Intake, block: list[Candidate]) -> Iterator[NewItem]:
-        """What is new in the block: to be waited for, submitted, or passed over with a reason."""
+        """New files of the block: to be waited for, submitted, or passed over with a reason."""
         with self._services.database.look() as tx:
             known = known_items(tx, turn.source.id, [custom_id_of(each.place) for each in block])
         settled = []
@@ -119,20 +119,20 @@ class SourceWatcher(BackgroundLoop):
             elif before is None:
                 yield NewItem(custom_id_of(candidate.place), candidate.version, "settling")
         for candidate, judged in judge_all(settled):
-            if not isinstance(judged, SourceMissing):  # it went away meanwhile
+            if not isinstance(judged, SourceMissing):  # it was removed in the meantime
                 yield _item(candidate, judged, intake)
 
 
 def principal_of(source: WatchedSource) -> Principal:
-    """Whoever created the source, with what its key might read."""
+    """The principal of whoever created the source, with the rights of its key."""
     reads = None if source.reads is None else tuple(source.reads)
     scopes = frozenset({Scope.SUBMIT})
     return Principal(source.key_id or OPERATOR.name, source.project, scopes, reads)
 
 
 def _is_settled(candidate: Candidate, turn: Turn, seen: datetime | None) -> bool:
-    """Whether the file has been as it is for so long that nobody is still writing it: by its own time, which
-    may be of another clock, or since it was first seen so."""
+    """Whether the file has been unchanged for so long that nobody is still writing it: by its own time, which
+    may come from another clock, or since it was first seen like this."""
     settle = timedelta(seconds=turn.source.settle_seconds)
     since = [moment for moment in (candidate.modified, seen) if moment is not None]
     return not settle or any(turn.now - moment >= settle for moment in since)

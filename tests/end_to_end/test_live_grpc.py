@@ -87,7 +87,7 @@ def test_wenets_grpc_clients_are_understood(fleet: LiveFleet) -> None:
             [start()],
             {"key": "spool_wrong"},
             grpc.StatusCode.UNAUTHENTICATED,
-            "not one that this server knows",
+            "The API key is invalid",
         ),
     ],
 )

@@ -317,7 +317,7 @@ def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{job}")
     page.get_by_label("API key").fill("wrong")
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_text("not one that this server knows")).to_be_visible()
+    expect(page.get_by_text("The API key is invalid")).to_be_visible()
     page.get_by_label("API key").fill(text)
     page.get_by_role("button", name="Continue").click()
     expect(page.locator(".word")).to_have_count(len(WORDS))

@@ -33,7 +33,7 @@ class Filters:
         str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
     ] = None
     confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
+        float | None, typer.Option(min=0, max=1, help="The least confidence of each matching word.")
     ] = None
     start: Annotated[
         datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")

@@ -1,1 +1,1 @@
-"""Handlers of what stands in the archive after transcription: words, sound, speakers, search."""
+"""Handlers of the archive after transcription: words, sound, speakers, search."""

@@ -1,9 +1,9 @@
 """The routes of recordings: a link for a player, and the recording's bytes, whole or in part.
 
-What lies in the object store, in a bucket or under an allowed folder is passed on; a web address is not
-fetched for anybody. A recording is sent as sound or as nothing a browser would run.
+Recordings in the object store, in a bucket or under an allowed folder are passed on; web addresses are not
+fetched on behalf of callers. Answers have a media type of audio, or one that no browser executes.
 
-Part of a recording over HTTP: which bytes were asked for (RFC 9110, section 14), and how they are sent.
+Range requests follow RFC 9110, section 14.
 """
 
 import mimetypes
@@ -51,10 +51,11 @@ class _Recording:
     hashes: bytes | None = None
     """Of an upload's blocks, which are verified before they are sent."""
     stored_etag: str | None = None
-    """What the store says of it now."""
+    """What the store now reports of it."""
 
     def part(self, start: int, end: int) -> Iterator[bytes]:
-        """Bytes `[start, end)`. A damaged first block of an upload is an error and no answer."""
+        """Bytes `[start, end)`. If the first block of an upload is damaged, raises before any byte is
+        sent."""
         if self.hashes is None:
             return read_blocks(lambda: self.open(start), end - start)
         parts = self._verified(start, end)
@@ -77,7 +78,7 @@ class _Recording:
 
 
 def create_link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
-    """A link to the recording that a player can open without a key; of one at a web address, that address."""
+    """A link to the recording that a player can open without a key; for a web address, the address itself."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio")
@@ -95,7 +96,7 @@ async def authenticate_listener(
     until: Annotated[int | None, Query(ge=0, le=2**40, description="Part of a link.")] = None,
     signature: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
 ) -> Principal:
-    """Who listens: whoever bears a link, else whoever may call."""
+    """The caller: the bearer of a link, or else of a key."""
     if by is None or until is None or signature is None:
         return await authenticate(request, credentials)
     services = services_of(request)
@@ -112,7 +113,7 @@ def get_audio(
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
-    """The recording, or the part of it that `Range` asks for; whoever bears a link may be sent to the
+    """The recording, or the part that `Range` asks for. The bearer of a link may be redirected to the
     bucket."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
@@ -135,23 +136,23 @@ def get_audio(
 
 
 def _web_address(job: Job) -> str:
-    """Where a player may read a recording that lies elsewhere. Raises `Problem` for an address with a query,
-    which may be its key and is in no answer."""
+    """The web address from which a player may read the recording. Raises `Problem` for an address with a
+    query, which may contain credentials and is never shown."""
     _refuse_unheard(job)
     if "?" in job.source.uri:
-        raise Problem(409, "not_here", "The recording lies at a signed web address; listen to it there.")
+        raise Problem(409, "not_here", "The recording is at a signed web address; play it there.")
     return job.source.uri
 
 
 def _refuse_unheard(job: Job) -> None:
-    # Else whoever hands in an address could read whatever lies there, sound or not.
+    # Otherwise anyone who submits an address could read what is there, audio or not.
     if not (job.done_seconds or job.state is JobState.DONE):
-        raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
+        raise Problem(409, "not_here", "The recording can be played once a worker has decoded some of it.")
 
 
 def _public_url(services: Services, job: Job, recording: _Recording) -> str | None:
-    """Where a player may read an upload from the bucket itself, if it is there as it was stored. A key's
-    owner gets the bytes from here, verified: an HTTP client follows no redirect unless told."""
+    """The bucket's URL of an upload, if a player may read it there as it was stored. Callers with a key get
+    the verified bytes from here, since HTTP clients follow no redirects by default."""
     source = job.source
     if source.kind != "upload" or recording.size != source.size or recording.stored_etag != source.etag:
         return None
@@ -167,12 +168,12 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             refuse_deleted(job, Content.SOURCE)
             with services.database.read() as tx:
                 hashes = hashes_of_source(tx, job.id)
-            # One that came past the API is pinned by its ETag until a worker has hashed its blocks.
+            # A direct upload is pinned by its ETag until a worker has hashed its blocks.
             stored = _stored_recording(services.objects, source.uri, source.etag if hashes is None else None)
             return replace(stored, hashes=hashes)
         case "live":
             refuse_deleted(job, Content.SOURCE)
-            raise Problem(409, "not_here", "The session is not done; its recording can be heard once it is.")
+            raise Problem(409, "not_here", "The session has not ended; its recording can be played then.")
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
             try:
@@ -183,23 +184,23 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             return _stored_recording(reach.store(bucket), key, source.etag)
         case "file":
             return _local_recording(source, services, caller)
-    raise Problem(409, "not_here", "The recording lies at a web address; listen to it there.")
+    raise Problem(409, "not_here", "The recording is at a web address; play it there.")
 
 
 def _stored_recording(store: ObjectStore, key: str, etag: str | None) -> _Recording:
     facts = store.head(key)
     if facts is None:
-        raise NotFound("The recording is no longer there.")
+        raise NotFound("The recording no longer exists.")
     return _Recording(facts.size, store, key, etag, None, stored_etag=facts.etag)
 
 
 def _local_recording(source: Source, services: Services, caller: Principal) -> _Recording:
-    # Checked anew: roots may have been taken away since, and links laid.
+    # Checked again: roots may have been removed since, and links created.
     try:
         path = file_path(check_source(source.uri, services.settings, caller))
         return _Recording(path.stat().st_size, None, "", None, path)
     except (OSError, SourceMissing):
-        raise NotFound("The recording is no longer there.") from None
+        raise NotFound("The recording no longer exists.") from None
 
 
 def _media_type(name: str) -> str:
@@ -207,13 +208,13 @@ def _media_type(name: str) -> str:
     return guessed if guessed.startswith(("audio/", "video/")) else "application/octet-stream"
 
 
-BLOCK = 64 * 1024  # what a client that does not read may occupy, beside the socket's buffers
+BLOCK = 64 * 1024  # what a slow client may occupy, besides the socket's buffers
 _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one after the last; None for all of it, which several ranges at once, or what is no
-    range, also get. Raises ValueError for bytes that are not there."""
+    """The first byte and the one after the last; None for the whole, also if the header is invalid or asks
+    for several ranges. Raises ValueError for bytes that do not exist."""
     match = _ONE.fullmatch(header.replace(" ", "")) if header else None
     if match is None or match[1] == match[2] == "":
         return None
@@ -229,7 +230,8 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 def read_blocks(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
-    """The first `length` bytes of what is opened when they are asked for: not for a client that has left."""
+    """The first `length` bytes of what `opened` returns; opened on the first read, not for a client that
+    left."""
     with opened() as stream:
         while length and (block := stream.read(min(BLOCK, length))):
             length -= len(block)

@@ -1,6 +1,6 @@
 """The routes of corrections: list them, correct words or their speaker, undo.
 
-What an edit does to a transcript is in `spool.domain.archive.edits`.
+`spool.domain.archive.edits` applies edits to a transcript.
 """
 
 from fastapi import Request
@@ -26,13 +26,13 @@ from spool.store.transcripts import edits as store
 
 LIST = describe(
     "List a transcript's corrections",
-    answer(200, "Every edit and every undoing, oldest first.", EditsOut, examples.EDITS),
+    answer(200, "All edits and undos, oldest first.", EditsOut, examples.EDITS),
     problems("not_found", "deleted"),
 )
 
 ADD = describe(
     "Correct a transcript",
-    answer(201, "The edit. The transcript shows it from now on.", EditOut, examples.EDIT),
+    answer(201, "The edit, which the transcript now includes.", EditOut, examples.EDIT),
     problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
     status_code=201,
     openapi_extra=json_body(EditRequest, examples.EDIT_REQUEST),
@@ -40,7 +40,7 @@ ADD = describe(
 
 UNDO = describe(
     "Undo a correction",
-    answer(201, "The undoing, an event of its own.", EditOut, examples.EDIT),
+    answer(201, "The undo, itself an entry of the history.", EditOut, examples.EDIT),
     problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
     status_code=201,
     openapi_extra=json_body(UndoRequest, examples.UNDO_REQUEST),
@@ -57,8 +57,8 @@ def list_edits(services: ServicesDep, caller: CallerDep, job_id: str) -> EditsOu
 
 
 async def add(request: Request, services: ServicesDep, caller: CallerDep, job_id: str) -> EditOut:
-    """Correct words, or who says them. The transcript as it was recognised stays what it was; every format,
-    and the search, have the correction. Times are kept: new words share the time of those they replace."""
+    """Correct words or their speaker. The transcript as recognised is kept; every format and the search use
+    the correction. New words share the time of those they replace."""
     body = await read_json(request, EditRequest, SMALL)
 
     def work(tx: Connection, record: Transcript) -> Edit:
@@ -73,7 +73,7 @@ async def add(request: Request, services: ServicesDep, caller: CallerDep, job_id
 async def undo(
     request: Request, services: ServicesDep, caller: CallerDep, job_id: str, revision: int
 ) -> EditOut:
-    """Take a correction back. What it replaced stands again."""
+    """Undo a correction. What it replaced is restored."""
     body = await read_json(request, UndoRequest, SMALL)
 
     def work(tx: Connection, record: Transcript) -> Edit:

@@ -1,4 +1,4 @@
-"""The routes of glossaries: add a version, list, show, delete, and phrases from corrections to add."""
+"""The routes of glossaries: add a version, list, show, delete, and suggest phrases from corrections."""
 
 from dataclasses import asdict, replace
 from typing import Annotated
@@ -33,7 +33,7 @@ BODY = replace(SUBMISSION, text=MOST_BYTES)
 
 PUT = describe(
     "Add a version of a glossary",
-    answer(201, "The version; the latest one where it has the same.", GlossaryOut, examples.GLOSSARY),
+    answer(201, "The latest version, which has the same phrases.", GlossaryOut, examples.GLOSSARY),
     problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
     status_code=201,
     openapi_extra=json_body(GlossaryRequest, examples.REQUEST),
@@ -55,7 +55,7 @@ REMOVE = describe(
 
 SUGGEST = describe(
     "List phrases from corrections",
-    answer(200, "The commonest first.", SuggestionList, examples.SUGGESTIONS),
+    answer(200, "The most frequent first.", SuggestionList, examples.SUGGESTIONS),
     problems("not_found", "invalid_request"),
 )
 
@@ -84,7 +84,7 @@ def list_glossaries(services: ServicesDep, caller: CallerDep, project: Project |
 def get_glossary(
     services: ServicesDep, caller: CallerDep, glossary: Reference, project: Project | None = None
 ) -> GlossaryDetail:
-    """A glossary's version, the latest unless one is named, with its phrases."""
+    """A version of a glossary with its phrases, by default the latest."""
     name, version = parse_reference(glossary)
     with services.database.read() as tx:
         kept = store.get_glossary(tx, caller.project_for(project), name, version)
@@ -102,8 +102,8 @@ def suggest(
     recordings: Annotated[int, Query(ge=1, le=1000, description="In at least so many recordings.")] = 1,
     limit: Annotated[int, Query(ge=1, le=MOST_SUGGESTIONS)] = 100,
 ) -> SuggestionList:
-    """Names that people wrote into transcripts of the project in place of what was recognised, counted by
-    recording. Nothing takes them up but whoever adds them to a glossary, or one with `auto_add_after`."""
+    """Names that corrections put in place of what was recognised, counted by recording. They are suggestions:
+    add them to a glossary, or set its `auto_add_after`."""
     own = caller.project_for(project)
     reference = None if glossary is None else parse_reference(glossary)
     with services.database.read() as tx:
@@ -117,7 +117,7 @@ def suggest(
 def remove(
     services: ServicesDep, caller: CallerDep, glossary: Reference, project: Project | None = None
 ) -> Response:
-    """Delete a glossary with every version. Jobs that named it keep their phrases, and still run."""
+    """Delete all versions of a glossary. Jobs that named it keep their phrases and still run."""
     with services.database.begin() as tx:
         store.remove_glossary(tx, caller.project_for(project), glossary)
     return Response(status_code=204)

@@ -31,7 +31,7 @@ PUT = describe(
     "Add a version of a language model",
     answer(
         201,
-        "The version; the latest one where it has the same file.",
+        "The latest version, which has the same file.",
         LanguageModelOut,
         examples.LANGUAGE_MODEL,
     ),
@@ -84,8 +84,8 @@ def _put(services: Services, caller: Principal, upload: Upload) -> LanguageModel
         head = file.read(HEAD_BYTES)
         file.seek(max(upload.size - HEAD_BYTES, 0))
         order, ngrams = read_counts(head, file.read())
-    # The object first: a job could name the version before its file is stored. What is left of a request
-    # that ends here is deleted by a later round of `spool.background.content_deleter`.
+    # The object first: otherwise a job could name the version before its file is stored.
+    # `spool.background.content_deleter` later deletes what an interrupted request leaves.
     stored = services.objects.put_file(store.key_of(upload.sha256), upload.path)
     if stored.sha256 != upload.sha256:
         raise ObjectDamaged("The file was damaged while it was stored; send it again.")
@@ -103,7 +103,7 @@ def _put(services: Services, caller: Principal, upload: Upload) -> LanguageModel
             author=caller.name,
         )
     if services.objects.head(store.key_of(upload.sha256)) is None:
-        # Deleted meanwhile, since the last version with the same file was.
+        # The last version with the same file was deleted in the meantime.
         services.objects.put_file(store.key_of(upload.sha256), upload.path)
     return LanguageModelOut(**asdict(added))
 
@@ -122,7 +122,7 @@ def list_language_models(
 def get_language_model(
     services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
 ) -> LanguageModelOut:
-    """A language model's version, the latest unless one is named."""
+    """A version of a language model, by default the latest."""
     name, version = parse_reference(language_model)
     with services.database.read() as tx:
         kept = store.get_language_model(tx, caller.project_for(project), name, version)
@@ -132,14 +132,14 @@ def get_language_model(
 def remove(
     services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
 ) -> Response:
-    """Delete a language model with every version and its files. Refused while a job that names it has not
-    ended; transcripts stay."""
+    """Delete all versions of a language model and their files. Refused while a job that uses it has not
+    ended; transcripts are kept."""
     with services.database.begin() as tx:
         unused = store.remove_language_model(tx, caller.project_for(project), language_model)
     failpoint("language_model.removed")
     for sha256 in unused:
         try:
             services.objects.delete(store.key_of(sha256))
-        except StorageError as error:  # a later round of the deleter does it
-            log.warning("language model's file not deleted", sha256=sha256, error=error.message)
+        except StorageError as error:  # the deleter tries again later
+            log.warning("language model's file not deleted yet", sha256=sha256, error=error.message)
     return Response(status_code=204)

@@ -1,7 +1,7 @@
 """The routes of outputs: named connections, and writing a job's files again.
 
-Nothing is written from here; the exporter writes. A connection's endpoint is an address that this server
-talks to, so only operators create connections; jobs of its project name it.
+The exporter writes; nothing is written from here. The server connects to whatever endpoint a connection
+names, so only operators create connections; jobs of its project use them.
 """
 
 from typing import Annotated
@@ -44,14 +44,14 @@ REMOVE = describe(
 )
 EXPORT = describe(
     "Write a job's files again",
-    answer(202, "The files, about to be written.", ExportList, examples.EXPORTS),
+    answer(202, "The files, to be written next.", ExportList, examples.EXPORTS),
     problems("not_found", "conflict", "deleted"),
     status_code=202,
 )
 
 
 async def create(request: Request, services: ServicesDep, caller: CallerDep) -> ConnectionOut:
-    """Keep credentials of an S3-compatible store under a name, which outputs of the project may then use."""
+    """Store the credentials of an S3-compatible store under a name that outputs of the project can use."""
     body = await read_json(request, ConnectionRequest, SMALL)
     return await run_in_threadpool(_create, services, caller, body)
 
@@ -85,14 +85,14 @@ def list_connections(
 def remove(
     services: ServicesDep, caller: CallerDep, name: ConnectionName, project: Project | None = None
 ) -> Response:
-    """Delete a connection and its secret. Files that are still to be written with it fail."""
+    """Delete a connection and its secret. Files still to be written with it fail."""
     with services.database.begin() as tx:
         store.remove_connection(tx, caller.project_for(project), name)
     return Response(status_code=204)
 
 
 def export(services: ServicesDep, caller: CallerDep, job_id: str) -> ExportList:
-    """Write the files of a job's output again, such as after a failure. What is there is replaced."""
+    """Write the files of a job's output again, for example after a failure. Existing files are replaced."""
     with services.database.begin() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)

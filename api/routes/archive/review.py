@@ -55,7 +55,7 @@ CHECK = describe(
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Of what passages or recordings are listed."""
+    """Restricts which passages or recordings are listed."""
 
     project: Project | None = None
     batch: Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")] = None
@@ -69,7 +69,7 @@ class Filter:
     reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None
 
     def to_job_filter(self, caller: Principal) -> store.JobFilter | None:
-        """The jobs; None where the caller may not see any."""
+        """The filter; None if the caller may not see any of the jobs."""
         if self.project is not None and not caller.sees(self.project):
             return None
         tag = store.tag_of(self.tag) if self.tag else None
@@ -88,7 +88,7 @@ def list_passages(
     sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
     job: Annotated[str | None, Query(max_length=64, description="Only those of this job.")] = None,
     checked: Annotated[
-        bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
+        bool, Query(description="Passages that were checked or corrected, instead of those still open.")
     ] = False,
     versions: Annotated[
         Versions | None,
@@ -100,7 +100,7 @@ def list_passages(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewPage:
-    """The passages of all transcripts that nobody has checked, the most doubtful first."""
+    """The unchecked passages of all transcripts, the most doubtful first."""
     matching = only.to_job_filter(caller)
     if matching is None:
         return ReviewPage(items=[], next_cursor=None)
@@ -118,8 +118,8 @@ def list_recordings(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> ReviewRecordingPage:
-    """The recordings with passages that nobody has checked, the most doubtful first, each with its newest
-    transcript, of `model` where one is named."""
+    """The recordings with unchecked passages, the most doubtful first, each with its newest transcript, or
+    the newest of `model`."""
     matching = only.to_job_filter(caller)
     if matching is None:
         return ReviewRecordingPage(items=[], next_cursor=None)
@@ -131,8 +131,8 @@ def list_recordings(
 async def check(
     request: Request, services: ServicesDep, caller: CallerDep, job_id: str, passage: int
 ) -> ReviewPassageOut:
-    """Say that you listened to a passage and its words are right, or take that back. Corrected words count as
-    checked by themselves."""
+    """Mark a passage as checked, because its words are right, or undo that. Corrected passages count as
+    checked."""
     body = await read_json(request, CheckRequest, SMALL)
 
     def work() -> Reviewed:

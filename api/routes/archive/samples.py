@@ -1,4 +1,4 @@
-"""The routes of samples: how many passages to listen to, and the error rate that they say."""
+"""The routes of samples: how many passages to listen to, and the error rate that they show."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -39,7 +39,7 @@ LIST = describe(
 )
 
 ONE = describe(
-    "Estimate the error rate by a sample",
+    "Estimate the error rate from a sample",
     answer(200, "The sample, with the rate and its 95 % interval.", SampleOut, examples.SAMPLE),
     problems("not_found"),
 )
@@ -53,15 +53,15 @@ def get_size(
     model: Annotated[str | None, Query(max_length=200, description="Only from jobs of this model.")] = None,
     margin: Annotated[Margin, Query()] = 0.02,
 ) -> SizeOut:
-    """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
+    """How many passages are needed to know the word error rate within ± `margin` with 95 % confidence."""
     with services.database.read() as tx:
         needed = store.size_for(tx, _scope(tx, caller, project, batch, model), margin)
     return SizeOut(population=needed.population, words=needed.words, passages=needed.passages)
 
 
 async def draw(request: Request, services: ServicesDep, caller: CallerDep) -> SampleOut:
-    """Draw passages at random and keep which. `GET /v1/review?sample=…` lists them: listen to each, and
-    correct or check it; the sample then has the error rate."""
+    """Draw passages at random and store the selection. `GET /v1/review?sample=…` lists them: listen to each,
+    and correct or check it; the sample then has the error rate."""
     body = await read_json(request, SampleRequest, SMALL)
 
     def work() -> store.Result:
@@ -81,7 +81,7 @@ def list_samples(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> SamplePage:
-    """The samples that were drawn, newest first, each with the rate that it says."""
+    """All samples, newest first, each with its error rate."""
     if project is not None and not caller.sees(project):
         return SamplePage(items=[], next_cursor=None)
     with services.database.read() as tx:
@@ -91,7 +91,7 @@ def list_samples(
 
 
 def get_sample(services: ServicesDep, caller: CallerDep, sample_id: str) -> SampleOut:
-    """The word error rate of what the sample was drawn from, and of each model in it."""
+    """The word error rate of what the sample was drawn from, in all and by model."""
     with services.database.read() as tx:
         sample = store.get_sample(tx, sample_id)
         if not caller.sees(sample.scope.project):

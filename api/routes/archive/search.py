@@ -1,4 +1,4 @@
-"""The route of the search over every word of every transcript that the caller may read."""
+"""The route of the search over all words of all transcripts that the caller may read."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ def search(
         Query(
             min_length=1,
             max_length=500,
-            description='Words that are near each other; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
+            description='Words near one another; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
             "`-without`.",
         ),
     ],
@@ -50,18 +50,18 @@ def search(
         str | None,
         Query(
             pattern="^[a-z]{2,3}$",
-            description="Only in recordings mostly in this language, as `de`; not in those of a model that "
-            "tells none.",
+            description="Only in recordings mostly in this language, such as `de`; not in those of models "
+            "that do not detect one.",
         ),
     ] = None,
     confidence: Annotated[
-        float, Query(ge=0, le=1, description="What the model gave each matching word at least.")
+        float, Query(ge=0, le=1, description="The least confidence of each matching word.")
     ] = 0.0,
     alternatives: Annotated[
         bool,
         Query(
-            description="Also in the n-best lists and alternatives of words that jobs kept. The characters "
-            "of such a match are what the transcript has in its place."
+            description="Also search the n-best lists and word alternatives that jobs kept. The characters "
+            "of such a match are those of the transcript in its place."
         ),
     ] = False,
     versions: Annotated[

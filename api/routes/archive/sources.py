@@ -1,6 +1,6 @@
 """The routes of watched folders and buckets: create, list, show what was found, pause, resume, check, remove.
 
-Nothing is listed from here; the watcher lists. A notification of an object store has it look at once.
+The watcher lists; nothing is listed from here. A notification of an object store makes it look at once.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from spool.store.archive import sources as store
 from spool.store.archive.sources import WatchedSource
 
 _NOTIFICATION = BodyLimits(size=512 * 2**10, values=20_000, keys=20_000, text=256 * 2**10)
-"""Of SQS a message, whose text may have 256 KiB, or several smaller ones."""
+"""SQS wraps a message of up to 256 KiB, or several smaller ones."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ _SHOWN = answer(200, "The source.", SourceOut, examples.SOURCE)
 
 CREATE = describe(
     "Watch a folder or bucket",
-    answer(201, "The source, about to be listed.", SourceOut, examples.SOURCE),
+    answer(201, "The source, to be listed next.", SourceOut, examples.SOURCE),
     problems(
         "malformed",
         "too_slow",
@@ -85,7 +85,7 @@ PAUSE = describe("Pause a source", _SHOWN, problems("not_found"))
 RESUME = describe("Resume a source", _SHOWN, problems("not_found"))
 CHECK = describe("List a source now", _SHOWN, problems("not_found", "conflict"))
 NOTIFY = describe(
-    "Take a notification of an object store",
+    "Receive a notification of an object store",
     answer(202, "How many objects will be looked at.", Marked, examples.MARKED),
     problems("malformed", "too_slow", "too_large", "invalid_request"),
     status_code=202,
@@ -94,7 +94,7 @@ NOTIFY = describe(
 
 
 async def create(request: Request, response: Response, services: ServicesDep, caller: CallerDep) -> SourceOut:
-    """Watch a folder or prefix: submit every recording that is there, and each one that comes or changes."""
+    """Watch a folder or prefix: submit every recording in it, and each one that is added or changes."""
     body = await read_json(request, SourceRequest, SUBMISSION)
     source = await run_in_threadpool(create_from_request, services, caller, body)
     _watcher(request).wake()
@@ -103,7 +103,7 @@ async def create(request: Request, response: Response, services: ServicesDep, ca
 
 
 def list_sources(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> SourceList:
-    """Every source, newest first."""
+    """All sources, newest first."""
     if project is not None and not caller.sees(project):
         return SourceList(items=[])
     with services.database.read() as tx:
@@ -119,8 +119,8 @@ def get_source(services: ServicesDep, caller: CallerDep, source_id: str) -> Sour
 
 
 async def change(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
-    """Change its name, its times or the options of its jobs to come; pause or resume it. Jobs that it has
-    made stay as they are."""
+    """Change a source's name, its times or the options of its future jobs; pause or resume it. Existing jobs
+    are not changed."""
     body = await read_json(request, SourceChangeRequest, SUBMISSION)
     shown = await run_in_threadpool(_change, services, caller, source_id, body)
     _watcher(request).wake()
@@ -136,7 +136,7 @@ def _change(services: Services, caller: Principal, source_id: str, body: SourceC
 
 
 def remove(services: ServicesDep, caller: CallerDep, source_id: str) -> Response:
-    """Stop watching, and forget what was found. Jobs stay."""
+    """Stop watching and forget what was found. Jobs are kept."""
     with services.database.begin() as tx:
         store.remove_source(tx, get_visible_source(tx, caller, source_id).id)
     return Response(status_code=204)
@@ -150,7 +150,7 @@ def list_items(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> SourceItemPage:
-    """What it found: the job of each version of a file, or why it has none."""
+    """What a source found: the job of each version of a file, or why it has none."""
     with services.database.read() as tx:
         source = get_visible_source(tx, caller, source_id)
         page = store.list_items(tx, source.id, state, cursor, limit)
@@ -158,25 +158,25 @@ def list_items(
 
 
 def pause(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
-    """List it no more until it is resumed. Its jobs go on."""
+    """Stop listing a source until it is resumed. Its jobs continue."""
     with services.database.begin() as tx:
         return _present(tx, store.pause_source(tx, get_visible_source(tx, caller, source_id).id))
 
 
 def resume(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
-    """List it again, beginning now."""
+    """List a source again, starting now."""
     return _check(request, services, caller, source_id, resume=True)
 
 
 def check(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
-    """List it now, without waiting for its time."""
+    """List a source now, ahead of its schedule."""
     return _check(request, services, caller, source_id, resume=False)
 
 
 async def notify(request: Request, services: ServicesDep, caller: CallerDep) -> Marked:
-    """Have the objects that an S3 event notification names looked at now. What it misses, listings find.
-    It may come in an envelope of SNS, SQS or EventBridge. Spool fetches nothing that it names: a subscription
-    of SNS is confirmed by whoever runs the command in the server's log."""
+    """Look at the objects that an S3 event notification names. What notifications miss, listings find.
+    Envelopes of SNS, SQS and EventBridge are opened. Spool fetches nothing that a notification names: to
+    confirm a subscription of SNS, run the command in the server's log."""
     body = await read_json(request, S3Notification, _NOTIFICATION)
     notification = read_notification(body.root)
     for each in notification.subscriptions:

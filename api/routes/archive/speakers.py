@@ -1,7 +1,7 @@
-"""The routes of speakers: ask who speaks in a job that is done, name them, and know their voices again.
+"""The routes of speakers: find who speaks in a finished job, name them, and recognise their voices.
 
-Names stay with the job: every format of its transcript has them, also after the speakers were found anew. How
-speakers are found is the workers' business.
+Names belong to the job: every format of its transcript has them, also after speakers were found again.
+Workers find the speakers.
 """
 
 from fastapi import Request, Response
@@ -32,7 +32,7 @@ from spool.store.transcripts import voices
 
 DIARIZE = describe(
     "Find a finished job's speakers",
-    answer(202, "The job, queued again; its transcript stays meanwhile.", JobDetail, jobs.JOB_QUEUED),
+    answer(202, "The job, queued again; its transcript stays available.", JobDetail, jobs.JOB_QUEUED),
     answer(
         200,
         "The idempotency key was used for the same request before: the job as it is now.",
@@ -53,8 +53,8 @@ NAME = describe(
 
 
 LIST = describe(
-    "List a job's speakers, and who they may be",
-    answer(200, "The speakers, with the named voices they are like.", SpeakersOut, jobs.SPEAKERS),
+    "List a job's speakers and who they may be",
+    answer(200, "The speakers, with the named voices they resemble.", SpeakersOut, jobs.SPEAKERS),
     problems("not_found", "deleted"),
 )
 
@@ -65,7 +65,7 @@ VOICES = describe(
 
 FORGET = describe(
     "Forget a voice",
-    no_content("The voice and every print confirmed as it are gone; names stay."),
+    no_content("The voice and its prints were deleted; names stay."),
     problems("not_found"),
     status_code=204,
 )
@@ -79,7 +79,7 @@ async def diarize(
     job_id: str,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
-    """Find out who speaks in a job that is done, or find it out anew. No word is transcribed again."""
+    """Find the speakers of a finished job, or find them again. No word is transcribed again."""
     body = await read_json(request, DiarizeRequest, SMALL)
     job, done = await run_in_threadpool(_queue, services, caller, job_id, body, idempotency_key)
     services.sweeper.wake()
@@ -102,7 +102,7 @@ def _queue(
 
 
 async def name(request: Request, services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
-    """Name the speakers of a job's transcript. Naming them again in the same way changes nothing."""
+    """Name the speakers of a job's transcript. Repeating the same names changes nothing."""
     body = await read_json(request, SpeakerNames, SMALL)
     return await run_in_threadpool(_name, services, caller, job_id, body)
 
@@ -115,8 +115,8 @@ def _name(services: Services, caller: Principal, job_id: str, body: SpeakerNames
 
 
 def list_speakers(services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
-    """The speakers of a job's transcript; of those with a voice print, the project's named voices that they
-    are like. Empty where no speakers were asked for."""
+    """The speakers of a job's transcript; those with a voice print come with the named voices of the project
+    that they resemble. Empty if the job was not asked for speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)
@@ -124,7 +124,7 @@ def list_speakers(services: ServicesDep, caller: CallerDep, job_id: str) -> Spea
 
 
 def list_voices(services: ServicesDep, caller: CallerDep) -> VoicesOut:
-    """The voices that people named, of the key's project if it has one."""
+    """The named voices, of the key's project if it has one."""
     with services.database.read() as tx:
         return VoicesOut(
             items=[
@@ -135,6 +135,6 @@ def list_voices(services: ServicesDep, caller: CallerDep) -> VoicesOut:
 
 
 def forget_voice(services: ServicesDep, caller: CallerDep, voice_id: str) -> None:
-    """Delete a voice with every voice print that was confirmed as it. Speakers keep the name."""
+    """Delete a voice with all its voice prints. Speakers keep the name."""
     with services.database.begin() as tx:
         voices.delete_voice(tx, voice_id, caller.project)

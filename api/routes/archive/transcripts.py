@@ -1,7 +1,4 @@
-"""The route of transcripts: the record as JSON from the object store, other formats rendered from it.
-
-Knows formats by name and when there is a transcript at all.
-"""
+"""The route of transcripts: the record as JSON from the object store, other formats rendered from it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,7 +21,7 @@ from spool.store.transcripts.edits import edits_of
 
 _BLOCK = 256 * 1024
 REVISION = "X-Spool-Revision"
-"""How many corrections are in the answer: what an edit says it has seen."""
+"""How many corrections the answer includes; an edit repeats it as what it has seen."""
 
 
 def get_transcript(
@@ -40,9 +37,9 @@ def get_transcript(
             "transcript's.",
         ),
     ] = None,
-    original: Annotated[bool, Query(description="As it was recognised, without corrections.")] = False,
+    original: Annotated[bool, Query(description="As recognised, without corrections.")] = False,
 ) -> Response:
-    """The transcript of a job that is done, as people corrected it, with the names they gave its speakers."""
+    """The transcript of a finished job, with its corrections and the names of its speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         edits = [] if original else edits_of(tx, job_id)
@@ -69,7 +66,7 @@ def _version(job: Job, revision: int) -> str:
 
 
 class FileStream(StreamingResponse):
-    """Answers with an open file, and closes it even where the client has gone before the first block."""
+    """Answers with an open file, and closes it even if the client leaves before the first block."""
 
     def __init__(self, file: IO[bytes], headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(_blocks(file), headers=headers, media_type=media_type)

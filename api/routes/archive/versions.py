@@ -1,6 +1,6 @@
-"""The routes of versions: run a recording again, list what was made of it, compare two transcripts of it.
+"""The routes of versions: transcribe a recording again, list its versions, compare two of them.
 
-What makes jobs versions of one recording is in `spool.store.archive.versions`.
+`spool.store.archive.versions` defines which jobs are versions of one recording.
 """
 
 from typing import Annotated
@@ -28,7 +28,7 @@ from spool.store.transcripts.edits import edits_of
 
 RERUN = describe(
     "Run a job's recording again",
-    answer(202, "The new job, queued; the first one stays as it is.", JobDetail, jobs.JOB_QUEUED),
+    answer(202, "The new job, queued; the first one is not changed.", JobDetail, jobs.JOB_QUEUED),
     answer(200, "The idempotency key's first job.", JobDetail, jobs.JOB_DETAIL),
     problems(
         "malformed", "source_forbidden", "not_found", "conflict", "deleted", "too_large", "unknown_model"
@@ -62,8 +62,8 @@ async def rerun(
     job_id: str,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
-    """Submit a job on the recording of another one, with its options except those that are named. The
-    recording is read where it lies; nothing is uploaded twice."""
+    """Submit a job on another job's recording, with the same options except those named. The recording is not
+    uploaded again."""
     body = await read_json(request, RerunRequest, WITH_TEXT)
     job, created = await run_in_threadpool(create_rerun, services, caller, job_id, body, idempotency_key)
     services.sweeper.wake()
@@ -73,8 +73,8 @@ async def rerun(
 
 
 def list_versions(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList:
-    """The jobs of the project on the same recording: those that ran it again, and those whose source had the
-    same bytes. The first 100."""
+    """The project's jobs on the same recording: those that transcribed it again, and those whose source had
+    the same bytes. The first 100."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         with_costs = [(each, job_cost(tx, each.id)) for each in versions_of(tx, job)]
@@ -95,7 +95,7 @@ def diff(
     ] = "time",
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> DiffOut:
-    """The words of another version beside those of this one, which counts as the reference of the WER."""
+    """Compare the words of another version with this one, which is the reference of the WER."""
     return _compare(services, caller, (job_id, other), sort, limit)
 
 
@@ -109,8 +109,8 @@ def diff_batch(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=50)] = 20,
 ) -> BatchDiff:
-    """Each done job of the batch whose recording was run again, beside its newest later version: words
-    changed, word error rate and cost. Every transcript of the page is read."""
+    """Compare each finished job of the batch with the newest later version of its recording: words changed,
+    word error rate and cost. Reads every transcript of the page."""
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
         page = reruns_of_batch(tx, batch.id, model, cursor, limit)
