@@ -1,7 +1,7 @@
 """`spool audit`: checks the laws on a live database and object store.
 
 It reads both stores directly, with the settings, so that it works while the API is down and does not depend
-on what the API says.
+on the API's answers.
 """
 
 import json
@@ -77,7 +77,7 @@ def audit(
 
 
 def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
-    """Record the result for `/metrics`. Failing to record it does not fail the audit."""
+    """Record the result for `/metrics`. A failure to record it does not fail the audit."""
     breaches = {rule: report.counts[rule] for rule in RULES}
     try:
         with database.begin() as tx:

@@ -54,7 +54,8 @@ def submit(
     no_reuse: Annotated[
         bool,
         typer.Option(
-            "--no-reuse", help="Transcribe again what was transcribed before with the same options."
+            "--no-reuse",
+            help="Transcribe recordings again that were transcribed before with the same options.",
         ),
     ] = False,
     source_connection: Connection = None,
@@ -128,14 +129,14 @@ def results(
     state: Annotated[JobState | None, typer.Option(help="Print only jobs in this state.")] = None,
     url: Url = None,
 ) -> None:
-    """Print one line of JSON for each job, as it is now."""
+    """Print one line of JSON for each job in its current state."""
     with connect(url) as (spool, _):
         lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
                 typer.echo(line)
             return
-        # Renamed when complete, so that a partial file is never taken for the result.
+        # Renamed when complete, so that a partial file is never taken for the whole.
         partial = output.with_name(f"{output.name}.part")
         with partial.open("w", encoding="utf-8") as file:
             for line in lines:
@@ -152,7 +153,7 @@ def _format(name: str) -> Format:
     for form in FORMATS:
         if form == name:
             return form
-    raise InvalidRequest(f"Unknown transcript format {name!r}: choose of {', '.join(FORMATS)}.")
+    raise InvalidRequest(f"Unknown transcript format {name!r}: choose from {', '.join(FORMATS)}.")
 
 
 @app.command()
@@ -174,7 +175,7 @@ def transcripts(
 ) -> None:
     """Write the transcript of each finished job to a file named after the job, in the same folders.
 
-    Each file is complete or absent, also when the command is stopped; run again, it replaces them.
+    Each file is complete or absent, even if the command is interrupted. Running it again replaces the files.
     """
     wanted = list(dict.fromkeys(map(_format, forms or ["txt"])))
     with connect(url) as (spool, _):
@@ -255,7 +256,7 @@ def delete(
     jobs: list[JobDeletion] = []
     left: list[str] = []
     with connect(url) as (spool, _):
-        spool.batch(batch_id)  # refuses an unknown one
+        spool.batch(batch_id)  # raises for an unknown batch
         for job in spool.jobs(batch=batch_id):
             try:
                 jobs.append(spool.delete_content(job.id, what, copies=copies))
@@ -279,7 +280,7 @@ def _manifest(source: str) -> Path:
 
 
 def _must_upload(running: Running | None, source: str) -> bool:
-    """Whether `source` is a folder here that the server cannot list."""
+    """Whether `source` is a local folder that the server cannot list."""
     path = Path(source).resolve()
     if "://" in source or not path.is_dir():
         return False
@@ -288,7 +289,7 @@ def _must_upload(running: Running | None, source: str) -> bool:
 
 
 def _submit(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
-    """The batch of an address, of a manifest here, or of a folder here that the server may read."""
+    """The batch of an address, of a local manifest, or of a local folder that the server may read."""
     if "://" in source:
         return spool.submit_batch(source, **request)
     if Path(source).is_dir():
@@ -298,7 +299,7 @@ def _submit(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
 
 
 def _print_refused(error: Refused) -> None:
-    """The lines for which a manifest was refused."""
+    """Print the lines for which a manifest was refused."""
     lines = error.problem.get("bad_lines") or []
     for bad in lines:
         err.print(Text.assemble((f"line {bad['line']}: ", "red"), bad["message"]), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the client subcommands share: the server they talk to, printing, and exit codes.
+"""What the client subcommands share: the server they use, printing, and exit codes.
 
 The server is `--url`, else `SPOOL_URL`, else the stack that `spool up` runs in this home, else the address in
 the settings. The key is `SPOOL_API_KEY`, else the operator's `SPOOL_API_TOKEN`, or their files; without them
@@ -29,12 +29,12 @@ Url = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _UNCUT = 10_000
-"""Columns where nobody looks at a screen: wider than any line."""
+"""Columns if the output is not a terminal: wider than any line."""
 
 
 def output_console(*, stderr: bool = False) -> Console:
-    """A console that wraps and cuts for a screen only: what goes into a file or another program keeps its
-    ids and paths whole, unless COLUMNS says how wide it is to be."""
+    """A console that wraps and cuts lines only on a terminal: output to a file or another program keeps ids
+    and paths whole, unless COLUMNS sets its width."""
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _UNCUT
@@ -53,7 +53,7 @@ class Exit(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """A job failed, a recording or line was refused, or the audit found a breach."""
+    """A job failed, a recording or line was refused, or the audit found a violation."""
     USAGE = 2
     """Wrong usage, or contradictory settings."""
     UNREACHABLE = 3
@@ -64,7 +64,7 @@ class Exit(IntEnum):
 
 @contextmanager
 def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spool, Running | None]]:
-    """A client of the server, and the local stack if that is the server."""
+    """A client of the server, and the local stack if it is the server."""
     settings = load_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))

@@ -1,4 +1,4 @@
-"""Which files are recordings, and their reference texts where a manifest has them. Opens no audio."""
+"""Which files are recordings, and their reference texts from a manifest. Opens no audio."""
 
 import json
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from spool.schemas.jobs import JobDeletion
 
 MANIFEST = "manifest.jsonl"
 Skipped = list[tuple[str, str]]
-"""Paths, each with the reason why it is no recording."""
+"""Paths, each with the reason why it is not a recording."""
 _SHOWN = 20
 
 
 def recordings_under(path: Path) -> tuple[list[Path], Skipped]:
-    """The file itself, or every recording below the folder in order of names, and what else is there; raises
-    `InvalidRequest` where there is no recording."""
+    """The file itself, or every recording below the folder in order of names, and the other files. Raises
+    `InvalidRequest` if there is no recording."""
     if path.is_file():
         return [path], []
     if not path.is_dir():
@@ -38,7 +38,7 @@ def recordings_under(path: Path) -> tuple[list[Path], Skipped]:
 
 
 def print_skipped(skipped: Skipped, total: int | None = None) -> None:
-    """Say on standard error which files make no job, and why; `total` counts them all."""
+    """Print to standard error which files were skipped, and why; `total` counts them all."""
     for path, reason in skipped[:_SHOWN]:
         err.print(Text.assemble((f"skipped {path}: ", "yellow"), reason), soft_wrap=True)
     more = (total or len(skipped)) - len(skipped[:_SHOWN])
@@ -70,7 +70,7 @@ def _references(folder: Path, lines: Iterable[str]) -> Iterable[tuple[Path, str]
 
 
 def print_copies(jobs: Iterable[JobDeletion]) -> None:
-    """Say which jobs still hold a transcript that was deleted."""
+    """Print which jobs still have a transcript that was deleted."""
     gone = [job for job in jobs if job.deleted is not None and job.deleted.transcript is not None]
     held = sorted({copy for job in gone for copy in job.copies} - {job.id for job in gone})
     if held:

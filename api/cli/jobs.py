@@ -52,7 +52,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
     reuse: Annotated[
         bool,
-        typer.Option("--reuse", help="Take over a transcript of the same content and options, at no charge."),
+        typer.Option("--reuse", help="Reuse a transcript of the same content and options, free of charge."),
     ] = False,
     source_connection: Connection = None,
     url: Url = None,
@@ -77,13 +77,13 @@ def submit_recordings(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Submit a job for each recording and print them; what the server may not read is uploaded."""
+    """Submit a job for each recording and print them; files that the server may not read are uploaded."""
     jobs, refused = _submit_all(spool, running, list(_expand(sources)), request, quiet=as_json)
     conclude(spool, jobs, refused, wait=wait, as_json=as_json)
 
 
 def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool, as_json: bool) -> None:
-    """Print jobs that were submitted, once they have ended if they are waited for; fail where one failed."""
+    """Print the submitted jobs, with `wait` once they have ended; exit with an error if one failed."""
     if wait and jobs:
         jobs = follow(spool, jobs, err)
     if as_json:
@@ -258,7 +258,7 @@ def find_speakers(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Find out who speaks in a job that is done, without transcribing it again."""
+    """Find the speakers of a finished job, without transcribing it again."""
     asked = diarization_of(
         count, min_speakers, max_speakers, within=within_channels, model=diarizer, prints=voice_prints
     )
@@ -274,13 +274,13 @@ def find_speakers(
 
 @speakers.command("list")
 def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
-    """List the speakers of a job's transcript, and the voices that they are like."""
+    """List the speakers of a job's transcript, and the voices that they resemble."""
     with connect(url) as (spool, _):
         job, heard = spool.job(job_id), spool.speakers(job_id).items
     if as_json:
         print_json(heard)
     elif job.speakers is None:
-        out.print("no speakers were asked for; see `spool speakers find`", style="dim")
+        out.print("speakers were not requested; see `spool speakers find`", style="dim")
     else:
         out.print(speaker_table(heard))
 
@@ -327,15 +327,15 @@ def list_voices(url: Url = None, as_json: Json = False) -> None:
 def forget_voice(
     voice: Annotated[str, typer.Argument(metavar="VOICE", help="The voice's id.")], url: Url = None
 ) -> None:
-    """Delete a voice and every voice print that was confirmed as it. Speakers keep the name."""
+    """Delete a voice and all its voice prints. Speakers keep the name."""
     with connect(url) as (spool, _):
         spool.forget_voice(voice)
     out.print(f"{voice} forgotten")
 
 
 def _expand(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
-    """Addresses and files; those of a folder with their path in it as a name, which tells apart what is
-    called the same in two folders."""
+    """Addresses and files; files of a folder are named by their path in it, which distinguishes files of the
+    same name in different folders."""
     for source in sources:
         if "://" in source:
             yield source, None
@@ -363,7 +363,7 @@ def _submit_all(
         try:
             job = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
         except (Refused, OSError) as error:
-            # One recording that is refused or cannot be read must not stop the others.
+            # One recording that is refused or unreadable must not stop the others.
             refused += 1
             reason = error.detail if isinstance(error, Refused) else f"cannot be read: {error.strerror}"
             err.print(Text.assemble((f"{source}: ", "red"), reason), soft_wrap=True)
@@ -382,7 +382,7 @@ def _submit_one(
 ) -> JobDetail:
     if isinstance(source, str):
         return spool.submit(source, **request)
-    path = Path(os.path.realpath(source))  # which follows a loop of links to no end, and raises nothing
+    path = Path(os.path.realpath(source))  # which follows a loop of links forever, and raises nothing
     # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
@@ -390,7 +390,7 @@ def _submit_one(
             return spool.submit(path.as_uri(), **request)
         except Refused as error:
             if error.code not in ("source_forbidden", "source_missing"):
-                raise  # a key may not read there, or the server's settings have changed: upload it
+                raise  # the key or the server's settings do not allow reading it there: upload it
     with sending(err, path.name) as sent:
         return spool.submit(path, **request, sent=sent)
 

@@ -1,6 +1,6 @@
 """`spool keys`: creates, lists and revokes API keys, directly in the database.
 
-Whoever may write to the configured database may create keys; the first key needs no other.
+Anyone with write access to the configured database may create keys; the first key requires no other.
 """
 
 import json
@@ -122,7 +122,7 @@ def _check(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an annot
 
 
 def _source(address: str) -> str:
-    """The address in the form that sources are compared with."""
+    """The address in the form in which sources are compared."""
     scheme, colon, rest = address.partition("://")
     if not colon or scheme.lower() not in {"s3", "https", "file"} or not rest.strip("/"):
         raise InvalidRequest(

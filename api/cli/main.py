@@ -1,4 +1,4 @@
-"""The `spool` command: which subcommands there are, and how an error becomes a sentence and an exit code.
+"""The `spool` command: its subcommands, and how an error becomes a sentence and an exit code.
 
 A subcommand's module is imported when it runs, not to list it: `spool --help` must not wait for a client, a
 database driver and a web framework. The exit codes are those of `api.cli.connection.Exit`.
@@ -18,7 +18,7 @@ from spool.errors import InvalidRequest, SpoolError
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand, or a group of them, is written, and its line in `spool --help`."""
+    """The module and attribute of a subcommand or group, and its line in `spool --help`."""
 
     module: str
     attribute: str
@@ -48,18 +48,18 @@ SUBCOMMANDS = {
         _JOBS,
         "List doubtful passages; mark those that you checked; estimate errors.",
     ),
-    "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
+    "search": Subcommand("archive.search", "search", _JOBS, "Search all transcripts for words."),
     "glossary": Subcommand(
-        "archive.glossaries", "app", _JOBS, "Keep lists of names and phrases for jobs to favour."
+        "archive.glossaries", "app", _JOBS, "Manage lists of names and phrases for jobs to favour."
     ),
     "lm": Subcommand(
-        "archive.language_models", "app", _JOBS, "Build language models of texts for jobs to name."
+        "archive.language_models", "app", _JOBS, "Build language models from texts, for jobs to use."
     ),
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "rerun": Subcommand(
-        "archive.versions", "rerun", _JOBS, "Run the recordings of jobs again, such as with a better model."
+        "archive.versions", "rerun", _JOBS, "Transcribe recordings again, for example with a better model."
     ),
     "align": Subcommand(
         "archive.alignment", "align", _JOBS, "Align an existing transcript with its recording."
@@ -85,7 +85,7 @@ SUBCOMMANDS = {
     ),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "connections": Subcommand(
-        "archive.connections", "app", _ADMIN, "Keep credentials of other people's buckets."
+        "archive.connections", "app", _ADMIN, "Manage credentials of other parties' buckets."
     ),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }
@@ -125,7 +125,7 @@ def _root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line. An expected error ends in one sentence on stderr."""
+    """Run the command line. An expected error prints one sentence to stderr."""
     try:
         app(list(arguments) if arguments is not None else None, prog_name="spool")
     except KeyboardInterrupt:
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(error: Exception) -> None:
-    """Exit with a sentence for an error that Spool or its client names; return for any other."""
+    """Exit with a sentence for an error of Spool or its client; return for any other."""
     from rich.console import Console
     from rich.text import Text
 

@@ -25,7 +25,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as `s
 _STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}
 _LANGUAGES_SHOWN = 4
 _WIDE = 140
-"""Columns of a terminal that has room for a sentence about each model."""
+"""The width from which a terminal has room for a sentence about each model."""
 
 
 @app.command()
@@ -33,7 +33,7 @@ def get(
     names: Names,
     force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is here.")] = False,
 ) -> None:
-    """Fetch models into this machine's store and print where they lie."""
+    """Fetch models into this machine's store and print their paths."""
     store = _store()
     for name in names:
         started = time.monotonic()

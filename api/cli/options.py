@@ -1,7 +1,7 @@
 """Options that several subcommands share, each defined once as the field of a dataclass.
 
-A command has the dataclass as one of its parameters; `spool.command_options` shows Typer the fields instead.
-The server validates the values.
+A command has the dataclass as one of its parameters; `spool.command_options` shows its fields to Typer. The
+server validates the values.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 
-# The panels of `--help`; what most people need has none and comes first.
+# The panels of `--help`; the most common options have none and come first.
 _order = partial(typer.Option, rich_help_panel="Routing and order")
 _search = partial(typer.Option, rich_help_panel="Search")
 _recording = partial(typer.Option, rich_help_panel="Recording")
@@ -93,7 +93,7 @@ class Search:
     ] = None
     alignments: Annotated[
         Literal["auto", "best", "all"] | None,
-        _search(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
+        _search(help="Score a hypothesis of a CTC beam by its best alignment or by the sum over all."),
     ] = None
     beta: Annotated[float | None, _search(help="Bonus for each token in the beam search of a CTC head.")] = (
         None
@@ -145,7 +145,7 @@ class Search:
     beam: Annotated[int | None, _search(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
         Literal["mix", "separate"] | None,
-        typer.Option(help="Mix the channels, or transcribe each by itself."),
+        typer.Option(help="Mix the channels, or transcribe each separately."),
     ] = None
     nbest: Annotated[
         int | None, _search(min=1, max=32, help="Number of hypotheses to keep for each chunk.")
@@ -221,7 +221,7 @@ class Search:
     ] = None
     on_truncated: Annotated[
         Literal["transcribe", "fail"] | None,
-        _recording(help="With a recording that was cut off: transcribe what is there, or fail."),
+        _recording(help="If a recording is cut off: transcribe what is there, or fail."),
     ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
@@ -232,7 +232,7 @@ class Search:
     voice_prints: VoicePrints = False
 
     def to_request(self) -> dict[str, Any]:
-        """The `options` of the request, as far as they were given. Raises InvalidRequest."""
+        """The `options` of the request that were given. Raises InvalidRequest."""
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.language is not None:
             chosen["language"] = language_of_text(self.language) or "auto"
@@ -272,7 +272,7 @@ class Place:
     worker: Annotated[str | None, _order(help="Name of the only worker that may run it.")] = None
     requires: Annotated[
         str | None,
-        _order(metavar="NAME=VALUE,…", help="Machine that is required: backend=metal,chip=M4,memory_gb=16."),
+        _order(metavar="NAME=VALUE,…", help="Required machine: backend=metal,chip=M4,memory_gb=16."),
     ] = None
     priority: Annotated[PriorityName | None, _order(help="Order among the project's own jobs.")] = None
     deadline: Annotated[
@@ -297,7 +297,7 @@ class Place:
 
 
 def _requirement(text: str) -> dict[str, str | int]:
-    """What `--requires` says. Raises InvalidRequest."""
+    """Parse `--requires`. Raises InvalidRequest."""
     pairs = [pair.partition("=") for pair in text.split(",")]
     if any(not name.strip() or not value.strip() for name, _, value in pairs):
         raise InvalidRequest("--requires is a list such as backend=metal,memory_gb=16.")

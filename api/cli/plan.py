@@ -1,7 +1,7 @@
 """`spool plan`: how long a fleet would take for an amount of audio, at what cost, and what limits it.
 
 Owns the command's options and its output, as tables and as JSON; the arithmetic is `spool.planning`. Contacts
-no server. Where the settings' database is reachable, measured speeds from its ledger replace assumed ones.
+no server. If the settings' database is reachable, measured speeds from its ledger replace assumed ones.
 """
 
 import json
@@ -69,15 +69,19 @@ def plan(
         str, typer.Option(help="Name of a model in the settings, a folder, or 0.6b or 110m.")
     ] = "",
     decoder: Annotated[
-        Search, typer.Option(help="Search method; rescore: a beam that a WeNet model's own decoders read.")
+        Search, typer.Option(help="Search method; rescore: a WeNet model's own decoders rescore a beam.")
     ] = Search.GREEDY,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Beam width.")] = 4,
     rescore_model: Annotated[
         str | None,
         typer.Option(help="Second model that rescores the beam's hypotheses, named as --model."),
     ] = None,
-    attention_weight: Annotated[float, typer.Option(min=0, help="Of those decoders; 0 leaves them out.")] = 1,
-    reverse_weight: Annotated[float, typer.Option(min=0, max=1, help="Of the one from right to left.")] = 0,
+    attention_weight: Annotated[
+        float, typer.Option(min=0, help="Weight of these decoders; 0 disables them.")
+    ] = 1,
+    reverse_weight: Annotated[
+        float, typer.Option(min=0, max=1, help="Weight of the right-to-left decoder.")
+    ] = 0,
     fleet: Annotated[
         str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
@@ -97,7 +101,7 @@ def plan(
     ] = 1000,
     store: Annotated[float, typer.Option(min=0.001, help="Mbit/s to the object store.")] = 1000,
     years: Annotated[float, typer.Option(min=0.1, help="Years over which a machine is depreciated.")] = 3,
-    duty: Annotated[float, typer.Option(min=0.01, max=1, help="Share of that time that it works.")] = 0.7,
+    duty: Annotated[float, typer.Option(min=0.01, max=1, help="Share of that time in which it works.")] = 0.7,
     kwh: Annotated[float, typer.Option(min=0, help="Price of a kilowatt-hour.")] = 0.15,
     watts: Annotated[
         float | None, typer.Option(min=0, help="Power that this machine draws under load.")
@@ -121,7 +125,7 @@ def plan(
     machines = build_fleet(fleet, shape, own, known)
     forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
-    # What is assumed and not measured is a range, down to the share of the roofline that a peer reaches.
+    # What is assumed rather than measured is a range, down to the efficiency of the best measured peer.
     least = replace(known, efficiency=efficiency or PEER_EFFICIENCY)
     slow = make_plan(work, build_fleet(fleet, shape, own, least), Surroundings(network, store))
     slow_chips = by_chip(work, efficiency or PEER_EFFICIENCY, own)
@@ -139,7 +143,7 @@ def _shape(settings: Settings, name: str) -> Shape:
 
 
 def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | None:
-    """The sizes of the model that rescores. Raises InvalidRequest where there is no list to rescore."""
+    """The sizes of the model that rescores. Raises InvalidRequest if the search yields nothing to rescore."""
     if name is None:
         return None
     if decoder is Search.GREEDY:
@@ -150,12 +154,14 @@ def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | No
 
 
 def _reads(shape: Shape, decoder: Search, attention: float, reverse: float) -> Reads:
-    """Which of the model's own decoders read its beam. Raises InvalidRequest for those it does not have."""
+    """Which of the model's own decoders rescore. Raises InvalidRequest for those it does not have."""
     if decoder is not Search.RESCORE:
         return "none"
     readers = shape.readers if isinstance(shape, ModelShape) else None
     if readers is None:
-        raise InvalidRequest(f"--decoder rescore: {shape.name} has no attention decoders beside its CTC head")
+        raise InvalidRequest(
+            f"--decoder rescore: {shape.name} has no attention decoders besides its CTC head"
+        )
     if reverse and not readers.backwards:
         raise InvalidRequest(f"--reverse-weight: {shape.name} has no decoder that reads from right to left")
     if not attention:
@@ -164,7 +170,7 @@ def _reads(shape: Shape, decoder: Search, attention: float, reverse: float) -> R
 
 
 def _ledger(settings: Settings) -> Sequence[Measured]:
-    """Empty if there is no database yet."""
+    """The ledger's measurements; empty if there is no database yet."""
     try:
         database = Database(settings.database_url)
         try:
@@ -186,7 +192,7 @@ def tables(
     slow_chips: Sequence[ChipRow] = (),
 ) -> RenderableType:
     """The plan, a comparison of chips and clouds, and alternatives; `slow` and `slow_chips` are the lower end
-    of what was not measured."""
+    of assumed speeds."""
     return Group(
         _summary(plan, slow or plan, currency),
         "",
@@ -261,7 +267,7 @@ def document(
 
 
 def _range(least: str, most: str) -> str:
-    """Both ends of a range; one where they are the same."""
+    """Both ends of a range, or one if they are equal."""
     return most if least == most else f"{least}–{most}"  # noqa: RUF001 - a range
 
 
@@ -299,7 +305,7 @@ def _cost(plan: Plan, slow: Plan, currency: str) -> str:
 
 
 def _money_range(least: float, most: float, currency: str) -> str:
-    """Money from `least` to `most`, the currency once."""
+    """A range of money, naming the currency once."""
     low, high = _whole(least, currency), _whole(most, currency)
     return low if low == high else _range(low.removesuffix(f" {currency}"), high)
 

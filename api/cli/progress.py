@@ -31,7 +31,7 @@ def follow(
     *,
     says: bool = False,
 ) -> list[JobDetail]:
-    """Wait until every job has ended; returns them in the order given.
+    """Wait until every job has ended; returns them in the given order.
 
     `between` is called in each round and may raise to stop waiting. says: without a terminal, print a line
     every ten seconds.

@@ -14,7 +14,7 @@ from spool.schemas.fleet import WorkerList, WorkerOut
 
 
 def costs(
-    group_by: Annotated[GroupBy, typer.Option(help="What each row sums up.")] = "day",
+    group_by: Annotated[GroupBy, typer.Option(help="What to group costs by.")] = "day",
     start: Annotated[
         datetime | None,
         typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day. Default: 30 days ago."),
@@ -32,7 +32,7 @@ def costs(
 ) -> None:
     """Show the costs of a period."""
     if group_by == "tag" and tag is None:
-        raise typer.BadParameter("the tag whose values are the groups is missing.", param_hint="--tag")
+        raise typer.BadParameter("is required with --group-by tag.", param_hint="--tag")
     period = {"start": start.date() if start else None, "end": end.date() if end else None}
     with connect(url) as (spool, _):
         report = spool.costs(**period, group_by=group_by, tag=tag)
@@ -79,7 +79,7 @@ def _machine(worker: WorkerOut) -> str:
 
 
 def _models(worker: WorkerOut) -> Text:
-    """Loaded models first and bold, those it could load dim."""
+    """Loaded models first and bold, other available ones dim."""
     loaded = [name for name in worker.loaded_models or () if name in worker.models]
     rest = [name for name in worker.models if name not in loaded]
     return Text(", ").join(

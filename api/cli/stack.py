@@ -173,8 +173,8 @@ def _print_running(running: Running, stop: str) -> None:
 def interruptible() -> Iterator[None]:
     """Make SIGTERM and a closing terminal unwind like Ctrl-C within the block.
 
-    What is sent to `make` and to its whole group arrives more than once. The later ones must not interrupt
-    the cleaning up that the first began.
+    A signal sent to `make` and its whole group arrives more than once. The later ones must not interrupt the
+    cleanup that the first one started.
     """
     last = -math.inf
 

@@ -1,4 +1,4 @@
-"""How jobs, costs and durations look in a terminal. Pure: records in, text and tables out."""
+"""Formats jobs, costs and durations for a terminal. Pure: records in, text and tables out."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -35,7 +35,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_money(amount: Decimal, currency: str) -> str:
-    """An amount with as many decimals as it takes to see two digits of it, two at least."""
+    """An amount with two significant digits, and at least two decimals."""
     if not amount:
         return f"0.00 {currency}"
     decimals = max(2, 1 - amount.adjusted())
@@ -58,8 +58,8 @@ def describe_deadline(job: JobOut) -> str:
 
 
 def job_table(jobs: list[JobOut]) -> RenderableType:
-    """Jobs, one a line. Where one failed, waits or is cut off, the reasons, and where the recordings are, on
-    lines of their own; print it with `crop=False`, so that long paths stay whole."""
+    """Jobs, one per line, followed by the reasons and the recording's location for those that failed, wait or
+    are cut off; print it with `crop=False`, so that long paths stay whole."""
     reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
     parts: list[RenderableType] = []
     for job in jobs:
@@ -85,7 +85,7 @@ def _columns(*, header: bool, name: str) -> Table:
     table.add_column("state", no_wrap=True, min_width=9)
     table.add_column("audio", justify="right", no_wrap=True, min_width=8)
     table.add_column("done", justify="right", no_wrap=True, min_width=4)
-    # The one column that may shrink: without an id in full a line is of no use.
+    # The only column that may shrink: without a complete id a line is useless.
     table.add_column(name)
     return table
 
@@ -104,7 +104,7 @@ def _name(job: JobOut) -> Text:
 
 
 def _reasons(job: JobOut) -> list[RenderableType]:
-    """Where the recording is, uncut so that it can be copied, and what is to be said of the job."""
+    """Where the recording is, uncut so that it can be copied, and remarks on the job."""
     where = _name(job) if job.source.kind in ("upload", "live") else Text(job.source.uri)
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
@@ -118,7 +118,7 @@ def _reasons(job: JobOut) -> list[RenderableType]:
 
 
 def describe_length(job: JobOut) -> Text:
-    """Whether the recording is all there, by its own header."""
+    """Whether the recording is complete, according to its header."""
     if job.complete is None:
         return Text("not stated by the file")
     if job.complete:
@@ -130,7 +130,7 @@ def describe_length(job: JobOut) -> Text:
 
 
 def describe_coverage(job: JobOut) -> str:
-    """What became of the recording's samples."""
+    """How the recording's samples were used."""
     parts = [f"{job.coverage or 0:.2%} of the samples in exactly one chunk"]
     if job.decoded_seconds is not None:
         parts.append(f"{format_duration(job.decoded_seconds)} decoded")
@@ -141,7 +141,7 @@ def describe_coverage(job: JobOut) -> str:
 
 
 def describe_options(options: JobOptions) -> str:
-    """How the words of a job come about."""
+    """How the words of a job are found."""
     return options.decoder if options.align is None else "aligned text"
 
 
@@ -206,7 +206,7 @@ def _file_words(file: ExportOut) -> Text:
 
 
 def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
-    """The speakers of a transcript, one a line, with the voices that they are like."""
+    """The speakers of a transcript, one per line, with the voices that they resemble."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("speaker", "name"):
         table.add_column(title, no_wrap=True)
@@ -228,7 +228,7 @@ def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
 
 
 def voice_table(voices: list[VoiceOut]) -> Table:
-    """Voices, one a line."""
+    """Voices, one per line."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("voice", "project", "name"):
         table.add_column(title, no_wrap=True)
@@ -265,7 +265,7 @@ def _budget_line(budget: BudgetOut, currency: str) -> Text:
 
 
 def indent(*parts: RenderableType) -> Padding:
-    """Two columns to the right."""
+    """Indented by two columns."""
     return Padding(Group(*parts), (0, 0, 0, 2), expand=False)
 
 
@@ -281,5 +281,5 @@ def _amounts(row: CostRowOut, currency: str) -> list[str]:
 
 
 def format_time(at: datetime | None) -> str:
-    """A time by this machine's clock, with its zone; a dash when there is none."""
+    """A time in this machine's zone; a dash for None."""
     return "—" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -1,1 +1,1 @@
-"""Live sessions as their clients see them: admission, what they send, what they are told."""
+"""Live sessions: admission, what clients send, and what they are sent."""

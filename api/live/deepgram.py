@@ -17,13 +17,13 @@ from spool.store.chunks import SavedChunk
 
 _CONTROLS: dict[str, Control] = {"KeepAlive": "alive", "Finalize": "finalize", "CloseStream": "close"}
 _PAUSES = frozenset({"silence", "no_speech", "eou", "end", "finalize"})
-"""Reasons of a final behind which nobody speaks."""
+"""Reasons for a final after which nobody speaks."""
 _RATE = 16_000
 
 
 class DeepgramProtocol(Protocol):
-    """One session. `interim`: partials are said too; `vad_events`: and when somebody begins to speak;
-    `acknowledges`: and how much of the audio is stored, for clients that keep the rest."""
+    """One session. `interim`: sends partials; `vad_events`: reports when somebody begins to speak;
+    `acknowledges`: reports how much of the audio is stored, for clients that keep the rest."""
 
     def __init__(self, job: Job, *, interim: bool, vad_events: bool, acknowledges: bool = False) -> None:
         self._job, self._interim, self._vad_events = job, interim, vad_events
@@ -43,7 +43,7 @@ class DeepgramProtocol(Protocol):
         return control
 
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """An interim `Results`, where they were asked for."""
+        """An interim `Results`, if requested."""
         if not self._interim or not message["text"]:
             return ()
         start, end = float(message["start"]), float(message["end"])
@@ -52,7 +52,7 @@ class DeepgramProtocol(Protocol):
         return (self._results(start, end, alternative, is_final=False, speech_final=False),)
 
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
-        """A final `Results`; none for silence, unless it was asked for by `Finalize`."""
+        """A final `Results`; none for silence, unless `Finalize` asked for it."""
         if not chunk.words and reason != "finalize":
             return ()
         alternative = _alternative(" ".join(word.text for word in chunk.words), chunk.words)
@@ -61,19 +61,19 @@ class DeepgramProtocol(Protocol):
         return (message | {"from_finalize": reason == "finalize"},)
 
     def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
-        """`Stored`, which is Spool's own: whatever process dies, these bytes are in the recording."""
+        """`Stored`, an extension of Spool: these bytes are in the recording whatever process dies."""
         if not self._acknowledges:
             return ()
         message = {"type": "Stored", "request_id": self._job.id, "bytes": size, "duration": round(seconds, 3)}
         return (message,)
 
     def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
-        """`Resumed`, which is Spool's own."""
+        """`Resumed`, an extension of Spool."""
         message = {"type": "Resumed", "request_id": self._job.id, "bytes": size}
         return (message | {"duration": round(seconds, 3)},)
 
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:
-        """`SpeechStarted`, and what a model for dialogue says of turns."""
+        """`SpeechStarted`, and the turns that a model for dialogue reports."""
         if kind == "speech_started":
             if not self._vad_events:
                 return ()

@@ -1,4 +1,4 @@
-"""Hears in the event loop what workers say of live sessions, over one client of Redis a process."""
+"""Receives in the event loop what workers publish about live sessions, over one Redis client per process."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ from spool.settings import Settings
 _PAUSE_SECONDS = 0.5
 _CONNECT_SECONDS = 5.0
 _MOST_MESSAGES = 20
-"""That are taken at once."""
+"""Messages that are taken at once."""
 
 
 class AsyncEars:
-    """A client of the channels of `spool.broker.live_signals`, for the event loop it is made in."""
+    """A client of the channels of `spool.broker.live_signals`, for the event loop that created it."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = redis.asyncio.Redis.from_url(
@@ -28,7 +28,7 @@ class AsyncEars:
 
     @contextlib.asynccontextmanager
     async def hearing(self, channel: str) -> AsyncIterator["Ear"]:
-        """Hears the channel while the block runs."""
+        """Listen to the channel while the block runs."""
         ear = Ear(self._client, channel)
         try:
             yield ear
@@ -42,7 +42,7 @@ class AsyncEars:
 
 
 class Ear:
-    """Waits for messages of one channel."""
+    """Waits for messages on one channel."""
 
     def __init__(self, client: "redis.asyncio.Redis", channel: str) -> None:
         self._channel = channel
@@ -50,7 +50,7 @@ class Ear:
         self._is_subscribed = False
 
     async def messages(self, seconds: float) -> list[dict[str, Any]]:
-        """What came, after waiting up to so many seconds for the first; without Redis none."""
+        """The messages received, after waiting up to so many seconds for the first; none without Redis."""
         try:
             if not self._is_subscribed:
                 await self._subscription.subscribe(self._channel)

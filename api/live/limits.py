@@ -1,7 +1,7 @@
 """What one live session may do, and how many there may be in one API process.
 
-A client that exceeds a limit is told so in a sentence and disconnected; what it sent before is transcribed.
-Everything here runs in the event loop's thread.
+A client that exceeds a limit is disconnected with a sentence that says so; what it sent before is
+transcribed. Everything here runs in the event loop's thread.
 """
 
 import contextlib
@@ -14,18 +14,19 @@ from api.problems import Problem
 IDLE_SECONDS = 10.0
 """How long a client may send neither audio nor a message."""
 SEND_SECONDS = 10.0
-"""How long a client may read nothing of what it is told."""
+"""How long a client may read nothing of what it is sent."""
 FINISH_SECONDS = 120.0
-"""How long a client that has ended its session is kept waiting for the rest of the words."""
+"""How long a client that has ended its session waits for the remaining words."""
 MOST_OPENING = 16
-"""Clients that wait for a worker at once: each asks the database again and again."""
+"""Clients that wait for a worker at once: each queries the database repeatedly."""
 RETRY_SECONDS = 5
 REFUSED_SECONDS = 2.0
-"""After a refusal for want of room, others are refused at once for so long."""
+"""After a refusal for lack of room, others are refused at once for this long."""
 MOST_FRAME_BYTES = 1 << 20
 """Of one WebSocket message."""
 READ_FRAME_BYTES = 4 * MOST_FRAME_BYTES
-"""A longer message is read up to this: whoever is disconnected with unread bytes may not hear why."""
+"""A longer message is read up to this size: a client with unread bytes may not receive the reason for its
+disconnection."""
 _REASON_BYTES = 123
 
 
@@ -33,13 +34,13 @@ class Ended(Exception):
     """A session ends with this WebSocket close code, and this sentence for its client."""
 
     def __init__(self, code: int, sentence: str, *, is_lost: bool = False) -> None:
-        """is_lost: it is the connection that ends here. A session that waits for its client goes on."""
+        """is_lost: only the connection ends. A session that waits for its client continues."""
         super().__init__(sentence)
         self.code, self.sentence, self.is_lost = code, sentence, is_lost
 
     @property
     def reason(self) -> str:
-        """The sentence, as long as a close frame may hold."""
+        """The sentence, cut to what a close frame can hold."""
         return self.sentence.encode()[:_REASON_BYTES].decode(errors="ignore")
 
 
@@ -66,7 +67,7 @@ class Seats:
 
     @contextlib.contextmanager
     def kept_seat(self, caller: str) -> Iterator[None]:
-        """The place of a session that goes on in another connection: it was let in before."""
+        """The place of a session that is resumed on another connection: it was admitted before."""
         self._callers[caller] += 1
         try:
             yield
@@ -77,9 +78,9 @@ class Seats:
 
     def _check(self, caller: str, model: str) -> None:
         if self.taken >= self._total:
-            raise full(f"This server has {self._total} live sessions, as many as it takes.")
+            raise full(f"This server has reached its limit of {self._total} live sessions.")
         if self._callers[caller] >= self._per_caller:
-            raise full(f"This caller has {self._per_caller} live sessions, as many as it may have.")
+            raise full(f"This caller has reached its limit of {self._per_caller} live sessions.")
         if self._full_until.get(model, 0.0) > time.monotonic():
             raise full(f"No worker has room for another live session of {model} now.")
 
@@ -100,5 +101,5 @@ class Seats:
 
 
 def full(detail: str) -> Problem:
-    """The refusal of a session that may be opened later."""
+    """The error for a session that may be opened later."""
     return Problem(503, "no_room", detail, {"Retry-After": str(RETRY_SECONDS)})

@@ -1,7 +1,7 @@
-"""Writes what a live client sends to its part of the session's log, piece by piece, and says that it did.
+"""Writes what a live client sends to its part of the session's log, piece by piece, and notifies the worker.
 
-A record is written when the one before it is stored, with all audio that came meanwhile: a slow object store
-makes larger pieces, not more of them.
+A record is written once the one before it is stored, with all audio received meanwhile: a slow object store
+makes pieces larger, not more numerous.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from spool.errors import StorageError
 from spool.objects import ObjectStore
 
 PIECE_SECONDS = 0.1
-"""Records of audio are not written more often."""
+"""The least interval between records of audio."""
 MOST_PIECE_BYTES = 512 * 1024
 MOST_PENDING_BYTES = 4 << 20
-"""Audio that is not stored yet; a client that sends more has to wait."""
+"""The most audio not yet stored; a client that sends more has to wait."""
 STORE_SECONDS = 20.0
-"""How long the object store may refuse before the session is ended."""
+"""How long the object store may fail before the session is ended."""
 _RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection goes on: the part of the log that it writes, the bytes of the session's audio before
-    it, and the first chunk that its client is to be told."""
+    """Where a connection continues a session: the part of the log that it writes, the bytes of audio before
+    it, and the first chunk to send to its client."""
 
     part: int = 0
     start: int = 0
@@ -40,7 +40,7 @@ FIRST = Place()
 
 
 class LogWriter:
-    """The log of one connection of a session. Used in the event loop; `run` is a task of its own."""
+    """The log of one connection of a session. Used in the event loop; `run` is a separate task."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LogWriter:
         self._number = 0
         self._part, self._leaves = place.part, False
         self.stored_bytes = place.start
-        """Of the session's audio that is in the object store: no process can lose it any more."""
+        """Bytes of the session's audio in the object store, where no crash can lose them."""
         self._came = asyncio.Event()
         self._stored = asyncio.Event()
 
@@ -69,7 +69,7 @@ class LogWriter:
             await self._stored.wait()
 
     def finalize(self) -> None:
-        """Append that everything up to here is to be made final."""
+        """Append a request to make everything up to here final."""
         self._append(Record("finalize"))
 
     def end(self, reason: str) -> None:
@@ -77,12 +77,13 @@ class LogWriter:
         self._append(Record("end", reason.encode()))
 
     def leave(self) -> None:
-        """Write no end: the session may go on in another connection. `run` returns once all is stored."""
+        """Write no end, since the session may be resumed on another connection. `run` returns once all is
+        stored."""
         self._leaves = True
         self._came.set()
 
     async def run(self) -> None:
-        """Store everything, up to the end. Raises Ended where the object store refuses for too long."""
+        """Store everything, up to the end. Raises Ended if the object store fails for too long."""
         while True:
             record = await self._next()
             if record is None:
@@ -99,7 +100,7 @@ class LogWriter:
         self._came.set()
 
     async def _next(self) -> Record | None:
-        """What is to be stored next; audio in as few pieces as may be. None where nothing comes any more."""
+        """What to store next, with audio in as few pieces as possible. None once there is no more."""
         while not self._records:
             if self._leaves:
                 return None

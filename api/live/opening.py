@@ -1,6 +1,6 @@
-"""Before the WebSocket is accepted: what is asked for, the session's job, and a worker that has claimed it.
+"""Before the WebSocket is accepted: parses the request, creates the session's job, and waits for a worker.
 
-What cannot be done is refused with an HTTP status and a problem document, as by every other route.
+Invalid requests are refused with an HTTP status and a problem document, as by every other route.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _MOST_TAG_LENGTH = 300
 _WITHOUT_EFFECT = frozenset(
     {"punctuate", "smart_format", "version", "language", "no_delay", "utterance_end_ms", "filler_words"}
 )
-"""Parameters that Deepgram's clients send and that no model here has a choice in."""
+"""Parameters that Deepgram's clients send and that have no effect on any model here."""
 _SEARCH = ("model", "decoder", "beam", "head")
 _SWITCHES = ("interim_results", "vad_events", "acknowledge")
 _CONTEXT = re.compile(r"(-?\d{1,5}),(\d{1,4})")
@@ -49,7 +49,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
     """What a query asks for, and its switches (`_SWITCHES`). Raises `Problem` 422."""
     values, tags = read_values(pairs)
     if values.pop("encoding", "linear16") != "linear16":
-        raise parameter_problem("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
+        raise parameter_problem("encoding", "must be linear16: raw 16-bit PCM, little-endian")
     switches = take_switches(values)
     default = services.fleet.default()
     live = _take_live_options(values)
@@ -62,7 +62,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
         search["speech_detector"] = _switch(values, "speech_detector")
     named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
     if values:
-        raise parameter_problem(next(iter(values)), "is no parameter of a live session")
+        raise parameter_problem(next(iter(values)), "is not a parameter of a live session")
     try:
         listening = Listening.model_validate(live)
         body = UploadRequest.model_validate(
@@ -75,7 +75,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
 
 
 def take_switches(values: dict[str, str]) -> dict[str, bool]:
-    """What a connection is told, taken out of `values`. Raises `Problem` 422."""
+    """The switches of a connection, taken out of `values`. Raises `Problem` 422."""
     return {name: _switch(values, name) for name in _SWITCHES}
 
 
@@ -87,17 +87,17 @@ def read_values(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[
         if name == "tag":
             key, equals, rest = value.partition("=")
             if not equals or not key or len(tags) >= _MOST_TAGS or len(value) > _MOST_TAG_LENGTH:
-                raise parameter_problem("tag", "is written key=value")
+                raise parameter_problem("tag", "must have the form key=value")
             tags[key] = rest
         elif name in values:
-            raise parameter_problem(name, "is there twice")
+            raise parameter_problem(name, "was given twice")
         elif name not in _WITHOUT_EFFECT:
             values[name] = value
     return values, tags
 
 
 def _take_live_options(values: dict[str, str]) -> dict[str, Any]:
-    """What is asked of the audio and of endpoints, taken out of `values`."""
+    """The options of audio and endpoints, taken out of `values`."""
     live: dict[str, Any] = {name: values.pop(name) for name in ("sample_rate", "channels") if name in values}
     if (endpointing := values.pop("endpointing", None)) is not None:
         live["silence_ms"] = None if endpointing.lower() in _FALSE else endpointing
@@ -106,7 +106,7 @@ def _take_live_options(values: dict[str, str]) -> dict[str, Any]:
     if (context := values.pop("att_context", None)) is not None:
         match = _CONTEXT.fullmatch(context)
         if match is None:
-            raise parameter_problem("att_context", "is written LEFT,RIGHT, such as 70,1")
+            raise parameter_problem("att_context", "must have the form LEFT,RIGHT, such as 70,1")
         live["att_context"] = (int(match[1]), int(match[2]))
     return live
 
@@ -118,10 +118,10 @@ def _rerun_options(services: Services, default: str, text: str) -> dict[str, Any
         try:
             asked = json.loads(text)
         except ValueError:
-            raise parameter_problem("then", "is neither a model's name nor a JSON object") from None
+            raise parameter_problem("then", "must be a model's name or a JSON object") from None
     options = _options(services, default, asked, "then")
     if options.boost is not None:
-        raise parameter_problem("then", "takes no phrases; submit such a job when the session is done")
+        raise parameter_problem("then", "does not support phrases; submit such a job after the session")
     document: dict[str, Any] = options.kept().document()
     return document
 
@@ -136,18 +136,18 @@ def _options(services: Services, default: str, asked: dict[str, Any], where: str
 def _switch(values: dict[str, str], name: str) -> bool:
     value = values.pop(name, "false").lower()
     if value not in _TRUE | _FALSE:
-        raise parameter_problem(name, "is true or false")
+        raise parameter_problem(name, "must be true or false")
     return value in _TRUE
 
 
 def parameter_problem(name: str, message: str) -> Problem:
-    """The refusal of one parameter of the query."""
+    """The problem of one query parameter."""
     return validation_problem([{"loc": (name,), "msg": message}], "query")
 
 
 async def open_session(services: Services, caller: Principal, asked: Asked) -> Job:
-    """The job of a session that a worker has claimed. Raises `Problem` 503 where none has in time, and as
-    other submissions do."""
+    """The job of a session that a worker has claimed. Raises `Problem` 503 if none claims it in time, and the
+    errors of other submissions."""
     with services.live.seats.opening():
         return await _open(services, caller, asked)
 
@@ -163,7 +163,7 @@ async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
             now = await to_thread.run_sync(_look, services, job.id, limiter=services.live.threads)
             if now.state is not JobState.QUEUED:
                 return now
-    except BaseException:  # the client has left
+    except BaseException:  # the client has disconnected
         await asyncio.shield(asyncio.ensure_future(to_thread.run_sync(_cancel, services, job.id)))
         raise
     await to_thread.run_sync(_cancel, services, job.id)
@@ -217,4 +217,4 @@ def _cancel(services: Services, job_id: str) -> None:
         with services.database.begin() as tx:
             cancel_job(tx, job_id)
     except Conflict:
-        return  # it has ended by itself
+        return  # it has already ended

@@ -1,4 +1,5 @@
-"""What the protocols of live sessions have in common: what a client's text means, and what it is told."""
+"""What the protocols of live sessions have in common: reading a client's text, and building messages to
+it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ class Asked:
 
     options: JobOptions
     body: UploadRequest
-    """Its name, project, pool and tags."""
+    """The job's name, project, pool and tags."""
 
     @property
     def listening(self) -> Listening:
@@ -34,51 +35,50 @@ class Protocol(ABC):
 
     @abstractmethod
     def control(self, text: str) -> Control:
-        """What a text frame means. Raises Ended for one that means nothing."""
+        """What a text frame means. Raises Ended for one without a meaning."""
 
     def started(self) -> Sequence[dict[str, Any]]:
-        """What is said to the control `start`."""
+        """The answer to the control `start`."""
         return ()
 
     def audio(self, text: str) -> bytes | None:  # noqa: ARG002
-        """The audio in a text frame, where that is how it comes; None for what else a text frame means."""
+        """The audio in a text frame, if the protocol sends it like that; None for any other text frame."""
         return None
 
     def check_audio(self, *, binary: bool) -> None:  # noqa: B027 - most take audio at any time
-        """Raise Ended where audio may not come now, or not as a binary frame."""
+        """Raise Ended if audio may not come now, or not as a binary frame."""
 
     @abstractmethod
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """What is said of a partial: `start` and `end` in seconds, `text`, `stable`, its first part that will
-        not change, and `words` (`text`, `start`, `end`, `confidence`)."""
+        """The messages for a partial: `start` and `end` in seconds, `text`, `stable`, its first part that
+        will not change, and `words` (`text`, `start`, `end`, `confidence`)."""
 
     @abstractmethod
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
-        """What is said of a chunk that was saved; `reason` is that of `worker.live.endpoint`, or
-        `finalize`."""
+        """The messages for a saved chunk; `reason` is that of `worker.live.endpoint`, or `finalize`."""
 
     def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """What is said when so much of the audio has been stored for good."""
+        """The messages once this much audio is stored durably."""
         return ()
 
     def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """What is said first of a session that goes on here: how much of its audio is stored. The client goes
-        on behind it."""
+        """The first messages of a resumed session: how much of its audio is stored. The client continues
+        after it."""
         return ()
 
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """What is said of a mark between words: `eou`, `eob`, `speech_started`."""
+        """The messages for a mark between words: `eou`, `eob`, `speech_started`."""
         return ()
 
     @property
     def is_over(self) -> bool:
-        """Whether what was said last ends the session."""
+        """Whether the last message ends the session."""
         return False
 
     @abstractmethod
     def end(self, job: Job) -> Sequence[dict[str, Any]]:
-        """What is said last of a session that is done."""
+        """The last messages of a session that is done."""
 
     @abstractmethod
     def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:
-        """What is said before a session is closed early."""
+        """The messages before a session is closed early."""

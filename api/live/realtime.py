@@ -1,8 +1,8 @@
-"""OpenAI's Realtime protocol, transcription alone, as `GET /v1/realtime` speaks it.
+"""OpenAI's Realtime protocol, transcription only, as `GET /v1/realtime` speaks it.
 
-A client first sends `session.update` with what it asks for, then audio as base64 in
-`input_audio_buffer.append`. Each utterance is an item: its deltas are what of it will not change any more,
-`completed` is the final. Deltas cannot be taken back, so words that may change are not said.
+A client first sends `session.update` with its configuration, then audio as base64 in
+`input_audio_buffer.append`. Each utterance is an item: its deltas contain only text that will no longer
+change, `completed` is the final. Deltas cannot be taken back, so words that may change are not sent.
 """
 
 import base64
@@ -19,7 +19,7 @@ from spool.store.chunks import SavedChunk
 
 RATE = 24_000
 SILENCE_MS = 500
-"""Of `server_vad`, where a client names none."""
+"""The defaults of `server_vad`."""
 _PREFIX = "conversation.item.input_audio_transcription"
 _CONTROLS: dict[str, Control] = {"input_audio_buffer.commit": "finalize"}
 _PAUSES = frozenset({"silence", "no_speech", "eou"})
@@ -27,16 +27,16 @@ _MS_A_SAMPLE = 1000 / 16_000
 
 
 def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
-    """A `session.update` as the query of a session; `model` where it names none. Raises Ended."""
+    """A `session.update` as the query of a session; `model` is the default. Raises Ended."""
     message = _message(text)
     session = message.get("session")
     if message["type"] != "session.update" or not isinstance(session, dict):
-        raise _ended("Send session.update before anything else, with what the session is to do")
+        raise _ended("Send session.update first, with the session's configuration")
     if session.get("type") != "transcription":
-        raise _ended("session.type: this server transcribes; it has to be transcription")
+        raise _ended("session.type: must be transcription")
     _refuse_others(session, "session", {"type", "audio", "include"})
     if session.get("include"):
-        raise _ended("session.include: there is nothing to include")
+        raise _ended("session.include: is not supported")
     audio = _section(session, "audio", {"input"}, "session.audio")
     heard = _section(
         audio,
@@ -45,22 +45,22 @@ def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
         "session.audio.input",
     )
     if heard.get("noise_reduction") is not None:
-        raise _ended("session.audio.input.noise_reduction: this server has none; leave it out")
+        raise _ended("session.audio.input.noise_reduction: is not supported; leave it out")
     form = _section(heard, "format", {"type", "rate"}, "session.audio.input.format")
     if form.get("type", "audio/pcm") != "audio/pcm":
-        raise _ended("session.audio.input.format.type: has to be audio/pcm, 16 bits, little-endian")
+        raise _ended("session.audio.input.format.type: must be audio/pcm, 16 bits, little-endian")
     asked = _section(
         heard, "transcription", {"model", "language", "prompt"}, "session.audio.input.transcription"
     )
     if asked.get("prompt"):
-        raise _ended("session.audio.input.transcription.prompt: a live session takes no text")
+        raise _ended("session.audio.input.transcription.prompt: is not supported by live sessions")
     query = [("sample_rate", str(form.get("rate", RATE))), ("endpointing", _endpointing(heard))]
     name = asked.get("model", model)
     return query if name is None else [*query, ("model", str(name))]
 
 
 def _endpointing(heard: Mapping[str, Any]) -> str:
-    """Milliseconds of silence that end an utterance, or `false` where only a commit does."""
+    """Milliseconds of silence that end an utterance, or `false` if only a commit ends it."""
     if "turn_detection" in heard and heard["turn_detection"] is None:
         return "false"
     where = "session.audio.input.turn_detection"
@@ -68,7 +68,7 @@ def _endpointing(heard: Mapping[str, Any]) -> str:
         heard, "turn_detection", {"type", "silence_duration_ms", "threshold", "prefix_padding_ms"}, where
     )
     if turns.get("type", "server_vad") != "server_vad":
-        raise _ended(f"{where}.type: has to be server_vad, or turn_detection null")
+        raise _ended(f"{where}.type: must be server_vad, or turn_detection null")
     return str(turns.get("silence_duration_ms", SILENCE_MS))
 
 
@@ -78,7 +78,7 @@ class RealtimeProtocol(Protocol):
     def __init__(self, job: Job) -> None:
         self._job = job
         self._numbers = count()
-        self._number = 0  # the item that is being said
+        self._number = 0  # the item that is being spoken
         self._said = ""
         self._last: str | None = None
 
@@ -88,7 +88,7 @@ class RealtimeProtocol(Protocol):
         control = _CONTROLS.get(kind)
         if control is None:
             known = ", ".join(["input_audio_buffer.append", *_CONTROLS])
-            raise _ended(f"{str(kind)[:60]}: no event that can come now; send {known}")
+            raise _ended(f"{str(kind)[:60]}: is not expected now; send {known}")
         return control
 
     def audio(self, text: str) -> bytes | None:
@@ -99,19 +99,19 @@ class RealtimeProtocol(Protocol):
         try:
             return base64.b64decode(message.get("audio", ""), validate=True)
         except (binascii.Error, TypeError, ValueError):
-            raise Ended(1007, "audio: has to be 16-bit PCM in base64") from None
+            raise Ended(1007, "audio: must be 16-bit PCM in base64") from None
 
     def check_audio(self, *, binary: bool) -> None:
-        """Audio is text here."""
+        """Audio comes as text in this protocol."""
         if binary:
             raise Ended(1003, "Audio goes in input_audio_buffer.append, as base64.")
 
     def created(self) -> Sequence[dict[str, Any]]:
-        """What is said once the session is open."""
+        """The events once the session is open."""
         return (self._event("session.updated", session=self._session()),)
 
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """What is stable now and was not said, as a delta."""
+        """What became stable since the last delta."""
         number, stable = int(message["number"]), str(message["stable"])
         if number != self._number:
             self._number, self._said = number, ""
@@ -121,7 +121,7 @@ class RealtimeProtocol(Protocol):
         return (self._delta(number, delta),)
 
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
-        """The rest of the item, and the whole of it."""
+        """The rest of the item, then the whole item."""
         sent = self._said if chunk.index == self._number else ""
         self._number, self._said = chunk.index + 1, ""
         if not chunk.words and reason != "finalize":
@@ -159,7 +159,7 @@ class RealtimeProtocol(Protocol):
         return (started,)
 
     def end(self, job: Job) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """Nothing: in this protocol a client leaves when it has what it wants."""
+        """Empty: in this protocol a client leaves when it has what it wants."""
         return ()
 
     def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:
@@ -196,7 +196,7 @@ class RealtimeProtocol(Protocol):
 
 
 def error_event(code: int, sentence: str) -> dict[str, Any]:
-    """What is said before a session is closed early."""
+    """The event before a session is closed early."""
     kind = "server_error" if code in {1011, 1013} else "invalid_request_error"
     fields = {"type": kind, "code": str(code), "message": sentence, "param": None, "event_id": None}
     return {"type": "error", "event_id": f"event_error_{code}", "error": fields}
@@ -213,12 +213,12 @@ def _message(text: str) -> dict[str, Any]:
 
 
 def _section(parent: Mapping[str, Any], name: str, known: set[str], where: str) -> dict[str, Any]:
-    """A part of the configuration, empty where it is not there."""
+    """A part of the configuration; empty if it is missing."""
     section = parent.get(name)
     if section is None:
         return {}
     if not isinstance(section, dict):
-        raise _ended(f"{where}: has to be an object")
+        raise _ended(f"{where}: must be an object")
     _refuse_others(section, where, known)
     return section
 
@@ -226,7 +226,7 @@ def _section(parent: Mapping[str, Any], name: str, known: set[str], where: str) 
 def _refuse_others(section: Mapping[str, Any], where: str, known: set[str]) -> None:
     for name in sorted(section.keys() - known):
         if section[name] is not None:
-            raise _ended(f"{where}.{name[:60]}: this server knows no such option")
+            raise _ended(f"{where}.{name[:60]}: is not a known option")
 
 
 def _ended(sentence: str) -> Ended:

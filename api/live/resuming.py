@@ -1,8 +1,8 @@
-"""A session that goes on in another connection: who may, and behind which of its bytes.
+"""Resumes a session on another connection: who may, and from which of its bytes on.
 
-Where its audio goes on is what is stored. Nothing of a connection that is lost is needed for it, so it may be
-another process's: SQL says where the new part of the log begins (`spool.domain.live.log.Parts`), and from
-then on what the old connection still writes is no part of the session.
+Its audio continues after what is stored. Nothing of the lost connection is needed, so the new one may be in
+another process: SQL says where the new part of the log begins (`spool.domain.live.log.Parts`), and anything
+that the old connection writes after that is not part of the session.
 """
 
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ from spool.store.live import get_parts, open_part
 PARAMETER: Final = "session"
 _FROM = "from"
 _TOLERANCE = 0.002
-"""Seconds: ends of finals are told in whole milliseconds."""
+"""In seconds: the ends of finals are sent in whole milliseconds."""
 _TRIES = 5
 _OPEN = frozenset({JobState.QUEUED, JobState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What a client asks for that goes on: its session, and up to where it has the finals, in seconds."""
+    """What a resuming client asks for: its session, and up to where it has the finals, in seconds."""
 
     job_id: str
     heard: float
 
 
 def read_resumption(pairs: list[tuple[str, str]]) -> tuple[Resumption, dict[str, bool]]:
-    """What a query with `session` asks for, and its switches. Raises `Problem` 422."""
+    """The request of a query with `session`, and its switches. Raises `Problem` 422."""
     values, tags = read_values(pairs)
     switches = take_switches(values)
     job_id, text = values.pop(PARAMETER), values.pop(_FROM, "0")
@@ -49,12 +49,12 @@ def read_resumption(pairs: list[tuple[str, str]]) -> tuple[Resumption, dict[str,
     except ValueError:
         heard = -1.0
     if not 0 <= heard < 1e9:
-        raise parameter_problem(_FROM, "has to be a number of seconds")
+        raise parameter_problem(_FROM, "must be a number of seconds")
     return Resumption(job_id, heard), switches
 
 
 async def resume_session(services: Services, caller: Principal, asked: Resumption) -> tuple[Job, Place]:
-    """The session's job, and where it goes on. Raises NotFound for what is not this key's session, and
+    """The session's job, and where to continue. Raises NotFound for a session that the key may not see, and
     Conflict for one that has ended."""
     return await to_thread.run_sync(_resume, services, caller, asked, limiter=services.live.threads)
 
@@ -79,7 +79,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
 
 
 def _stored(services: Services, job: Job, parts: Parts) -> int | None:
-    """How much of the session's audio is in the store, in bytes; None where its end is."""
+    """How much of the session's audio is stored, in bytes; None if its end is, too."""
     size, last = parts.start(parts.last), None
     for item in services.objects.list(part_prefix(job.id, parts.last)):
         if is_in_part(item.key, job.id, parts.last):
@@ -87,7 +87,7 @@ def _stored(services: Services, job: Job, parts: Parts) -> int | None:
     try:
         if last is not None and _is_end(services, last):
             return None
-    except NotFound:  # the session has ended meanwhile, and its log is in its recording
+    except NotFound:  # the session has ended meanwhile, and its log was joined into its recording
         return None
     return size
 

@@ -14,13 +14,13 @@ _THREADS = 32
 
 @dataclass(frozen=True)
 class LiveServices:
-    """The places there are, and the channels to the workers."""
+    """The limits on sessions, and the channels to the workers."""
 
     seats: Seats
     signals: LiveSignals
     ears: AsyncEars
     threads: CapacityLimiter
-    """For waits on the object store and the database, apart from those of requests."""
+    """For waits on the object store and the database, separate from those of requests."""
 
 
 def live_services(settings: Settings) -> LiveServices:

@@ -1,10 +1,10 @@
-"""One connection of a live session: its client's frames go to the log, what the worker says to the client.
+"""One connection of a live session: its client's frames go to the log, the worker's messages to the client.
 
-SQL says what is final (chunks that were saved) and when the job has ended; messages of Redis bring partials
-and make finals come at once. Nothing of the session is in this process alone but audio that was not stored
-yet. However the session ends, the log gets an end, and the job finishes with what there is. One that was
-asked to wait for a client that is lost gets none from a connection that breaks: another one writes the next
-part of the log (`api.live.resuming`), or the worker closes it.
+SQL says what is final (saved chunks) and when the job has ended; Redis messages carry partials and announce
+finals at once. Only audio that is not yet stored exists in this process alone. However the session ends, the
+log gets an end, and the job finishes with what there is. A session that waits for a lost client gets no end
+from a broken connection: another connection writes the next part of the log (`api.live.resuming`), or the
+worker closes it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 _RIFF = b"RIFF"
 _GOODBYE = 1000
-"""The close code of a client that means to leave."""
+"""The close code of a client that leaves on purpose."""
 _CANCEL_SECONDS = 1.0
 
 
@@ -48,7 +48,7 @@ class Session:
         protocol: Protocol,
         place: Place = FIRST,
     ) -> None:
-        """`job` was claimed, or is about to be; `place`: where in it this connection goes on."""
+        """`job` was claimed, or is about to be; `place`: where this connection continues the session."""
         assert job.options.live is not None
         self._services, self._socket = services, websocket
         self._job, self._protocol = job, protocol
@@ -56,7 +56,7 @@ class Session:
         live = services.live
         self._writer = LogWriter(services.objects, live.signals, job.id, live.threads, place)
         self._place = place
-        # What was spoken while its client was away comes at once.
+        # Words spoken while the client was away are sent at once.
         away = (self._listening.resume_seconds or 0) if place.part else 0
         self._pace = Pace(ahead=Pace().ahead + away)
         self._bytes = self._acknowledged = place.start
@@ -93,15 +93,15 @@ class Session:
 
     @property
     def _waits(self) -> bool:
-        """Whether the session outlives a connection that is lost."""
+        """Whether the session outlives a lost connection."""
         return self._listening.resume_seconds is not None
 
     async def _rest(self, speaking: "asyncio.Task[None]") -> None:
-        """The client has said that it is done: tell it the rest."""
+        """Send the remaining words to a client that has said that it is done."""
         try:
             await asyncio.wait_for(asyncio.shield(speaking), FINISH_SECONDS)
         except TimeoutError:
-            raise Ended(1011, f"The rest of the words will be in job {self._job.id}.") from None
+            raise Ended(1011, f"The remaining words will be in job {self._job.id}.") from None
 
     async def _leave(self, writing: "asyncio.Task[None]", ended: Ended | None) -> None:
         if not writing.done():
@@ -114,7 +114,7 @@ class Session:
         code, reason = (1000, "") if ended is None else (ended.code, ended.reason)
         fields = {**self._job.ids, "seconds": round(self._listening.seconds_of(self._bytes), 1), "code": code}
         log.info("live session closed", **fields, **({"reason": reason} if reason else {}))
-        with contextlib.suppress(Exception):  # the client may be gone
+        with contextlib.suppress(Exception):  # the client may have disconnected
             if ended is not None:
                 await self._send(self._protocol.error(ended.code, ended.sentence))
             await asyncio.wait_for(self._socket.close(code, reason), SEND_SECONDS)
@@ -122,7 +122,7 @@ class Session:
     # --- from the client ------------------------------------------------------------------------------------
 
     async def _read(self) -> str:
-        """Write what comes to the log, until the client ends the session; how it did."""
+        """Write what the client sends to the log until it ends the session; returns how it did."""
         while True:
             try:
                 message = await asyncio.wait_for(self._socket.receive(), IDLE_SECONDS)
@@ -148,7 +148,7 @@ class Session:
                     await self._send(self._protocol.started())
             elif data:
                 await self._take(data, binary=True)
-            else:  # what clients of Deepgram's older protocol end with
+            else:  # how clients of Deepgram's older protocol end a session
                 return "closed"
 
     async def _take(self, data: bytes, *, binary: bool) -> None:
@@ -156,7 +156,7 @@ class Session:
         listening = self._listening
         if len(data) > MOST_FRAME_BYTES:
             raise Ended(
-                1009, f"A message holds {MOST_FRAME_BYTES:,} bytes at most; this one has {len(data):,}."
+                1009, f"A message may have at most {MOST_FRAME_BYTES:,} bytes; this one has {len(data):,}."
             )
         fresh = self._bytes - self._place.start
         if not fresh and data.startswith(_RIFF):
@@ -164,7 +164,7 @@ class Session:
         if len(data) % listening.frame_bytes:
             raise Ended(
                 1007,
-                f"A message of {len(data)} bytes holds no whole number of samples of {listening.channels} "
+                f"A message of {len(data)} bytes is not a whole number of samples of {listening.channels} "
                 "channels of 16 bits.",
             )
         self._bytes += len(data)
@@ -174,18 +174,18 @@ class Session:
             raise Ended(1008, "The audio comes faster than ten times real time; upload a recording instead.")
         most = self._services.settings.max_audio_seconds
         if seconds > most or self._bytes > MOST_AUDIO_BYTES:
-            raise Ended(1009, "The session is as long as a recording may be; open another one.")
+            raise Ended(1009, "The session has reached the maximum length of a recording; open another one.")
         await self._writer.audio(data)
 
     # --- to the client --------------------------------------------------------------------------------------
 
     async def _speak(self) -> None:
-        """Say what becomes known, until the job has ended. Raises Ended where it ended badly."""
+        """Send what becomes known, until the job has ended. Raises Ended if it ended badly."""
         async with self._services.live.ears.hearing(words_channel(self._job.id)) as ear:
             if self._place.part:
                 start = self._place.start
                 await self._send(self._protocol.resumed(start, self._listening.seconds_of(start)))
-            else:  # a browser reads no header of the handshake: this tells it the session's id
+            else:  # a browser cannot read the handshake's headers, so this tells it the session's id
                 await self._send(self._protocol.stored(0, 0.0))
             looked = -LOOK_SECONDS
             while True:
@@ -208,14 +208,14 @@ class Session:
         return messages
 
     async def _acknowledge(self) -> None:
-        """Say how much of the audio is stored, where that is more than was said."""
+        """Report how much of the audio is stored, if it is more than was reported before."""
         size = self._writer.stored_bytes
         if size > self._acknowledged:
             self._acknowledged = size
             await self._send(self._protocol.stored(size, self._listening.seconds_of(size)))
 
     async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
-        """Say the last partial alone: a client that reads slowly misses those before it."""
+        """Send only the last partial: a client that reads slowly misses those before it."""
         partial = None
         for message in messages:
             partial = message if message.get("type") == "partial" else partial
@@ -223,7 +223,7 @@ class Session:
             await self._send(self._protocol.partial(partial))
 
     async def _tell_finals(self) -> bool:
-        """Say what was saved since the last time; whether the job has ended."""
+        """Send what was saved since the last time; returns whether the job has ended."""
         try:
             known = await to_thread.run_sync(self._look, limiter=self._services.live.threads)
         except StorageError:
@@ -236,7 +236,7 @@ class Session:
                 return True
         job = known.job
         if known.parts.last > self._place.part:
-            raise Ended(1008, "The session goes on in another connection.", is_lost=True)
+            raise Ended(1008, "The session continues on another connection.", is_lost=True)
         if job.state is JobState.DONE:
             await self._send(self._protocol.end(job))
             return True
@@ -264,7 +264,8 @@ class Session:
 
 
 async def _stop(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel them, again if need be: what they wait for may take a cancellation for its own timeout."""
+    """Cancel the tasks, repeatedly if necessary: code they await may mistake a cancellation for its own
+    timeout."""
     while running := {task for task in tasks if not task.done()}:
         for task in running:
             task.cancel()

@@ -34,7 +34,7 @@ class WenetProtocol(Protocol):
         if signal == "start" and not self._is_started:
             assert isinstance(message, dict)
             if message.get("nbest", 1) != 1:
-                raise Ended(1007, "This server gives one hypothesis; ask for nbest 1.")
+                raise Ended(1007, "This server returns one hypothesis; send nbest 1.")
             self._is_started = True
             self._is_continuous = message.get("continuous_decoding") is True
             return "start"
@@ -43,7 +43,7 @@ class WenetProtocol(Protocol):
         raise Ended(1003, 'Send {"signal": "start"}, then audio in binary frames, then {"signal": "end"}.')
 
     def check_audio(self, *, binary: bool) -> None:  # noqa: ARG002
-        """Audio comes behind the start."""
+        """Raise Ended for audio before the start."""
         if not self._is_started:
             raise Ended(1003, 'Send {"signal": "start"} before any audio.')
 
@@ -70,7 +70,7 @@ class WenetProtocol(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the one utterance of a client that wants no other was said."""
+        """Whether the only utterance was sent, for a client without continuous decoding."""
         return self._is_over
 
     def end(self, job: Job) -> Sequence[dict[str, Any]]:  # noqa: ARG002

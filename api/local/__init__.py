@@ -1,1 +1,1 @@
-"""A whole Spool on this machine: its processes, started and stopped together."""
+"""A complete Spool on this machine: its processes, started and stopped together."""

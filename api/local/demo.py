@@ -26,7 +26,7 @@ from spool.schemas.costs import CostReportOut
 from spool.schemas.jobs import JobDetail
 from spool.wer import WordErrors, total_errors, word_errors
 
-# The demo must not write into an existing installation: the environment does not decide these.
+# The demo must not write into an existing installation, so the environment does not override these.
 _OWN = (
     "HOME",
     "DATABASE_URL",
@@ -81,14 +81,14 @@ class Outcome:
 
 
 def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[str, str]:
-    """The environment of the demo's stack: stores of its own, a free port, and access to the samples only."""
+    """The environment of the demo's stack: separate stores, a free port, and access to the samples only."""
     own = {f"SPOOL_{name}" for name in _OWN} | {f"SPOOL_{name}_FILE" for name in _OWN}
     kept = {name: value for name, value in environ.items() if name.upper() not in own}
     return kept | {
         "SPOOL_HOME": str(home),
         "SPOOL_API_PORT": "0",
         "SPOOL_SOURCE_ROOTS": str(samples.resolve()),
-        # Idle time is counted up to a worker's last heartbeat; a demo is shorter than the usual interval.
+        # Idle time is counted up to a worker's last heartbeat, and a demo is shorter than the usual interval.
         "SPOOL_HEARTBEAT_SECONDS": "1",
     }
 

@@ -1,7 +1,7 @@
 """Records where `spool up` is running, so that other commands find it: a file, and a lock beside it.
 
-The lock is held by the process that runs the stack for as long as it lives; a file whose lock is free was
-left behind by a process that was killed.
+The process that runs the stack holds the lock for as long as it lives; a file whose lock is free was left by
+a process that was killed.
 """
 
 import fcntl
@@ -34,7 +34,8 @@ class Running:
 
 
 class RunLock:
-    """The lock of one home, as a context manager: one stack may run in it. Raises `Conflict` if one does."""
+    """The lock of one home, as a context manager, so that only one stack runs in it. Raises `Conflict` if one
+    does."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -42,7 +43,7 @@ class RunLock:
 
     def __enter__(self) -> Self:
         make_private(self._home)
-        # Not inherited: a child that outlives us must not look like us.
+        # Not inherited: a child that outlives us must not appear to be us.
         self._fd = os.open(self._home / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,14 +63,14 @@ class RunLock:
         os.close(self._fd)
 
     def announce(self, running: Running) -> None:
-        """Record where it runs, atomically."""
+        """Record where the stack runs, atomically."""
         draft = self._home / f"{_FILE}.draft"
         draft.write_text(json.dumps(asdict(running)))
         draft.replace(self._home / _FILE)
 
 
 def spool_command() -> str:
-    """What to type in this folder for this very `spool`: its name where the shell finds it, else its path."""
+    """The command that runs this `spool`: its name if the shell finds it, else its path."""
     started = Path(sys.argv[0])
     script = started if started.name == "spool" else Path(sys.executable).with_name("spool")
     if not script.exists():
@@ -83,7 +84,7 @@ def spool_command() -> str:
 
 
 def down_command(home: Path | None) -> str:
-    """What stops the stack of `home` (None: of this folder), as it is typed in this folder."""
+    """The command that stops the stack of `home` (None: of this folder), as typed in this folder."""
     return (
         f"{spool_command()} down"
         if home is None

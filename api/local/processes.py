@@ -1,7 +1,7 @@
-"""Child processes: started in groups of their own, stopped, and searched for afterwards.
+"""Child processes: started in separate groups, stopped, and searched for afterwards.
 
 Each child leads a process group, so Ctrl-C in the terminal reaches only the parent, and a child's own
-children are found by its group. Knows nothing of what they do.
+children are found by its group.
 """
 
 import contextlib
@@ -51,11 +51,12 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def stop(self, timeout: float) -> bool:
-        """Send SIGTERM and wait at most `timeout` seconds, then kill it. True if it ended by itself."""
+        """Send SIGTERM and wait at most `timeout` seconds, then kill the process. True if it ended by
+        itself."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -66,12 +67,12 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """Kill it and its whole group."""
+        """Kill the process and its whole group."""
         kill_group(self.group)
         self._process.wait()
 
     def log_tail(self, lines: int = 12) -> str:
-        """The last lines of its log."""
+        """The last lines of the log."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""

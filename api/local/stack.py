@@ -1,7 +1,7 @@
 """A complete Spool on this machine: tables, broker, API and one worker, started and stopped in order.
 
-Each part is a process started by its command; neither the worker nor the kernels are imported. Reports
-each step through a callable.
+Each part is started as a process by its command; neither the worker nor the kernels are imported. Each step
+is reported to a callable.
 """
 
 import json
@@ -26,7 +26,7 @@ from spool.store.workers import list_workers
 Say = Callable[[str], None]
 
 _START_TIMEOUT_S = 60.0
-# The worker loads its model before it reports; on a busy machine that takes its time.
+# The worker loads its model before it reports, which takes long on a busy machine.
 _WORKER_TIMEOUT_S = 180.0
 _API_STOP_S = 30.0
 _WORKER_STOP_S = 60.0
@@ -47,7 +47,7 @@ class Stack:
         self._environ = dict(environ)
         self._say = say
         self.settings: Settings = load_settings(environ)
-        # The children must not read another home than ours, from whatever folder they are started.
+        # The children must use this home, whatever folder they are started from.
         self._environ["SPOOL_HOME"] = str(self.settings.home)
         self._lock = RunLock(self.settings.home)
         self._redis: EmbeddedRedis | None = None
@@ -155,7 +155,7 @@ class Stack:
             database.close()
 
     def _stop(self) -> None:
-        """Stop the API, so that nothing new comes in; then the worker, which hands back its jobs; then the
+        """Stop the API, so that nothing new comes in; then the worker, which returns its jobs; then the
         broker."""
         try:
             for child in self._children:
@@ -167,7 +167,7 @@ class Stack:
                 self._say("stopping the broker")
                 self._redis.stop()
         except KeyboardInterrupt:
-            # The second Ctrl-C: do not wait any longer.
+            # After a second Ctrl-C, do not wait any longer.
             for child in self._children:
                 child.kill()
             if self._redis is not None:
@@ -177,7 +177,7 @@ class Stack:
         self._record.unlink(missing_ok=True)
 
     def _kill_leftovers(self) -> None:
-        """Kill every process of the stack that is still there, and note which ones."""
+        """Kill every process of the stack that still runs, and note which ones."""
         deadline = time.monotonic() + _LAST_WAIT_S
         while (left := survivors(self._groups)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

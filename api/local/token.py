@@ -1,8 +1,8 @@
-"""The token of an API on loopback: other users of the machine reach the address too, and this keeps them out.
+"""The token of an API on loopback, whose address other users of the machine can reach too.
 
-It lies in a file in the home that only its owner can read, as Jupyter's does. The servers of a home share it
-and hold a lock on the file; the first one to start writes a new token. A command presents the token only
-while the lock is held, so it never shows it to whoever took the address of a server that has ended.
+It is in a file in the home that only its owner can read, as Jupyter's is. The servers of a home share it and
+hold a lock on the file; the first one to start writes a new token. A command presents the token only while
+the lock is held, so it never reveals it to whoever took over the address of a stopped server.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ FILE = "api-token"
 
 
 class LocalToken:
-    """The token of one home for a server that runs, as a context manager."""
+    """The token of one home for a running server, as a context manager."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -38,7 +38,7 @@ class LocalToken:
 
 
 def local_token(home: Path) -> str | None:
-    """The token of the servers that run in `home`; None when there are none, or they are somebody else's."""
+    """The token of the servers that run in `home`; None if there are none, or they belong to another user."""
     try:
         fd = os.open(home / FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -50,7 +50,7 @@ def local_token(home: Path) -> str | None:
 
 
 def _is_locked(fd: int) -> bool:
-    """Whether a server holds the file; if none does, this process does from now on."""
+    """Whether a server holds the file; if none does, this process locks it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

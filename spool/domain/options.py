@@ -263,7 +263,7 @@ class _Options(BaseModel):
     ] = None
     on_truncated: Annotated[
         OnTruncated,
-        Field(description="With a recording that was cut off: transcribe what is there, or fail."),
+        Field(description="If a recording is cut off: transcribe what is there, or fail."),
     ] = "transcribe"
     diarization: Annotated[
         Diarization | None,

@@ -80,7 +80,7 @@ class WorkerOut(BaseModel):
         0, description="Jobs that it gave back as ones that it cannot do, since it started."
     )
     junk_messages: int = Field(
-        0, description="Messages in its queues that were no hints of Spool's, dropped since it started."
+        0, description="Messages in its queues that Spool did not send, dropped since it started."
     )
     started_at: datetime
     seen_at: datetime
@@ -235,7 +235,7 @@ class Overview(BaseModel):
     unserved: list[UnservedOut] = Field(
         default_factory=list, description="Jobs that no worker can take now; not for keys of a project."
     )
-    running: dict[str, int] = Field(description="Jobs in workers, by pool.")
+    running: dict[str, int] = Field(description="Jobs that workers are running, by pool.")
     ended: list[EndedOut]
     batches_receiving: int
     today: TodayOut

@@ -110,7 +110,7 @@ class LanguageModelRequest(BaseModel):
         None, description="The project that may use it. Default: the key's project, or `default`."
     )
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="The model over whose tokens it is."
+        None, description="The model whose tokens it uses."
     )
 
 

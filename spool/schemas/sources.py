@@ -65,7 +65,7 @@ class SourceChangeRequest(BaseModel):
         None, description="How often it is listed."
     )
     settle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] | None = Field(
-        None, description="How long a file must not have changed."
+        None, description="How long a file must have been unchanged."
     )
     paused: bool | None = Field(None, description="True: list it no more. False: list it again, now.")
     options: dict[str, Any] = Field(

@@ -333,7 +333,7 @@ def test_openais_own_client_is_understood(fleet: LiveFleet) -> None:
     ("message", "said"),
     [
         ('{"type": "input_audio_buffer.append", "audio": ""}', "Send session.update before"),
-        ('{"type": "session.update", "session": {"type": "realtime"}}', "it has to be transcription"),
+        ('{"type": "session.update", "session": {"type": "realtime"}}', "must be transcription"),
         (
             '{"type": "session.update", "session": {"type": "transcription", "audio": {"input": '
             '{"format": {"type": "audio/pcmu"}}}}}',

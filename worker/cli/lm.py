@@ -15,10 +15,10 @@ from worker.machine.blas import preload_blas
 
 
 def lm(
-    texts: Annotated[list[Path], typer.Argument(metavar="TEXT…", help="UTF-8, a sentence a line.")],
+    texts: Annotated[list[Path], typer.Argument(metavar="TEXT…", help="UTF-8, one sentence per line.")],
     model: Annotated[
         str,
-        typer.Option(help="Over whose tokens it is: folder, .nemo file, catalogue name or hub id."),
+        typer.Option(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The ARPA file to write.")],
     order: Annotated[int, typer.Option(help="Tokens that an n-gram has at most.")] = 4,

@@ -37,7 +37,7 @@ class Search:
     alignments: Annotated[
         Alignments,
         typer.Option(
-            help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all. auto does "
+            help="Score a hypothesis of a CTC beam by its best alignment or by the sum over all. auto does "
             "what the model's own tools do."
         ),
     ] = "auto"

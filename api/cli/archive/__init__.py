@@ -1,1 +1,1 @@
-"""The subcommands that look into the archive: search, versions of recordings."""
+"""The subcommands for the archive: search, review, corrections and versions of recordings."""

@@ -21,7 +21,7 @@ def align(
         typer.Argument(
             metavar="RECORDING|JOB",
             autocompletion=complete_job,
-            help="A file, an https:// or s3:// address, or a job, whose recording is read where it lies.",
+            help="A file, an https:// or s3:// address, or a job's id, whose recording is used.",
         ),
     ],
     transcript: Annotated[
@@ -43,8 +43,8 @@ def align(
 ) -> None:
     """Align an existing transcript with its recording.
 
-    Each of its words gets the time at which it is spoken. The result is a transcript like any other;
-    `spool status` says whether the text seems to belong to the recording.
+    Each of its words gets the time at which it is spoken. The result is a transcript like any other; `spool
+    status` says whether the text seems to belong to the recording.
     """
     data = base64.b64encode(_read(transcript)).decode()
     options: dict[str, Any] = {"align": {"data": data, "name": transcript.name}}
@@ -64,7 +64,7 @@ def align(
 
 
 def _read(transcript: Path) -> bytes:
-    """The file, once it was seen that it can be read as a transcript. Raises InvalidRequest."""
+    """The file, checked to be readable as a transcript. Raises InvalidRequest."""
     try:
         with transcript.open("rb") as file:
             data = file.read(MAX_BYTES + 1)

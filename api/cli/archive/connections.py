@@ -1,4 +1,4 @@
-"""`spool connections`: credentials of other people's buckets, by name. A client of the HTTP API."""
+"""`spool connections`: credentials of other parties' buckets, by name. A client of the HTTP API."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from api.cli.connection import Json, Url, connect, out, print_json
 from spool.errors import InvalidRequest
 from spool.schemas.outputs import Access
 
-app = typer.Typer(no_args_is_help=True, help="Keep credentials of other people's buckets.")
+app = typer.Typer(no_args_is_help=True, help="Manage credentials of other parties' buckets.")
 
 SECRET = "SPOOL_CONNECTION_SECRET"  # noqa: S105 - the name of a variable
 _DOES = {"read": "reads", "write": "writes", "both": "reads and writes"}
@@ -24,7 +24,7 @@ def add(
     name: Name,
     prefix: Annotated[
         str,
-        typer.Option(metavar="S3URL", help="s3://bucket/prefix/; what is read or written lies below."),
+        typer.Option(metavar="S3URL", help="s3://bucket/prefix/, below which it reads or writes."),
     ],
     key_id: Annotated[str, typer.Option(help="The access key's id.")],
     endpoint: Annotated[
@@ -32,7 +32,7 @@ def add(
     ] = None,
     region: Annotated[str | None, typer.Option(help="Default: us-east-1.")] = None,
     access: Annotated[
-        Access | None, typer.Option(help="Whether sources are read with it, outputs written. Default: write.")
+        Access | None, typer.Option(help="Whether it reads sources or writes outputs. Default: write.")
     ] = None,
     project: Project = None,
     url: Url = None,

@@ -13,7 +13,9 @@ from spool.schemas.edits import EditOut
 edits = typer.Typer(no_args_is_help=True, help="Correct transcripts; list and undo corrections.")
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
-Author = Annotated[str | None, typer.Option(help="Who corrects. Default: the user of this computer.")]
+Author = Annotated[
+    str | None, typer.Option(help="Who makes the correction. Default: the user of this computer.")
+]
 
 
 @edits.command("list")
@@ -34,15 +36,15 @@ def replace_words(
     job_id: JobId,
     first: Annotated[int, typer.Argument(min=0, help="The first word, counted from 0 as recognised.")],
     last: Annotated[int, typer.Argument(min=0, help="The last word, included.")],
-    text: Annotated[str, typer.Argument(help="What is said there; '' deletes the words.")],
+    text: Annotated[str, typer.Argument(help="The correct text; '' deletes the words.")],
     seen: Annotated[
-        int | None, typer.Option(min=0, help="The last revision that you saw. Default: the latest.")
+        int | None, typer.Option(min=0, help="The last revision that you have seen. Default: the latest.")
     ] = None,
     author: Author = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Replace words by a text. Their times stay; the transcript as it was recognised is kept."""
+    """Replace words by a text. Their times and the transcript as recognised are kept."""
     with connect(url) as (spool, _):
         seen = len(spool.edits(job_id)) if seen is None else seen
         edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser())
@@ -52,12 +54,12 @@ def replace_words(
 @edits.command("undo")
 def undo(
     job_id: JobId,
-    revision: Annotated[int, typer.Argument(min=1, help="The correction to take back.")],
+    revision: Annotated[int, typer.Argument(min=1, help="The correction to undo.")],
     author: Author = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Take a correction back. What it replaced stands again."""
+    """Undo a correction. What it replaced is restored."""
     with connect(url) as (spool, _):
         edit = spool.undo_edit(job_id, revision, author=author or getuser())
     print_json(edit) if as_json else out.print(f"revision {edit.revision} undoes {revision}")

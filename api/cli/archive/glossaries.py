@@ -11,7 +11,7 @@ from spool.domain.search.glossary import MOST_BYTES
 from spool.errors import InvalidRequest
 from spool.schemas.glossaries import GlossaryOut
 
-app = typer.Typer(no_args_is_help=True, help="Keep lists of names and phrases for jobs to favour.")
+app = typer.Typer(no_args_is_help=True, help="Manage lists of names and phrases for jobs to favour.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The glossary's name.")]
 Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
@@ -21,16 +21,21 @@ Project = Annotated[str | None, typer.Option(help="The project that uses it. Def
 def put(
     name: Name,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A phrase a line; a .csv: its column phrase, or the first.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="One phrase per line; of a .csv, the column `phrase`, or the first."
+        ),
     ],
     weight: Annotated[
-        float | None, typer.Option(help="Weight of its phrases. Default: 1; with --extend, what it was.")
+        float | None, typer.Option(help="Weight of its phrases. Default: 1; with --extend, unchanged.")
     ] = None,
     extend: Annotated[bool, typer.Option("--extend", help="Keep the latest version's phrases too.")] = False,
     auto_add_after: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Take up by itself what corrections wrote in N recordings (`suggest`)."
+            metavar="N",
+            min=1,
+            help="Automatically add names that corrections wrote in N recordings (`suggest`).",
         ),
     ] = None,
     project: Project = None,
@@ -55,7 +60,7 @@ def add(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Add phrases to a glossary; its others stay."""
+    """Add phrases to a glossary; existing ones are kept."""
     with connect(url) as (spool, _):
         added = spool.put_glossary(name, phrases=phrases, extend=True, project=project)
     _print_version(added, as_json)
@@ -64,14 +69,14 @@ def add(
 @app.command()
 def suggest(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Leave out what this glossary has.")
+        str | None, typer.Argument(metavar="[NAME]", help="Leave out the phrases of this glossary.")
     ] = None,
     recordings: Annotated[int, typer.Option(metavar="N", min=1, help="In at least N recordings.")] = 1,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List names that people wrote into transcripts in place of what was recognised."""
+    """List names that corrections put in place of what was recognised."""
     with connect(url) as (spool, _):
         rows = spool.glossary_suggestions(project=project, glossary=name, recordings=recordings)
     if as_json:
@@ -116,7 +121,7 @@ def show(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Print the phrases of a glossary, one a line."""
+    """Print the phrases of a glossary, one per line."""
     with connect(url) as (spool, _):
         version = spool.glossary(reference, project=project)
     if as_json:
@@ -128,7 +133,7 @@ def show(
 
 @app.command()
 def delete(name: Name, project: Project = None, url: Url = None) -> None:
-    """Delete a glossary with every version. Jobs that named it keep its phrases."""
+    """Delete all versions of a glossary. Jobs that named it keep its phrases."""
     with connect(url) as (spool, _):
         spool.remove_glossary(name, project=project)
     out.print(f"{name} deleted")
@@ -146,7 +151,7 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
     if len(content) > MOST_BYTES:
-        raise InvalidRequest(f"{file} has more than {MOST_BYTES} bytes, which is the most for a glossary.")
+        raise InvalidRequest(f"{file} is larger than the {MOST_BYTES} bytes allowed for a glossary.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

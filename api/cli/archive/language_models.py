@@ -17,10 +17,10 @@ from spool.client import Deleted, NotFound, Spool
 from spool.errors import InvalidRequest, SpoolError
 from spool.schemas.glossaries import LanguageModelOut
 
-app = typer.Typer(no_args_is_help=True, help="Build language models of texts for jobs to name.")
+app = typer.Typer(no_args_is_help=True, help="Build language models from texts, for jobs to use.")
 
 MOST_WORDS = 1_000_000
-"""Of transcripts: what a worker's build has room for, where a word is up to three tokens."""
+"""Words of transcripts: what a worker's build has room for, at up to three tokens per word."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The language model's name.")]
 Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
@@ -30,33 +30,33 @@ Project = Annotated[str | None, typer.Option(help="The project that uses it. Def
 def build(
     model: Annotated[
         str,
-        typer.Option(help="Over whose tokens it is: folder, .nemo file, catalogue name or hub id."),
+        typer.Option(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
     ],
     name: Annotated[str, typer.Option(help="The language model's name.")],
     texts: Annotated[
-        list[Path] | None, typer.Argument(metavar="[TEXT…]", help="UTF-8, a sentence a line.")
+        list[Path] | None, typer.Argument(metavar="[TEXT…]", help="UTF-8, one sentence per line.")
     ] = None,
     from_transcripts: Annotated[
         bool,
         typer.Option(
             "--from-transcripts",
-            help="Also of the project's transcripts: of each recording the newest, as people corrected it.",
+            help="Also use the project's transcripts: the newest of each recording, with its corrections.",
         ),
     ] = False,
     corrected: Annotated[
-        bool, typer.Option("--corrected", help="Of its transcripts only those in which somebody corrected.")
+        bool, typer.Option("--corrected", help="Only transcripts that have corrections.")
     ] = False,
     tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="Of its transcripts only those with this tag.")
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="Only transcripts of jobs with this tag.")
     ] = None,
-    order: Annotated[int, typer.Option(help="Tokens that an n-gram has at most, 1 to 16.")] = 4,
+    order: Annotated[int, typer.Option(help="Longest n-gram in tokens, 1 to 16.")] = 4,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Build a language model of texts on this machine, and add it as a version."""
+    """Build a language model from texts on this machine, and add it as a version."""
     if not texts and not from_transcripts:
-        raise InvalidRequest("Name texts, or build it of the project's transcripts with --from-transcripts.")
+        raise InvalidRequest("Name texts, or use the project's transcripts with --from-transcripts.")
     if (corrected or tag) and not from_transcripts:
         raise InvalidRequest("--corrected and --tag choose among transcripts: add --from-transcripts.")
     with tempfile.TemporaryDirectory() as folder:
@@ -84,14 +84,14 @@ def build(
 def put(
     name: Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ARPA file over the model's tokens.")],
-    model: Annotated[str | None, typer.Option(help="The model over whose tokens it is.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model whose tokens it uses.")] = None,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Add a version of a language model from a file."""
     if not file.is_file():
-        raise InvalidRequest(f"{file} is no file.")
+        raise InvalidRequest(f"{file} is not a file.")
     with connect(url) as (spool, _):
         added = spool.put_language_model(name, file, model=model, project=project)
     _print_version(added, as_json)
@@ -119,7 +119,7 @@ def list_language_models(project: Project = None, url: Url = None, as_json: Json
 
 @app.command()
 def delete(name: Name, project: Project = None, url: Url = None) -> None:
-    """Delete a language model with every version. Refused while jobs that name it have not ended."""
+    """Delete all versions of a language model. Refused while a job that uses it has not ended."""
     with connect(url) as (spool, _):
         spool.remove_language_model(name, project=project)
     out.print(f"{name} deleted")
@@ -128,23 +128,25 @@ def delete(name: Name, project: Project = None, url: Url = None) -> None:
 def _write_transcripts(
     spool: Spool, lines: TextIO, project: str | None, tag: str | None, *, corrected: bool
 ) -> str:
-    """A segment a line: of each recording the newest transcript, the newest recordings first, up to
-    `MOST_WORDS` words. Returns their project. Raises InvalidRequest where there are none, or of several
-    projects."""
+    """Write the segments, one per line: the newest transcript of each recording, the newest recordings first,
+    up to `MOST_WORDS` words. Returns their project. Raises InvalidRequest if there are none, or they belong
+    to several projects."""
     seen: set[str] = set()
     read = words = 0
     for job in spool.jobs(state="done", project=project, tag=tag):
         project = project or job.project
         if job.project != project:
-            raise InvalidRequest(f"There are some of {project} and of {job.project}: choose by --project.")
+            raise InvalidRequest(
+                f"The transcripts belong to {project} and {job.project}: choose with --project."
+            )
         recording = job.rerun_of or job.reused_from or job.id
         if recording in seen or (job.deleted is not None and job.deleted.transcript is not None):
             continue
         seen.add(recording)
         if words + (job.words or 0) > MOST_WORDS:
-            err.print(f"older transcripts are left out: {MOST_WORDS:,} words are the most that are read")
+            err.print(f"older transcripts are left out: at most {MOST_WORDS:,} words are read")
             break
-        with suppress(Deleted, NotFound):  # meanwhile
+        with suppress(Deleted, NotFound):  # deleted in the meantime
             transcript = spool.words(job.id)
             if transcript.corrections or not corrected:
                 lines.writelines(f"{' '.join(each.text.split())}\n" for each in transcript.segments)

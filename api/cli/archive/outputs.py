@@ -1,4 +1,4 @@
-"""Options that say where transcripts are written, and the subcommand that has them written again."""
+"""Options that say where transcripts are written, and the subcommand that writes them again."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Output:
         Literal["mirror", "flat"] | None,
         typer.Option(
             "--output-layout",
-            help="Folders as the recordings have them, or all files in one. Default: mirror.",
+            help="Mirror the recordings' folders, or write all files into one. Default: mirror.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -63,10 +63,10 @@ class Output:
     ] = None
 
     def to_request(self) -> dict[str, Any]:
-        """The request's field; nothing where no output was asked for."""
+        """The request's field; None without an output."""
         if self.output is None:
             if self.formats or self.layout or self.connection:
-                raise InvalidRequest("Name where transcripts are written: --output PREFIX.")
+                raise InvalidRequest("Say where to write transcripts: --output PREFIX.")
             return {}
         prefix = self.output if "://" in self.output else f"{Path(self.output).resolve().as_uri()}/"
         asked = {"layout": self.layout, "connection": self.connection}
@@ -81,7 +81,7 @@ def export(
 ) -> None:
     """Write a job's output files again.
 
-    `spool status ID` shows which are there, and why others are not.
+    `spool status ID` shows which files exist, and why others do not.
     """
     with connect(url) as (spool, _):
         files = spool.export_again(job_id)

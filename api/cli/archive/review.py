@@ -35,15 +35,15 @@ def _reason(value: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Of what passages or recordings are listed."""
+    """Restricts which passages or recordings are listed."""
 
-    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None
+    project: Annotated[str | None, typer.Option(help="Only in this project.")] = None
     batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Only of jobs of this batch.")
+        str | None, typer.Option(autocompletion=complete_batch, help="Only in jobs of this batch.")
     ] = None
-    name: Annotated[str | None, typer.Option(help="Only of recordings with this in their name.")] = None
-    tag: Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only of jobs with this tag.")] = None
-    model: Annotated[str | None, typer.Option(help="Only of jobs of this model.")] = None
+    name: Annotated[str | None, typer.Option(help="Only in recordings with this in their name.")] = None
+    tag: Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only in jobs with this tag.")] = None
+    model: Annotated[str | None, typer.Option(help="Only in jobs of this model.")] = None
     reason: Annotated[
         str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
     ] = None
@@ -53,20 +53,20 @@ class Filter:
 @takes_options
 def list_passages(
     only: Filter,
-    checked: Annotated[bool, typer.Option("--checked", help="Those that somebody checked instead.")] = False,
-    sample: Annotated[str | None, typer.Option(help="Only those of this sample.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only those of this job.")] = None,
+    checked: Annotated[bool, typer.Option("--checked", help="List checked passages instead.")] = False,
+    sample: Annotated[str | None, typer.Option(help="Only passages of this sample.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only passages of this job.")] = None,
     versions: Annotated[
         Versions | None,
         typer.Option(
-            help="Of a recording's newest transcript, or of all. Default: newest; of a job or sample all."
+            help="Each recording's newest transcript, or all. Default: newest; with --job or --sample all."
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of passages to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List passages that nobody has checked, the most doubtful first."""
+    """List unchecked passages, the most doubtful first."""
     with connect(url) as (spool, _):
         passages = spool.review(**asdict(only), checked=checked, sample=sample, job=job, versions=versions)
         listed = list(islice(passages, limit))
@@ -90,7 +90,7 @@ def list_recordings(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List recordings with passages that nobody has checked, the most doubtful first."""
+    """List recordings with unchecked passages, the most doubtful first."""
     with connect(url) as (spool, _):
         listed = list(islice(spool.review_recordings(**asdict(only)), limit))
     if as_json:
@@ -106,23 +106,27 @@ def list_recordings(
 def check(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.")],
     passage: Annotated[int, typer.Argument(min=0, help="The passage's number in the job.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Take the mark back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the mark.")] = False,
     author: Annotated[
         str | None, typer.Option(help="Who checked it. Default: the user of this computer.")
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Say that you listened to a passage and its words are right."""
+    """Mark a passage as checked, because its words are right."""
     with connect(url) as (spool, _):
         marked = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
     print_json(marked) if as_json else out.print(_heading(marked), soft_wrap=True)
 
 
-ProjectName = Annotated[str | None, typer.Option(help="Of this project. Default: the key's.")]
-BatchId = Annotated[str | None, typer.Option(autocompletion=complete_batch, help="Of this batch.")]
-ModelName = Annotated[str | None, typer.Option(help="Of jobs of this model.")]
-Points = Annotated[float, typer.Option(min=0.1, max=50, help="How far off, in points: 2 is ±2 %.")]
+ProjectName = Annotated[str | None, typer.Option(help="Only in this project. Default: the key's.")]
+BatchId = Annotated[
+    str | None, typer.Option(autocompletion=complete_batch, help="Only in jobs of this batch.")
+]
+ModelName = Annotated[str | None, typer.Option(help="Only in jobs of this model.")]
+Points = Annotated[
+    float, typer.Option(min=0.1, max=50, help="Margin of error in percentage points: 2 is ±2 %.")
+]
 
 
 @review.command("size")
@@ -134,7 +138,7 @@ def size(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Say how many passages to listen to for the word error rate."""
+    """Show how many passages to listen to for the word error rate."""
     with connect(url) as (spool, _):
         needed = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
     if as_json:
@@ -153,9 +157,9 @@ def draw(
     model: ModelName = None,
     margin: Points = 2.0,
     passages: Annotated[
-        int | None, typer.Option(min=2, help="How many to draw. Default: what the margin needs.")
+        int | None, typer.Option(min=2, help="How many to draw. Default: as many as the margin requires.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, to draw the same passages again.")] = None,
     author: Annotated[str | None, typer.Option(help="Default: the user of this computer.")] = None,
     url: Url = None,
     as_json: Json = False,
@@ -176,12 +180,14 @@ def draw(
 
 @review.command("estimate")
 def estimate(
-    sample_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="A sample; else all.")] = None,
+    sample_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="A sample's id. Without one, all samples.")
+    ] = None,
     project: ProjectName = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Print the word error rate by samples, with its 95 % interval."""
+    """Print the word error rate of samples, with its 95 % interval."""
     with connect(url) as (spool, _):
         drawn = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
     if as_json:
@@ -204,7 +210,7 @@ def _print_sample(sample: SampleOut) -> None:
 
 def _rate(estimated: EstimateOut) -> str:
     if estimated.rate is None:
-        return "nothing known yet"
+        return "nothing checked yet"
     if estimated.low is None or estimated.high is None:
         return f"WER {estimated.rate:.1%}"
     return (

@@ -43,7 +43,7 @@ class Filters:
     ] = None
 
     def to_request(self) -> dict[str, Any]:
-        """As the client's `search` takes them."""
+        """The arguments of the client's `search`."""
         return {
             "project": self.project,
             "name": self.name,
@@ -75,7 +75,7 @@ def search(
     ] = None,
     alternatives: Annotated[
         bool,
-        typer.Option("--alternatives", help="Also in the n-best lists and alternatives that jobs kept."),
+        typer.Option("--alternatives", help="Also search the n-best lists and alternatives that jobs kept."),
     ] = False,
     versions: Annotated[
         Versions | None,
@@ -85,7 +85,7 @@ def search(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Find words in every transcript.
+    """Search all transcripts for words.
 
     The newest recording comes first.
     """

@@ -43,14 +43,15 @@ def watch(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long a file must not have changed. Default: 30s in a folder, 0s in a bucket.",
+            help="How long a file must have been unchanged. Default: 30s in a folder, 0s in a bucket.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
     no_reuse: Annotated[
         bool,
         typer.Option(
-            "--no-reuse", help="Transcribe again what was transcribed before with the same options."
+            "--no-reuse",
+            help="Transcribe recordings again that were transcribed before with the same options.",
         ),
     ] = False,
     source_connection: Connection = None,
@@ -59,7 +60,7 @@ def watch(
 ) -> None:
     """Watch a folder or bucket for new recordings.
 
-    The server submits every recording that is there, and each that comes or changes, once.
+    The server submits every recording in it, and each one that is added or changes, once.
     """
     request = place.to_request() | deliver.to_request()
     if request.pop("deadline", None) is not None:
@@ -109,7 +110,7 @@ def show(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a source found, took and skipped, and why."""
+    """Show which files a source found, submitted and skipped, and why."""
     with connect(url) as (spool, _):
         source = spool.source(source_id)
         page = spool.source_item_page(source_id, state=state, limit=limit)
@@ -135,15 +136,15 @@ def change(
     search: Search,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="How often to list it.")] = None,
     settle: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long a file must not have changed.")
+        str | None, typer.Option(metavar="TIME", help="How long a file must have been unchanged.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Change how often a source is listed, or the options of its jobs to come, such as --model.
+    """Change how often a source is listed, or the options of its future jobs, such as --model.
 
-    What is not given stays as it is, and so do the jobs that it has made.
+    Options that are not given keep their values. Existing jobs are not changed.
     """
     with connect(url) as (spool, _):
         changed = spool.change_source(
@@ -161,14 +162,14 @@ def change(
 
 @app.command()
 def pause(source_id: SourceId, url: Url = None) -> None:
-    """List a source no more until it is resumed."""
+    """Stop listing a source until it is resumed."""
     with connect(url) as (spool, _):
         out.print(f"{spool.pause_source(source_id).id} paused")
 
 
 @app.command()
 def resume(source_id: SourceId, url: Url = None) -> None:
-    """List a paused source again."""
+    """Resume a paused source."""
     with connect(url) as (spool, _):
         out.print(f"{spool.resume_source(source_id).id} watches again")
 
@@ -182,7 +183,7 @@ def check(source_id: SourceId, url: Url = None) -> None:
 
 @app.command()
 def remove(source_id: SourceId, url: Url = None) -> None:
-    """Stop watching, and forget what was found. Jobs stay."""
+    """Stop watching and forget what was found. Jobs are kept."""
     with connect(url) as (spool, _):
         spool.remove_source(source_id)
     out.print(f"{source_id} removed")
@@ -192,7 +193,7 @@ def _seconds(text: str) -> float:
     """`30s`, `5m`, `1h`, `1d` or a number of seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     if match is None:
-        raise InvalidRequest(f"{text!r} is not a time such as 30s, 5m or 1h.")
+        raise InvalidRequest(f"{text!r} is not a duration such as 30s, 5m or 1h.")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 

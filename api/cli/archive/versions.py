@@ -1,4 +1,4 @@
-"""The subcommands of versions: run recordings again, list what was made of one, compare. Clients of the HTTP
+"""The subcommands of versions: transcribe recordings again, list versions, compare them. Clients of the HTTP
 API."""
 
 import hashlib
@@ -32,7 +32,9 @@ def rerun(
     filters: Filters,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID…", autocompletion=complete_job, help="Jobs whose recording to run again."),
+        typer.Argument(
+            metavar="ID…", autocompletion=complete_job, help="Jobs whose recordings to transcribe again."
+        ),
     ] = None,
     batch: Annotated[
         str | None, typer.Option(autocompletion=complete_batch, help="Every finished job of this batch.")
@@ -50,16 +52,16 @@ def rerun(
     ] = None,
     in_alternatives: Annotated[
         bool,
-        typer.Option("--in-alternatives", help="With --query: also in the alternatives that jobs kept."),
+        typer.Option("--in-alternatives", help="With --query: also search the alternatives that jobs kept."),
     ] = False,
     pool: Annotated[str | None, typer.Option(help="Pool of workers. Default: any with the model.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Run the recordings of jobs again, such as with a better model.
+    """Transcribe recordings again, for example with a better model.
 
-    Options that are not given stay as they were. Transcripts stay; `spool diff` compares them. Repeating a
-    command with --batch or --query goes on where it was interrupted.
+    Options that are not given keep their values. Transcripts are kept; `spool diff` compares them. Repeating
+    a command with --batch or --query continues where it was interrupted.
     """
     if not ids and not batch and query is None:
         raise InvalidRequest("Name jobs, or a batch: spool rerun --batch BATCH --model MODEL.")
@@ -100,7 +102,7 @@ def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
         table.add_row(*_row(each))
     out.print(table)
     if not listed.stored:
-        out.print("The recording was deleted; it cannot be run again.", style="dim")
+        out.print("The recording was deleted; it cannot be transcribed again.", style="dim")
 
 
 def diff(
@@ -152,8 +154,8 @@ def diff(
 
 
 def _first_versions(spool: Spool, hits: Iterable[HitOut]) -> list[str]:
-    """Of each recording that has hits, its oldest version among them: the same one when the command is
-    repeated after newer versions have come. Newest recording first, as the hits are."""
+    """The oldest matching version of each recording that has hits, so that a repeated command finds the same
+    one even after newer versions exist. Newest recording first, as in the hits."""
     first: dict[str, str] = {}
     for job_id in dict.fromkeys(hit.job for hit in hits):
         job = spool.job(job_id)
@@ -163,7 +165,7 @@ def _first_versions(spool: Spool, hits: Iterable[HitOut]) -> list[str]:
 
 
 def _compare_batch(spool: Spool, batch: str, model: str | None, as_json: bool) -> None:
-    """Every job of the batch beside its later version, and the sums over all of them."""
+    """Compare every job of the batch with its later version, and sum up."""
     pages: list[BatchDiff] = []
     while not pages or pages[-1].next_cursor is not None:
         cursor = pages[-1].next_cursor if pages else None

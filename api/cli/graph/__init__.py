@@ -1,1 +1,1 @@
-"""`spool graph`: decoding graphs, built here and searched by workers."""
+"""`spool graph`: builds decoding graphs, which workers search."""

@@ -1,6 +1,6 @@
-"""`spool graph`: builds decoding graphs, converts those of others and says what is in one.
+"""`spool graph`: builds decoding graphs, converts other tools' graphs and describes a graph.
 
-Owns the commands' options and output; `spool.graphs` does the work, and needs the extra `graph` to build.
+`spool.graphs` does the work, and needs the extra `graph` to build.
 """
 
 import json
@@ -47,13 +47,13 @@ def build(
     topology: Annotated[
         TopologyName,
         typer.Option(
-            help="compact: as WeNet builds graphs, a unit may follow itself without blank. corrected: as CTC "
-            "has it, with an arc for every pair of units (up to 500 units)."
+            help="compact: as in WeNet's graphs, a unit may follow itself without blank. corrected: as CTC "
+            "defines it, with an arc for every pair of units (up to 500 units)."
         ),
     ] = TopologyName.compact,
     output: Output = None,
 ) -> None:
-    """Build a decoding graph for the CTC head of a model, and print where it lies."""
+    """Build a decoding graph for the CTC head of a model, and print its path."""
     from spool.graphs.build import build_graph, read_lexicon, read_units
 
     known = read_units(units)
@@ -63,13 +63,13 @@ def build(
 @app.command()
 def convert(
     fst: Annotated[
-        Path, typer.Argument(metavar="TLG.FST", help="Graph in OpenFst's format, of WeNet's tools.")
+        Path, typer.Argument(metavar="TLG.FST", help="Graph in OpenFst's format, made by WeNet's tools.")
     ],
     words: Annotated[Path, typer.Option(help="The graph's words.txt.")],
     units: Units,
     output: Output = None,
 ) -> None:
-    """Convert a published TLG.fst, and print where the graph lies. Word times are then estimates."""
+    """Convert a published TLG.fst, and print the graph's path. Word times are then estimates."""
     from spool.graphs.build import convert_graph, read_units
 
     _keep(convert_graph(fst, read_units(units), words), output)
@@ -77,7 +77,7 @@ def convert(
 
 @app.command()
 def show(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph of `spool graph build`.")],
+    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph made by `spool graph build`.")],
 ) -> None:
     """Print what is in a graph, as JSON."""
     from spool.graphs.arrays import read_graph

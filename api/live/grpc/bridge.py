@@ -1,8 +1,7 @@
 """One `Recognize` call as a WebSocket of this process's own application.
 
-The call goes through `/v1/listen/wenet` with its middleware, so keys, limits, log and session are those of
-every live session, and nothing is decided twice. What comes back is translated: JSON to messages, statuses
-and close codes to gRPC's.
+The call goes through `/v1/listen/wenet` with its middleware, so keys, limits, log and session are the same as
+for every live session. Answers are translated: JSON to messages, statuses and close codes to gRPC's.
 """
 
 import asyncio
@@ -57,7 +56,8 @@ class Call:
         self._code, self._reason = 1000, ""
 
     async def run(self) -> None:
-        """Serve the call to its end. Who leaves ends the session as a client of a WebSocket does."""
+        """Serve the call to its end. A client that leaves ends the session as a client of a WebSocket
+        does."""
         reading = asyncio.create_task(self._read())
         serving = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
         try:
@@ -118,7 +118,7 @@ class Call:
         await self._incoming.put({"type": "websocket.receive", "text": _END})
 
     async def _receive(self) -> Message:
-        """The next message of the client, or that it has left."""
+        """The client's next message, or a disconnect."""
         message = asyncio.ensure_future(self._incoming.get())
         gone = asyncio.ensure_future(self._gone.wait())
         try:
@@ -166,7 +166,7 @@ def _message_of(request: Any) -> Message:  # noqa: ANN401 - a message of protobu
 
 
 def _response_of(document: dict[str, Any]) -> Any:  # noqa: ANN401 - a message of protobuf
-    """What WeNet's JSON says, as its message."""
+    """WeNet's JSON as a gRPC message."""
     if document["status"] != "ok":
         return Response(status="failed", nbest=[{"sentence": document["message"]}])
     best = [

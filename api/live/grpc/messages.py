@@ -1,4 +1,4 @@
-"""The messages of `wenet.proto`, made from their descriptor: no generated code, and no compiler for it."""
+"""The messages of `wenet.proto`, built from a descriptor, which needs neither generated code nor protoc."""
 
 from typing import Any
 

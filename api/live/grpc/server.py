@@ -21,10 +21,10 @@ _GRACE_SECONDS = 5.0
 
 
 class GrpcServer:
-    """Listens from `start` to `stop`."""
+    """Listens between `start` and `stop`."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        """Opens nothing yet."""
+        """Opens nothing until it is started."""
         assert settings.grpc_port is not None
         self._app, self._host, self._port = app, settings.api_host, settings.grpc_port
         self._most = settings.live_sessions + MOST_OPENING
@@ -32,10 +32,10 @@ class GrpcServer:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Raises SettingsError where the port cannot be had."""
+        """Start listening. Raises SettingsError if the port is not available."""
         self._server = aio.server(
             maximum_concurrent_rpcs=self._most,
-            # Several processes of the API share the port, as they share its other one.
+            # All API processes share this port, as they share the HTTP port.
             options=[("grpc.max_receive_message_length", READ_FRAME_BYTES), ("grpc.so_reuseport", 1)],
         )
         handler = grpc.stream_stream_rpc_method_handler(
@@ -55,7 +55,7 @@ class GrpcServer:
         log.info("listening", grpc=f"{host}:{self._port}")
 
     async def stop(self) -> None:
-        """End the calls; what came before is kept."""
+        """End all calls; what they have sent is kept."""
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
         if self._calls:

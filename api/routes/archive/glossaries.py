@@ -97,7 +97,7 @@ def suggest(
     caller: CallerDep,
     project: Project | None = None,
     glossary: Annotated[
-        str | None, Query(max_length=80, description="Leave out what this glossary has.")
+        str | None, Query(max_length=80, description="Leave out the phrases of this glossary.")
     ] = None,
     recordings: Annotated[int, Query(ge=1, le=1000, description="In at least so many recordings.")] = 1,
     limit: Annotated[int, Query(ge=1, le=MOST_SUGGESTIONS)] = 100,

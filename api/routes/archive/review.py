@@ -58,14 +58,14 @@ class Filter:
     """Restricts which passages or recordings are listed."""
 
     project: Project | None = None
-    batch: Annotated[str | None, Query(max_length=64, description="Only of jobs of this batch.")] = None
+    batch: Annotated[str | None, Query(max_length=64, description="Only in jobs of this batch.")] = None
     name: Annotated[
-        str | None, Query(max_length=200, description="Only of recordings with this in their name.")
+        str | None, Query(max_length=200, description="Only in recordings with this in their name.")
     ] = None
     tag: Annotated[
-        str | None, Query(max_length=300, description="Only of jobs with this tag: `key` or `key=value`.")
+        str | None, Query(max_length=300, description="Only in jobs with this tag: `key` or `key=value`.")
     ] = None
-    model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None
+    model: Annotated[str | None, Query(max_length=200, description="Only in jobs of this model.")] = None
     reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None
 
     def to_job_filter(self, caller: Principal) -> store.JobFilter | None:
@@ -85,8 +85,8 @@ def list_passages(
     services: ServicesDep,
     caller: CallerDep,
     only: FilterDep,
-    sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
-    job: Annotated[str | None, Query(max_length=64, description="Only those of this job.")] = None,
+    sample: Annotated[str | None, Query(max_length=64, description="Only passages of this sample.")] = None,
+    job: Annotated[str | None, Query(max_length=64, description="Only passages of this job.")] = None,
     checked: Annotated[
         bool, Query(description="Passages that were checked or corrected, instead of those still open.")
     ] = False,

@@ -119,7 +119,7 @@ def test_a_session_goes_on_behind_what_is_stored(live: Live) -> None:
 def test_the_connection_that_is_still_open_is_closed_with_a_sentence(live: Live) -> None:
     with opened(live) as (old, claim), resumed(live, claim.job.id) as socket:
         assert told(socket, "Resumed")["bytes"] == 0
-        assert told(old, "Error")["description"] == "The session goes on in another connection."
+        assert told(old, "Error")["description"] == "The session continues on another connection."
         with pytest.raises(ConnectionClosed):
             old.recv(60)
         assert old.close_code == 1008
