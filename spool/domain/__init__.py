@@ -1,1 +1,1 @@
-"""The rules of the trade, pure: no storage, no settings, no clock but what is passed in."""
+"""The domain rules. Pure: no storage, no settings, and no clock except one passed in."""

@@ -2,7 +2,7 @@
 
 `spool_<id>_<secret and checksum>`: secret scanners recognize the prefix, the id finds the row, the secret has
 256 random bits, and the checksum detects a mistyped key without a query. Only the SHA-256 of the whole key is
-stored; a random secret of that length needs no slow hash. SQL and HTTP are for others.
+stored; a random secret of that length needs no slow hash.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def mint() -> Minted:
 
 
 def key_id_of(text: str) -> str | None:
-    """The id of the key that `text` claims to be; None if it does not look like a key."""
+    """The id in a key; None if `text` does not look like a key."""
     if not _FORM.fullmatch(text):
         return None
     body, checksum = text[len(PREFIX) : -_CHECKSUM], text[-_CHECKSUM:]
@@ -62,7 +62,7 @@ def key_id_of(text: str) -> str | None:
 
 
 def digest(text: str) -> str:
-    """The part of a key that is stored."""
+    """The digest of a key, which is what is stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Forecasts which batches can still meet their deadlines, by the measured throughput.
+"""Forecasts which batches can still meet their deadlines, from the measured throughput.
 
 Pure. The batches of one project in one pool are taken in the order in which their jobs run: a batch that
-would end too late behind those before it is late, and the next one is forecast as if it did not exist.
+would end too late after those before it is late, and the next one is forecast as if it did not exist.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 RETURN = 0.9
-"""A late batch is on time again once it needs at most this share of its remaining time, so that a batch on
-the edge does not switch back and forth."""
+"""A late batch is on time again once it needs at most this share of its remaining time, so that a borderline
+batch does not switch back and forth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime) -> list[Verdict]:
-    """A verdict on each load. `rate`: the seconds of audio per second that the project gets; None:
+    """A verdict on each load. `rate`: the seconds of audio per second that the project gets; None if
     unknown."""
     before = 0.0
     verdicts, late = [], []

@@ -1,6 +1,6 @@
 """Estimates of a batch's remaining time and cost, and of a period's cost at scale, each with its basis.
 
-Pure arithmetic over sums from the store. Where nothing supports an estimate it says so instead of guessing.
+Pure arithmetic over sums from the store. An estimate without any basis is reported as unknown.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from spool.domain.pricing import SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Seconds of audio and of wall time, money in nano-units; None where it is still unknown."""
+    """Seconds of audio and of wall time, money in nano-units; None if unknown."""
 
     audio_left_seconds: float | None
     audio_basis: str
@@ -42,7 +42,8 @@ class Sums:
 
 
 def outlook(sums: Sums) -> Outlook:
-    """How much is left, how long it takes at the present throughput, and the cost of the whole batch."""
+    """How much audio is left, how long it takes at the current throughput, and the cost of the whole
+    batch."""
     left, audio_basis = _audio_left(sums)
     pace = None
     if sums.recent_audio_seconds > 0 and sums.recent_wall_seconds > 0:
@@ -61,7 +62,7 @@ def _audio_left(sums: Sums) -> tuple[float | None, str]:
         return None, "No recording of this batch has been opened yet, so no length is known."
     mean = sums.known_seconds / sums.known
     basis = (
-        f"{sums.open_unknown} open recordings have not been opened; each is taken as {mean:.0f} s, "
+        f"{sums.open_unknown} recordings have not been opened yet; each is assumed to take {mean:.0f} s, "
         f"the mean of the {sums.known} whose length is known."
     )
     return sums.open_known_seconds + sums.open_unknown * mean, basis
@@ -73,7 +74,7 @@ def _time_left(sums: Sums, left: float | None, pace: float | None) -> tuple[floa
     if left is None:
         return None, "Unknown until a recording has been opened."
     if pace is None:
-        return None, "Nothing of this batch was decoded in the last minutes, so there is no pace to judge by."
+        return None, "Nothing in this batch was decoded in the last minutes, so its pace is unknown."
     basis = (
         f"The audio left, at {pace:.1f} s of audio a second: the pace of the last "
         f"{sums.recent_wall_seconds:.0f} s."
@@ -83,14 +84,14 @@ def _time_left(sums: Sums, left: float | None, pace: float | None) -> tuple[floa
 
 def _cost(sums: Sums, left: float | None) -> tuple[int | None, str]:
     if not sums.open_jobs:
-        return sums.billable_nanos, "All has ended: this is what it cost."
+        return sums.billable_nanos, "All jobs have ended; this is the final cost."
     if left is None:
         return None, "Unknown until a recording has been opened."
     if sums.billed_audio_seconds <= 0:
-        return None, "Nothing has been billed yet, so there is no price of an hour of audio to judge by."
+        return None, "Nothing has been billed yet, so the price of an hour of audio is unknown."
     each = sums.billable_nanos / sums.billed_audio_seconds
     hours = sums.billed_audio_seconds / 3600
-    basis = f"So far, and the audio left at the mean price of the {hours:.2f} h of audio billed so far."
+    basis = f"The cost so far, plus the remaining audio at the mean price of the {hours:.2f} h billed so far."
     return sums.billable_nanos + round(left * each), basis
 
 
@@ -101,7 +102,7 @@ _MICRO = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The cost of audio as this period's was, and what it rests on."""
+    """The projected cost of audio at this period's prices, and what it is based on."""
 
     per_audio_hour: Decimal
     per_million_hours: Decimal
@@ -116,7 +117,7 @@ def per_audio_hour(cost: Decimal, audio_samples: int) -> Decimal | None:
 
 
 def project_costs(report: CostReport) -> Projection | None:
-    """A million hours at what the period's audio cost, idle time included; None without any audio."""
+    """A million hours at this period's cost of audio, idle time included; None without any audio."""
     total = report.total
     cost = total.billable_cost + total.wasted_cost + (report.idle_cost or 0)
     each = per_audio_hour(cost, total.audio_samples)
@@ -129,7 +130,7 @@ def project_costs(report: CostReport) -> Projection | None:
 
 
 def budget_state(spent: Decimal, budget: Decimal) -> Literal["within", "near", "over"]:
-    """How a budget stands: `near` from 80 % on."""
+    """The state of a budget: `near` from 80 % on."""
     if spent > budget:
         return "over"
     return "near" if spent and spent >= budget * NEAR else "within"

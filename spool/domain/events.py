@@ -20,7 +20,7 @@ JOB_EVENTS: Mapping[JobState, str] = {
 """The event that a job's change to a state creates."""
 
 JOB_EXPORTED = "job.exported"
-"""Each file of the job's output is written, or given up."""
+"""A file of the job's output was written, or has failed for good."""
 
 TRANSCRIPT_CORRECTED = "transcript.corrected"
 """A person edited the job's transcript, or undid an edit."""
@@ -44,12 +44,12 @@ EVENT_TYPES = (
 """Every type that the log may hold."""
 
 JOB_ENDS = frozenset(name for state, name in JOB_EVENTS.items() if state.terminal)
-"""After these the job changes only when somebody retries it."""
+"""After these the job changes only if it is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `id` is its number in the log."""
+    """One event. `id` is its number in the log."""
 
     id: int
     at: datetime

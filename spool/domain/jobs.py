@@ -25,7 +25,7 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the job stays in this state unless somebody retries it."""
+        """Whether the job stays in this state unless it is retried."""
         return self in TERMINAL
 
 
@@ -42,7 +42,7 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
         (JobState.RUNNING, JobState.CANCELLED),
         (JobState.FAILED, JobState.QUEUED),  # a person retries
         (JobState.CANCELLED, JobState.QUEUED),
-        (JobState.DONE, JobState.QUEUED),  # a person asks who speaks; the transcript stays meanwhile
+        (JobState.DONE, JobState.QUEUED),  # finding speakers again; the transcript stays available meanwhile
     }
 )
 
@@ -58,8 +58,8 @@ SourceKind = Literal["upload", "file", "s3", "https", "live"]
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`). A
-    live session is `live`, with the key that its recording will have, until it is done; then it is an
-    upload. `connection`: the one of the project with whose credentials an S3 object is read."""
+    live session is `live`, with the key that its recording will have, until it is done; then it is an upload.
+    `connection`: the project's connection whose credentials read an S3 object."""
 
     kind: SourceKind
     uri: str
@@ -69,7 +69,7 @@ class Source:
 
 
 class JobSpeaker(TypedDict):
-    """One speaker of a job's transcript, as its row keeps them."""
+    """One speaker of a job's transcript, as stored in its row."""
 
     label: str
     name: str | None
@@ -79,7 +79,7 @@ class JobSpeaker(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One recording to be transcribed, as its row was read."""
+    """One recording to be transcribed, as read from its row."""
 
     id: str
     project: str
@@ -88,11 +88,11 @@ class Job:
     source: Source
     options: JobOptions
     pool: str | None
-    """The pool that was asked for, else that of the worker which ran it last."""
+    """The requested pool, else that of the worker which ran the job last."""
     worker: str | None
     """Name of the worker it is pinned to."""
     attempt: int
-    """Grows with each claim; every write of a worker is fenced by it."""
+    """Grows with each claim; it fences every write of a worker."""
     crashes: int
     """Attempts since the last retry whose lease ran out: their worker died or froze."""
     lease_owner: str | None
@@ -101,7 +101,7 @@ class Job:
     audio_seconds: float | None
     """Length of the recording; None until known."""
     done_seconds: float
-    """How much of it is decoded."""
+    """How much of it has been decoded."""
     created_at: datetime
     queued_at: datetime
     started_at: datetime | None
@@ -116,7 +116,7 @@ class Job:
     words: int | None
     """How many words the transcript has."""
     language: str | None
-    """What is spoken for most of the time, where the model tells."""
+    """The language spoken for most of the time, if the model detects it."""
     batch_id: str | None = None
     batch_line: int | None = None
     """Its line in the batch's manifest, or its position in the listing of a prefix or folder, from 1."""
@@ -128,11 +128,11 @@ class Job:
     reused_from: str | None = None
     """The job whose transcript was reused."""
     rerun_of: str | None = None
-    """The first job on its recording, where it runs that recording again."""
+    """The first job on its recording, if this job transcribes that recording again."""
     content_sha256: str | None = None
-    """Of the source's bytes, once a worker has read them."""
+    """The hash of the source's bytes, once a worker has read them."""
     fingerprint: str | None = None
-    """Of the options and the model's weights, once done."""
+    """The hash of the options and the model's weights, once done."""
     key_id: str | None = None
     """The API key that submitted it."""
     transient_failures: int = 0
@@ -140,14 +140,14 @@ class Job:
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
     refusals: dict[str, str] | None = None
-    """By worker name: why that worker gave the job back as one that it cannot do."""
+    """By worker name: why that worker returned the job as one that it cannot run."""
     priority: int = NORMAL
-    """Its class, as `spool.domain.priority` counts them."""
+    """Its priority as a number (`spool.domain.priority`)."""
     deadline: datetime | None = None
     deadline_rank: int = NEVER
     """The deadline in Unix seconds while it can be met; else `NEVER`."""
     forecast_seconds: float | None = None
-    """The seconds of audio that its project's fair share was charged when it was claimed."""
+    """The seconds of audio charged to its project's fair share when it was claimed."""
     traceparent: str | None = None
     """The W3C trace context of its submission."""
     source_deleted_at: datetime | None = None
@@ -157,28 +157,30 @@ class Job:
     queue: str = ""
     """The name of its route (`spool.domain.fleet.routing`)."""
     speakers: list[JobSpeaker] | None = None
-    """Who speaks in its transcript, with the names that a person gave them; None where nobody asked."""
+    """The speakers of its transcript, with the names that people gave them; None if speakers were not
+    requested."""
     warnings: list[str] | None = None
-    """What was odd about its recording, and what was asked for and could not be done."""
+    """Anomalies of its recording, and requested options that could not be applied."""
     decoded_seconds: float | None = None
-    """Once done, how much of it the engine decoded; the rest is silence, or nobody speaks in it."""
+    """Once done, how much of it the engine decoded; the rest is silence or has no speech."""
     speech_coverage: float | None = None
-    """Once done, the share of detected speech that has words, where a detector listened."""
+    """Once done, the share of detected speech that has words; None without a detector."""
     complete: bool | None = None
-    """Once done, whether the recording was as long as its header states; None where it states no length."""
+    """Once done, whether the recording was as long as its header states; None if the header states no
+    length."""
     expected_seconds: float | None = None
     """The length that the recording's header states."""
     output: JobOutput | None = None
-    """Where its transcript is written to, besides the object store."""
+    """Where its transcript is written, besides the object store."""
 
     @property
     def recording(self) -> str:
-        """The first job on its recording: itself, unless it runs another's recording again."""
+        """The first job on its recording: the job itself, unless it transcribes another's recording again."""
         return self.rerun_of or self.id
 
     @property
     def missing_seconds(self) -> float | None:
-        """How much of what the header states was not there; None where that is not known."""
+        """How many seconds are missing compared with the header; None if unknown."""
         if self.complete is None or self.expected_seconds is None or self.audio_seconds is None:
             return None
         return 0.0 if self.complete else round(max(0.0, self.expected_seconds - self.audio_seconds), 3)
@@ -190,5 +192,5 @@ class Job:
 
     @property
     def ids(self) -> dict[str, str]:
-        """The ids that every log line about it carries."""
+        """The ids that every log line about the job contains."""
         return {"job_id": self.id} | ({"batch_id": self.batch_id} if self.batch_id else {})

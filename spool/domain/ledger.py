@@ -1,7 +1,7 @@
 """What the ledger returns: sums of cost lines, a period's report, and measured throughput.
 
-Pure. Nanoseconds, samples and money are exact (`int`, `Decimal`); the properties in seconds are floats for
-people. The queries are in `spool.store.ledger`.
+Pure. Nanoseconds, samples and money are exact (`int`, `Decimal`); the properties in seconds are floats, for
+display. The queries are in `spool.store.ledger`.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class CostSums:
 
     @property
     def rtfx(self) -> float | None:
-        """Seconds of audio per second of engine, wasted time included; None without any."""
+        """Seconds of audio per second of engine, wasted time included; None without engine time."""
         return rtfx(self.audio_seconds, self.engine_seconds)
 
 

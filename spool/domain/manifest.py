@@ -1,7 +1,7 @@
-"""A batch's manifest: one source a line as JSON or CSV, read line by line, and the report of its bad lines.
+"""A batch's manifest: one source per line as JSON or CSV, read line by line, and the report of its bad lines.
 
-Pure: knows what a line may hold and how much of it is ever in memory. Knows neither settings (whether a
-source is allowed is asked by the caller) nor SQL.
+Pure. Owns what a line may contain and how much of it is ever in memory; the caller checks whether a source is
+allowed.
 """
 
 import csv
@@ -24,7 +24,7 @@ LINE_BYTES = 64 * 1024
 LINES = 1_000_000
 """Lines in one manifest; the digests that find duplicates take about 100 bytes a line."""
 REPORTED = 100
-"""Bad lines, and files that were skipped, that a report lists; it counts all."""
+"""Bad lines, and skipped files, that a report lists; it counts all."""
 TAGS = 16
 _CSV_COLUMNS = frozenset({"source", "custom_id", "name", "priority"})
 
@@ -60,7 +60,7 @@ class ManifestLine(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that creates no job: its number (from 1), its `custom_id` where that is readable, and why."""
+    """A line that creates no job: its number (from 1), its `custom_id` if it is readable, and why."""
 
     line: int
     code: str
@@ -133,9 +133,9 @@ def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[
 def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     """The lines of a manifest with their numbers from 1, as they were written: JSON, or CSV with a header.
 
-    CSV is told by its first line, which names the columns: `source`, and optionally `custom_id`, `name`,
-    `priority`, `tags.NAME` and `options.NAME` (options as JSON, or as plain text). Commas, semicolons or tabs
-    separate; an empty cell says nothing. Raises InvalidRequest for a column that it does not know.
+    CSV is recognised by its first line, which names the columns: `source`, and optionally `custom_id`,
+    `name`, `priority`, `tags.NAME` and `options.NAME` (options as JSON, or as plain text). Commas, semicolons
+    or tabs separate cells; an empty cell means no value. Raises InvalidRequest for an unknown column.
     """
     lines = numbered_lines(stream)
     first = next(lines, None)
@@ -152,7 +152,7 @@ def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
 
 
 def _columns(text: bytes | None) -> tuple[list[str], str] | None:
-    """The columns that a CSV's first line names, and what separates them; None where it is no such line."""
+    """The columns named by a CSV's first line, and their separator; None if it is not such a line."""
     try:
         line = (text or b"").decode().strip()
     except UnicodeDecodeError:
@@ -174,12 +174,10 @@ def _csv_row(number: int, text: bytes | None, names: list[str], separator: str) 
     try:
         cells = next(csv.reader([text.decode().rstrip("\r\n")], delimiter=separator, strict=True), [])
     except (UnicodeDecodeError, csv.Error):
-        return BadLine(
-            number, "not_csv", "The line is not CSV in UTF-8, or a quoted cell does not end in it."
-        )
+        return BadLine(number, "not_csv", "The line is not CSV in UTF-8, or has an unclosed quoted cell.")
     if len(cells) > len(names):
         return BadLine(
-            number, "not_csv", f"The line has {len(cells)} cells, and there are {len(names)} columns."
+            number, "not_csv", f"The line has {len(cells)} cells, but there are {len(names)} columns."
         )
     row: dict[str, Any] = {}
     for name, cell in zip(names, cells, strict=False):
@@ -227,8 +225,8 @@ def read_line(number: int, row: dict[str, Any] | BadLine) -> ManifestLine | BadL
 def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine | BadLine]]:
     """The lines of a manifest, good and bad; `report` counts them, and the caller reports the bad ones to it.
 
-    Whether a `custom_id` is a duplicate is for the caller to check, since only lines that create jobs use
-    theirs up. Raises InvalidRequest for more than `LINES` lines.
+    The caller checks whether a `custom_id` is a duplicate, since only lines that create jobs use one up.
+    Raises InvalidRequest for more than `LINES` lines.
     """
     for number, row in rows_of(stream):
         report.lines += 1

@@ -1,6 +1,6 @@
-"""How a job is transcribed: the options of a request, and those that a job keeps.
+"""How a job is transcribed: the options of a request, and those that a job stores.
 
-Pure: which models, language models and graphs exist is for the caller to say.
+Pure: the caller knows which models, language models and graphs exist.
 """
 
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import Language
 
 Decoder = Literal["greedy", "beam"]
-"""What forecasts tell apart."""
+"""The options by which forecasts are kept apart."""
 SearchName = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 OnTruncated = Literal["transcribe", "fail"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
@@ -41,7 +41,7 @@ class _Options(BaseModel):
         Field(
             min_length=1,
             max_length=200,
-            description="A model that a worker has. Left out: the default model (`spool models default`).",
+            description="A model that a worker has. Default: the default model (`spool models default`).",
         ),
     ]
     decoder: Annotated[
@@ -232,12 +232,12 @@ class _Options(BaseModel):
         str,
         Field(
             max_length=4000,
-            description="Text that came before, for an attention decoder; for Canary also its prompt slots "
+            description="Preceding text, for an attention decoder; for Canary also its prompt slots "
             "as a JSON object.",
         ),
     ] = ""
     hotwords: Annotated[
-        str, Field(max_length=4000, description="Words to expect, told to an attention decoder.")
+        str, Field(max_length=4000, description="Words to expect, given to an attention decoder.")
     ] = ""
     patience: Annotated[
         float,
@@ -272,7 +272,8 @@ class _Options(BaseModel):
 
 
 class JobOptions(_Options, KeepsAlignment):
-    """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
+    """The submitter's choices; together with the audio and the model they determine the transcript (law
+    7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
     live: Annotated[
@@ -282,8 +283,8 @@ class JobOptions(_Options, KeepsAlignment):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that decide the words, without those about speakers, recordings cut off and
-        where phrases came from."""
+        """The options that determine the words, without those about speakers, truncated recordings and the
+        origin of phrases."""
         boost = self.boost and self.boost.model_copy(update={"glossary": None})
         return self.model_copy(update={"diarization": None, "on_truncated": "transcribe", "boost": boost})
 
@@ -306,7 +307,7 @@ class AskedOptions(_Options, AsksAlignment):
     def _is_known(cls, name: str | None, info: ValidationInfo) -> str | None:
         known = (info.context or {}).get("language_models")
         if name is not None and known is not None and name not in known:
-            raise ValueError(f"there is no such language model; known here: {', '.join(known) or 'none'}")
+            raise ValueError(f"there is no such language model; available: {', '.join(known) or 'none'}")
         return name
 
     @field_validator("graph")
@@ -316,7 +317,7 @@ class AskedOptions(_Options, AsksAlignment):
         if graph is not None and decoder not in ("wfst", "rescore"):
             raise ValueError("needs the decoder wfst or rescore")
         if graph is not None and known is not None and graph.name not in known:
-            raise ValueError(f"there is no such graph; known here: {', '.join(known) or 'none'}")
+            raise ValueError(f"there is no such graph; available: {', '.join(known) or 'none'}")
         return graph
 
     @field_validator("rescore")
@@ -331,9 +332,9 @@ class AskedOptions(_Options, AsksAlignment):
     @classmethod
     def _is_in_the_beam(cls, nbest: int, info: ValidationInfo) -> int:
         if nbest > 1 and info.data.get("decoder") == "greedy":
-            raise ValueError("the greedy decoder knows one hypothesis; use the beam decoder")
+            raise ValueError("the greedy decoder keeps one hypothesis; use the beam decoder")
         if nbest > info.data.get("beam", nbest):
-            raise ValueError(f"must not be more than the beam, which is {info.data['beam']}")
+            raise ValueError(f"must not exceed the beam, which is {info.data['beam']}")
         return nbest
 
     @field_validator("alternatives", "lattice", "rescore")
@@ -341,7 +342,7 @@ class AskedOptions(_Options, AsksAlignment):
     def _needs_a_beam(cls, value: object, info: ValidationInfo) -> object:
         default = cls.model_fields[info.field_name or ""].default
         if value != default and info.data.get("decoder") == "greedy":
-            raise ValueError("the greedy decoder knows one path; use the beam decoder")
+            raise ValueError("the greedy decoder keeps one path; use the beam decoder")
         return value
 
     @field_validator(
@@ -378,10 +379,10 @@ class AskedOptions(_Options, AsksAlignment):
         if self.decoder == "wfst" and self.graph is None:
             raise ValueError("graph: the decoder wfst needs a decoding graph")
         if self.decoder == "wfst" and self.alternatives:
-            raise ValueError("alternatives: the search of a graph gives none; ask for its lattice")
+            raise ValueError("alternatives: a graph search yields none; request its lattice")
         if self.language_model is not None or self.boost is not None:
             if self.graph is not None:
-                raise ValueError("graph: its search takes neither language_model nor boost")
+                raise ValueError("graph: cannot be combined with language_model or boost")
             if self.decoder == "greedy" and self.pruning == "early":
                 raise ValueError("pruning: the greedy decoder has no beam to prune; use the beam decoder")
             if self.decoder == "greedy" and self.lm_blanks:

@@ -47,7 +47,7 @@ def money(nanos: int) -> Decimal:
 
 
 def rtfx(audio_seconds: float, engine_seconds: float) -> float | None:
-    """Inverse real-time factor: seconds of audio per second of engine. None when the engine did nothing."""
+    """Inverse real-time factor: seconds of audio per second of engine. None without engine time."""
     return audio_seconds / engine_seconds if engine_seconds > 0 else None
 
 
@@ -84,7 +84,7 @@ Price = Annotated[Annotated[Decimal, Tag("rent")] | Annotated[Machine, Tag("mach
 
 
 class Dated(BaseModel):
-    """A price that applies from a UTC day until the next one."""
+    """A price that applies from a UTC day until the next price."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
@@ -122,11 +122,11 @@ CLOUDS = CloudPrices(
         "Google Chirp 3": Decimal("0.96"),
     },
 )
-"""List prices as https://apiscout.dev/guides/speech-to-text-api-comparison-2026 gives them; set your own."""
+"""List prices from https://apiscout.dev/guides/speech-to-text-api-comparison-2026; set your own."""
 
 
 def price_on(rate: Rate, day: date) -> Decimal | None:
-    """The price of an hour on that day; None before the first one."""
+    """The price of an hour on that day; None before the first price."""
     if isinstance(rate, tuple):
         begun = [dated for dated in rate if dated.since <= day]
         if not begun:
@@ -136,7 +136,7 @@ def price_on(rate: Rate, day: date) -> Decimal | None:
 
 
 def prices_in(rate: Rate) -> list[Decimal]:
-    """Every price that the rate contains."""
+    """Every price in the rate."""
     if isinstance(rate, tuple):
         return [price for dated in rate for price in prices_in(dated.price)]
     return [rate.per_hour if isinstance(rate, Machine) else rate]

@@ -23,7 +23,7 @@ NEVER = 253_402_300_799
 
 
 def deadline_rank_of(deadline: datetime | None) -> int:
-    """The deadline in Unix seconds, as jobs are sorted by it; `NEVER` without one."""
+    """The deadline in Unix seconds, by which jobs are sorted; `NEVER` without one."""
     return NEVER if deadline is None else min(NEVER - 1, int(deadline.timestamp()))
 
 

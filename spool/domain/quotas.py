@@ -1,7 +1,7 @@
 """Quotas of a project: audio a day, jobs in flight, money a month; and why its jobs are held.
 
 Pure. Held jobs stay queued and keep their position; running jobs finish when a limit is reached. A reused
-transcript costs nothing and counts for nothing.
+transcript costs nothing and does not count.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ HeldBy = Literal["jobs_in_flight", "hours_a_day", "spend_a_month"]
 
 
 class Quota(BaseModel):
-    """One project's limits; None: no limit. Days and months are UTC's."""
+    """One project's limits; None means no limit. Days and months are in UTC."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,12 +55,12 @@ class Use:
     month_nanos: int = 0
     running: int = 0
     running_seconds: float = 0.0
-    """Audio that its running jobs have yet to be billed for, as far as it is known."""
+    """Audio of its running jobs that is not billed yet, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a project's jobs are held, in a sentence, and when that ends (None: depends on other jobs)."""
+    """Why a project's jobs are held, as a sentence, and when that ends (None: depends on other jobs)."""
 
     by: HeldBy
     reason: str

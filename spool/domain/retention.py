@@ -26,8 +26,8 @@ class Content(StrEnum):
 
 
 def content_of(key: str) -> Content:
-    """The content that an object under `jobs/` belongs to: the recording at `jobs/{id}/source` or, of a live
-    session that is not done, below `jobs/{id}/live/`; otherwise a transcript's files, of any attempt."""
+    """The content that an object under `jobs/` belongs to: the recording at `jobs/{id}/source` or, for an
+    unfinished live session, below `jobs/{id}/live/`; otherwise a transcript's files, of any attempt."""
     _, _, rest = key.removeprefix("jobs/").partition("/")
     return Content.SOURCE if rest == "source" or rest.startswith("live/") else Content.TRANSCRIPT
 

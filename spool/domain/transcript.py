@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 
 def parse_language(value: object) -> object:
-    """One form for each choice of languages: None for `auto`, a code, or codes in order, each once."""
+    """The canonical form of a choice of languages: None for `auto`, a code, or codes in order, each once."""
     if value == "auto":
         return None
     if isinstance(value, list | tuple | set) and all(isinstance(code, str) for code in value):
@@ -23,7 +23,7 @@ def parse_language(value: object) -> object:
 
 
 def language_of_text(text: str | None) -> str | tuple[str, ...] | None:
-    """What a command line's `auto`, `de` or `de,fr` asks for."""
+    """The value of a command line's `auto`, `de` or `de,fr`."""
     codes = tuple(sorted({code.strip() for code in (text or "auto").split(",") if code.strip()}))
     if codes in ((), ("auto",)):
         return None
@@ -44,8 +44,8 @@ class _Frozen(BaseModel):
 
 
 class LatticeArc(_Frozen):
-    """One word between two states. `confidence` is how probable it is; `lm` is what a language model and
-    boosted phrases gave. A token without text is an arc with an empty word."""
+    """One word between two states. `confidence` is its probability; `lm` is the score of a language model and
+    boosted phrases. A token without text is an arc with an empty word."""
 
     source: Annotated[int, Field(alias="from", ge=0)]
     target: Annotated[int, Field(alias="to", ge=0)]
@@ -58,7 +58,7 @@ class LatticeArc(_Frozen):
 
 
 class LatticeEnd(_Frozen):
-    """A state where a path may end, and what ending there weighs."""
+    """A state where a path may end, and the weight of ending there."""
 
     state: Annotated[int, Field(ge=0)]
     acoustic: float
@@ -66,8 +66,8 @@ class LatticeEnd(_Frozen):
 
 
 class Lattice(_Frozen):
-    """One chunk's lattice. `prune`: arcs are kept whose best path is within so much of the best path's score.
-    `times`: for each state, when the words before it have ended."""
+    """One chunk's lattice. `prune`: arcs are kept whose best path is within this distance of the best path's
+    score. `times`: for each state, when the words before it have ended."""
 
     start: Annotated[float, Field(ge=0)]
     end: Annotated[float, Field(ge=0)]
@@ -80,7 +80,7 @@ class Lattice(_Frozen):
     ends: tuple[LatticeEnd, ...]
 
     def moved(self, seconds: float, channel: int) -> "Lattice":
-        """The same, `seconds` later."""
+        """A copy, `seconds` later."""
 
         def later(time: float) -> float:
             return round(time + seconds, 3)
@@ -103,7 +103,7 @@ SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
 Seconds = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 SpeakerLabel = Annotated[str, Field(pattern=r"^speaker_[0-9]{1,4}$")]
-"""`speaker_0` speaks first, `speaker_1` second, and so on. It stays the same whatever a person names them."""
+"""`speaker_0` speaks first, `speaker_1` second, and so on. Naming a speaker does not change it."""
 
 
 class _Record(BaseModel):
@@ -111,16 +111,16 @@ class _Record(BaseModel):
 
 
 class Alternative(_Record):
-    """Another word that was heard over the time of one, and how probable it is."""
+    """Another word that was recognised over the time of one, and its probability."""
 
     text: str
     confidence: Share
 
 
 class Word(_Record):
-    """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
-    among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
-    first. `doubtful`: the speech detector heard nobody over its time. `speaker` is a label of
+    """One word. `confidence` is 0 to 1: the word's probability in a beam, or the lowest probability of its
+    tokens in greedy search. `alternatives`, if requested, are other words over its time, most probable first.
+    `doubtful`: the speech detector found no speech over its time. `speaker` is a label of
     `Transcript.speakers`; `overlap` says that another speaker speaks over it."""
 
     text: str
@@ -137,15 +137,15 @@ class Word(_Record):
 
 
 class NbestText(_Record):
-    """One hypothesis of a chunk. `score` is its natural-log probability, higher is better, with what a
-    language model and boosted phrases added; comparable within its chunk alone."""
+    """One hypothesis of a chunk. `score` is its natural-log probability, higher is better, including scores
+    of a language model and boosted phrases; comparable only within its chunk."""
 
     text: str
     score: float
 
 
 class ChunkNbest(_Record):
-    """What the search made of one stretch of one channel, best first."""
+    """The hypotheses of one stretch of one channel, best first."""
 
     start: Seconds
     end: Seconds
@@ -154,7 +154,7 @@ class ChunkNbest(_Record):
 
 
 class Segment(_Record):
-    """A stretch of one channel fit to be read at once. `first_word` and `last_word` index the words."""
+    """A stretch of one channel to be read as a unit. `first_word` and `last_word` index the words."""
 
     start: Seconds
     end: Seconds
@@ -175,8 +175,8 @@ class Turn(_Record):
 
 
 class Speaker(_Record):
-    """One speaker. `name` is what a person calls them. `talk_seconds` is the length of their turns, `words`
-    how many words are theirs; `channel` is set where a channel was kept apart."""
+    """One speaker. `name` is the name that a person gave. `talk_seconds` is the length of their turns,
+    `words` the number of their words; `channel` is set if the channel was kept separate."""
 
     label: SpeakerLabel
     name: str | None = None
@@ -186,7 +186,7 @@ class Speaker(_Record):
 
 
 class DroppedSegment(_Record):
-    """A segment that is no part of the transcript, since the speech detector heard nobody over any of its
+    """A segment left out of the transcript, since the speech detector found no speech over any of its
     words."""
 
     start: Seconds
@@ -197,9 +197,9 @@ class DroppedSegment(_Record):
 
 
 class SpeechSpan(_Record):
-    """What the speech detector says of a stretch of one channel. Nothing of `no_speech` needs decoding;
-    `unclear` is neither long enough without speech nor sure to be any. `silent`: nobody speaks, and nothing
-    in it is above -60 dBFS; whether what is louder is music or noise is not told."""
+    """The speech detector's verdict on a stretch of one channel. `no_speech` needs no decoding; `unclear` has
+    no speech for too short a time, or none for certain. `silent`: nobody speaks, and nothing in it is above
+    -60 dBFS; louder sound without speech may be music or noise."""
 
     start: Seconds
     end: Seconds
@@ -209,17 +209,16 @@ class SpeechSpan(_Record):
 
 
 class ChunkLanguage(_Record):
-    """The language that one chunk was read in, and the likeliest ones with their probabilities; none where
-    nobody asked the model to detect it."""
+    """The language that one chunk was decoded in, and the likeliest ones with their probabilities; none if
+    detection was not requested."""
 
     code: str
     probabilities: dict[str, Share] = {}
 
 
 class LanguageSpan(_Record):
-    """The language of one chunk, smoothed over the recording. `probability`: what the model gave it there,
-    None where the language was given. `read_as`: the language that the chunk was read in, where it is
-    another."""
+    """The language of one chunk, smoothed over the recording. `probability`: the model's, None if the
+    language was given. `read_as`: the language that the chunk was decoded in, if it differs."""
 
     start: Seconds
     end: Seconds
@@ -238,10 +237,10 @@ class Gap(_Record):
 
 
 class Coverage(_Record):
-    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core.
-    Of these samples `speech_seconds` were decoded by the engine and `skipped_seconds` passed over, since they
-    are silence or the speech detector heard nobody in them. `speech`: the share of detected speech within
-    half a second of a word; None where none was detected, or nobody asked for it."""
+    """How much of the input was processed (law 6): `ratio` is 1 when every sample was in a chunk's core. Of
+    these samples `speech_seconds` were decoded by the engine and `skipped_seconds` passed over as silence or
+    without detected speech. `speech`: the share of detected speech within half a second of a word; None if
+    none was detected, or detection was off."""
 
     audio_seconds: Seconds
     covered_seconds: Seconds
@@ -253,8 +252,8 @@ class Coverage(_Record):
 
 
 class AudioFacts(_Record):
-    """What the source file was. `complete`: whether `duration` is all that the file's header states; None
-    where the file does not state its length. `missing_seconds` is None where that is not known."""
+    """The source file. `complete`: whether `duration` is all that the file's header states; None if the file
+    does not state its length. `missing_seconds` is None if unknown."""
 
     name: str
     format: str
@@ -268,22 +267,22 @@ class AudioFacts(_Record):
 
 
 class ModelFacts(_Record):
-    """Which weights spoke; of a language model, which file."""
+    """Which weights were used; for a language model, which file."""
 
     name: str
     sha256: str
 
 
 class DiarizationFacts(ModelFacts):
-    """What told speakers apart; note: what has to be said of it, such as that another model took over."""
+    """The model that told speakers apart; note: a remark, such as that another model took over."""
 
     note: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
 
 
 class AlignmentFacts(_Record):
     """How well an existing transcript fits its recording. sha256: of its words and their speakers; score: the
-    mean of its words' confidence, of those that the model can spell; belongs: whether that is enough for a
-    text of this recording."""
+    mean confidence of those of its words that the model can spell; belongs: whether that is enough for a text
+    of this recording."""
 
     sha256: str
     score: Share
@@ -291,9 +290,9 @@ class AlignmentFacts(_Record):
 
 
 class Correction(_Record):
-    """What a person made of the words `first_word` to `last_word`, counted as they were recognised: their
-    text is `original`. text: None where they stay; speaker: None where it stays. `at` is UTC. In the
-    transcript as it is they are `words` words, the first of them at `word`."""
+    """A person's correction of the words `first_word` to `last_word`, counted as recognised: their text is
+    `original`. text: None if unchanged; speaker: None if unchanged. `at` is UTC. In the corrected transcript
+    they are `words` words, the first of them at `word`."""
 
     revision: int
     word: int
@@ -317,35 +316,35 @@ class Transcript(_Record):
     language_model: ModelFacts | None = None
     options: dict[str, JsonValue]
     warnings: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What was asked for and could not be done."""
+    """Requested options that could not be applied."""
     coverage: Coverage
     text: str
     words: tuple[Word, ...]
     segments: tuple[Segment, ...]
     nbest: tuple[ChunkNbest, ...] = ()
-    """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
+    """Each searched chunk's hypotheses, if more than one was requested; chunks may overlap slightly."""
     lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Each searched chunk's lattice, where it was asked for, by time and channel."""
+    """Each searched chunk's lattice, if requested, by time and channel."""
     speech: Annotated[tuple[SpeechSpan, ...], Field(exclude_if=lambda value: not value)] = ()
     """Where somebody speaks, by channel and time; the spans of a channel cover it without a gap."""
     dropped: Annotated[tuple[DroppedSegment, ...], Field(exclude_if=lambda value: not value)] = ()
     language: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
-    """What is spoken for most of the time; None where the model tells no language."""
+    """The language spoken for most of the time; None if the model detects none."""
     languages: Annotated[tuple[LanguageSpan, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What is spoken in each chunk that has words, by channel and time."""
+    """The language of each chunk that has words, by channel and time."""
     speakers: Annotated[tuple[Speaker, ...], Field(exclude_if=lambda value: not value)] = ()
-    """In the order in which they first speak; empty where nobody asked for them, and where nobody speaks."""
+    """In the order in which they first speak; empty if not requested, and if nobody speaks."""
     turns: Annotated[tuple[Turn, ...], Field(exclude_if=lambda value: not value)] = ()
     """Who speaks when, by start."""
     diarization: Annotated[DiarizationFacts | None, Field(exclude_if=lambda value: value is None)] = None
-    """What told the speakers apart; absent where nobody asked for them."""
+    """The model that told the speakers apart; absent if not requested."""
     alignment: Annotated[AlignmentFacts | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of a transcript whose words were given; absent where they were recognised."""
+    """For a transcript whose words were given; absent if they were recognised."""
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What people corrected; never in the stored record."""
+    """People's corrections; never in the stored record."""
 
     def named(self, names: Mapping[str, str]) -> "Transcript":
-        """The same with the speakers' names, by label."""
+        """A copy with the speakers' names, by label."""
         if not any(speaker.label in names for speaker in self.speakers):
             return self
         speakers = tuple(

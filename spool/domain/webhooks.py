@@ -1,7 +1,4 @@
-"""Webhooks by the Standard Webhooks specification: secrets, signatures, and the times of retries.
-
-Pure: SQL and HTTP are for others.
-"""
+"""Webhooks by the Standard Webhooks specification: secrets, signatures, and the times of retries. Pure."""
 
 import base64
 import hashlib
@@ -20,7 +17,7 @@ _SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """A new secret in the form that receivers get: `whsec_` and base64."""
+    """A new secret in the form for receivers: `whsec_` and base64."""
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 

@@ -1,7 +1,7 @@
 """The hours of the week in which a machine may work, as people write them: `19:00-07:00,sat,sun`.
 
-Pure arithmetic on wall-clock time: the caller brings the instant and its wall-clock time. Daylight saving is
-therefore the clock's business: an hour that occurs twice is worked twice, one that is skipped is not worked.
+Pure arithmetic on wall-clock time: the caller supplies the instant and its wall-clock time, which accounts
+for daylight saving: an hour that occurs twice is worked twice, one that is skipped is not worked.
 """
 
 import re
@@ -12,7 +12,7 @@ from datetime import datetime
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_DAY = frozenset(range(7))
 WEEK_MINUTES = 8 * 24 * 60
-"""How far ahead to search for a change: a week, and a day more for daylight saving."""
+"""How far ahead to search for a change: a week, plus a day for daylight saving."""
 
 _DAYS = re.compile(r"([a-z]{3})(?:-([a-z]{3}))?")
 _SPAN = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
@@ -46,7 +46,7 @@ class WorkHours:
     spans: tuple[Span, ...] = ()
 
     def at(self, instant: float, wall: Wall = datetime.fromtimestamp) -> bool:
-        """Whether this is a time to work."""
+        """Whether the machine may work at this time."""
         time = wall(instant)
         minute = time.hour * 60 + time.minute
         return not self.spans or any(span.contains(time.weekday(), minute) for span in self.spans)
@@ -80,7 +80,7 @@ def _span(item: str) -> Span:
             raise ValueError(_wrong(item))
         begins, ends = _minute(match[1], match[2], item), _minute(match[3], match[4], item)
         if begins == ends or begins == 24 * 60:
-            raise ValueError(f"{item!r} ends when it begins: for a whole day write the day alone")
+            raise ValueError(f"{item!r} ends when it begins; for a whole day write only the day")
     return Span(days, begins, ends)
 
 
@@ -105,7 +105,7 @@ def _wrong(item: str) -> str:
 
 
 def format_until(instant: float | None, now: float) -> str:
-    """When a rest ends, in words, by this machine's clock."""
+    """When a rest ends, in words, in this machine's time zone."""
     if instant is None:
         return "forever"
     then = datetime.fromtimestamp(instant).astimezone()

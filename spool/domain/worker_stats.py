@@ -13,7 +13,7 @@ SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Upper bounds of the histogram of device batch sizes, in utterances; one more class for larger ones."""
 
 REFUSED = "refused"
-"""The outcome of an attempt after which the job was left to other workers."""
+"""The outcome of an attempt after which the job is left to other workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WorkCounts:
 
     @property
     def refused(self) -> int:
-        """Attempts at jobs that the worker gave back as ones that it cannot do."""
+        """Attempts at jobs that the worker returned because it cannot run them."""
         return sum(number for name, number in self.attempts.items() if name.startswith(REFUSED + "/"))
 
     def with_batch(self, lengths: tuple[int, ...]) -> "WorkCounts":
@@ -72,7 +72,7 @@ class WorkCounts:
 
 
 def counts_of(document: Mapping[str, Any] | None) -> WorkCounts:
-    """The counts from `document`; those that a worker of another version does not count are 0."""
+    """The counts in `document`; those that a worker of another version lacks are 0."""
     if not document:
         return WorkCounts()
     scalars = {name: int(document.get(name, 0)) for name in _scalars()}

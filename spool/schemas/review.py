@@ -15,7 +15,7 @@ Reason = Literal["confidence", "versions", "speech", "language"]
 class DoubtsOut(BaseModel):
     """Why a passage is doubtful, each from 0 to 1."""
 
-    confidence: Annotated[Share, Field(description="One less the mean of the words' confidence.")]
+    confidence: Annotated[Share, Field(description="One minus the mean of the words' confidence.")]
     versions: Annotated[Share, Field(description="The share of words that the version before has otherwise.")]
     speech: Annotated[
         Share,

@@ -98,7 +98,7 @@ class Search:
         float, typer.Option(help="Pruning beam of the graph's search, in natural logarithm.")
     ] = 16.0
     max_active: Annotated[
-        int, typer.Option(min=1, help="States of the graph that go on from a frame at most.")
+        int, typer.Option(min=1, help="The most states of the graph that are kept after a frame.")
     ] = 7000
     lattice_beam: Annotated[
         float, typer.Option(help="How much worse than the best a hypothesis of the graph may be.")

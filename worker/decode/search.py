@@ -205,7 +205,7 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
     if request.alternatives < 0 or not (request.lattice is None or 0 <= request.lattice < math.inf):
         raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
     if options.decoder == "wfst" and request.alternatives:
-        raise InvalidRequest("alternatives: the search of a graph gives none; ask for its lattice")
+        raise InvalidRequest("alternatives: a graph search yields none; request its lattice")
     if not searcher.lattices and (request.alternatives or request.lattice is not None):
         name = "alternatives" if request.alternatives else "lattice"
         *others, last = dict.fromkeys(each for (each, _), known in SEARCHERS.items() if known.lattices)

@@ -1,1 +1,1 @@
-"""The words of an archive as they are searched and compared. Pure."""
+"""The words of an archive: passages, search, corrections, comparison. Pure."""

@@ -1,6 +1,6 @@
-"""An existing transcript that is aligned with its recording: as a submitter sends it, and as a job keeps it.
+"""An existing transcript to align with its recording: as a submitter sends it, and as a job stores it.
 
-Pure. How a file is read is in `typescripts`; words are kept by `spool.store.archive.typescripts`.
+Pure. `typescripts` reads files; `spool.store.archive.typescripts` stores the words.
 """
 
 import base64
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from spool.domain.archive.typescripts import MAX_BYTES, MOST_WORDS, SpokenWord, check_words, read_typescript
 from spool.errors import InvalidRequest
 
-_BASE64 = 2 * MAX_BYTES * 4 // 3  # a file that is too long is said to be, in bytes
+_BASE64 = 2 * MAX_BYTES * 4 // 3  # so that a file that is too long is reported in bytes
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Typescript:
 
     @property
     def names_speakers(self) -> bool:
-        """Whether it says of any word who speaks it."""
+        """Whether it names the speaker of any word."""
         return any(word.speaker is not None for word in self.words)
 
     @property
@@ -48,7 +48,7 @@ class Typescript:
 
     @property
     def kept(self) -> "KeptAlign":
-        """What a job keeps of it."""
+        """The form in which a job stores it."""
         return KeptAlign(words=len(self.words), sha256=self.sha256)
 
     def packed(self) -> bytes:
@@ -57,12 +57,12 @@ class Typescript:
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """What `packed` made."""
+        """The text that `packed` returned."""
         return cls(tuple(SpokenWord(*pair) for pair in json.loads(zlib.decompress(data))))
 
 
 class KeptAlign(BaseModel):
-    """The text that a job aligns, as its options keep it: the words are stored apart."""
+    """The text that a job aligns, as its options store it: the words are stored separately."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +71,7 @@ class KeptAlign(BaseModel):
 
 
 class Align(BaseModel):
-    """An existing transcript to be aligned with the recording, in one of three forms."""
+    """An existing transcript to align with the recording, in one of three forms."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -90,7 +90,7 @@ class Align(BaseModel):
         tuple[tuple[str, str | None], ...] | None,
         Field(max_length=MOST_WORDS, description="Its words one by one, each with who says it, or null."),
     ] = None
-    name: Annotated[str, Field(max_length=200, description="What errors call it.")] = "transcript"
+    name: Annotated[str, Field(max_length=200, description="Its name in error messages.")] = "transcript"
     _typescript: Typescript = PrivateAttr()
 
     @model_validator(mode="after")
@@ -123,21 +123,21 @@ class Align(BaseModel):
 
     @property
     def typescript(self) -> Typescript:
-        """What was read."""
+        """The words of the text."""
         return self._typescript
 
     @property
     def kept(self) -> KeptAlign:
-        """What a job keeps of it."""
+        """The form in which a job stores it."""
         return self._typescript.kept
 
 
 WITH_ALIGN = frozenset({"model", "on_truncated", "diarization", "align"})
-"""What can be chosen beside a text that is aligned."""
+"""The options that can be combined with alignment."""
 
 
 class KeepsAlignment(BaseModel):
-    """The part of a job's options about a text that it aligns."""
+    """The part of a job's options about alignment."""
 
     align: Annotated[
         KeptAlign | None,
@@ -149,14 +149,14 @@ class KeepsAlignment(BaseModel):
 
 
 class AsksAlignment(BaseModel):
-    """The part of a request's options about a text that is to be aligned. Any option of a search beside it is
-    refused by its name."""
+    """The part of a request's options about alignment. Any option of a search is refused by name if combined
+    with it."""
 
     align: Annotated[
         Align | None,
         Field(
             description="An existing transcript: its words get their times, and none is recognised. Needs a "
-            "model with a CTC head; beside it only `model`, `on_truncated` and `diarization` can be chosen."
+            "model with a CTC head; only `model`, `on_truncated` and `diarization` can be combined with it."
         ),
     ] = None
 
@@ -166,7 +166,7 @@ class AsksAlignment(BaseModel):
             return self
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            # The detector's default is to listen; the text's words need none.
+            # The detector listens by default; the text's words do not need it.
             is_asked = value != field.default
             if name == "speech_detector":
                 is_asked = value and name in self.model_fields_set
@@ -178,5 +178,5 @@ class AsksAlignment(BaseModel):
 
     @property
     def typescript(self) -> Typescript | None:
-        """The existing transcript that is to be aligned."""
+        """The existing transcript to align."""
         return None if self.align is None else self.align.typescript

@@ -20,12 +20,12 @@ class SpeakerRange(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> "SpeakerRange":
         if self.min > self.max:
-            raise ValueError(f"min is {self.min} and max is {self.max}; min must not be above max")
+            raise ValueError(f"min is {self.min} and max is {self.max}; min must not exceed max")
         return self
 
 
 class Diarization(BaseModel):
-    """That the speakers be told apart, and what is known of them."""
+    """A request to tell the speakers apart, and what is known of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +41,7 @@ class Diarization(BaseModel):
     speakers: Annotated[
         SpeakerNumber | SpeakerRange | None,
         Field(
-            description="How many speakers there are, or `{min, max}`; null where that is not known. Knowing "
+            description="The number of speakers, or `{min, max}`; null if unknown. Knowing "
             "it helps more than anything else."
         ),
     ] = None
@@ -57,8 +57,8 @@ class Diarization(BaseModel):
         bool,
         Field(
             strict=True,
-            description="Keep a voice print of each speaker, by which the project's named voices are "
-            "recognised in it. Prints stay in the database and go with the transcript.",
+            description="Keep a voice print of each speaker, which lets the project's named voices be "
+            "recognised. Prints stay in the database and are deleted with the transcript.",
         ),
     ] = False
 

@@ -1,4 +1,4 @@
-"""Corrections over a transcript that itself never changes: events, what stands of them, what they give.
+"""Corrections over a transcript that itself never changes: events, which of them stand, and their result.
 
 Pure. An edit replaces the words of a range by a text, or gives them another speaker; ranges count the words
 of the transcript as it was recognised, so they mean the same after every other edit. Words that stay keep
@@ -19,8 +19,8 @@ MOST_WORDS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One event. `first` and `last` are the range, both included. text: what its words are from now on; None
-    where only the speaker changes. undoes: the revision that this one takes back; it has no other effect."""
+    """One event. `first` and `last` are the range, both included. text: the new words; None if only the
+    speaker changes. undoes: the revision that this one undoes; it has no other effect."""
 
     revision: int
     first: int
@@ -37,7 +37,7 @@ class Edit:
 
 
 def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
-    """What is not undone and not replaced by a later edit of the same or a wider range, by range."""
+    """The edits neither undone nor replaced by a later edit of the same or a wider range, by range."""
     events = sorted(edits, key=lambda edit: edit.revision)
     undone = {edit.undoes for edit in events}
     stands: list[Edit] = []
@@ -49,16 +49,16 @@ def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:
-    """Raise InvalidRequest where the edit does not fit the transcript and the edits before it."""
+    """Raise InvalidRequest if the edit does not fit the transcript and the edits before it."""
     words = transcript.words
     if not 0 <= edit.first <= edit.last < len(words):
         raise InvalidRequest(
             f"There are no words {edit.first} to {edit.last}: the transcript has {len(words)}, from 0 on."
         )
     if len({words[at].channel for at in (edit.first, edit.last)}) > 1:
-        raise InvalidRequest("The words are of two channels; edit each by itself.")
+        raise InvalidRequest("The words belong to two channels; edit each separately.")
     if max(edit.last - edit.first + 1, len((edit.text or "").split())) > MOST_WORDS:
-        raise InvalidRequest(f"An edit is of {MOST_WORDS} words at most, before and after it.")
+        raise InvalidRequest(f"An edit may cover at most {MOST_WORDS} words, before and after it.")
     if edit.text is None and edit.speaker is None:
         raise InvalidRequest("An edit needs a text, a speaker, or both.")
     labels = [speaker.label for speaker in transcript.speakers]
@@ -68,13 +68,13 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
         inside = edit.first <= other.first and other.last <= edit.last
         if other.touches(edit.first, edit.last) and not inside:
             raise InvalidRequest(
-                f"Revision {other.revision} edited words {other.first} to {other.last}, of which these are a "
-                "part: edit all of them, or undo it first."
+                f"Revision {other.revision} edited words {other.first} to {other.last}, which include these "
+                "words: edit all of them, or undo it first."
             )
 
 
 def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
-    """The transcript with what stands of the edits, and under `corrections` what it was before."""
+    """The transcript with its standing edits applied, and the replaced words under `corrections`."""
     stands = standing_edits(edits)
     if not stands:
         return transcript
@@ -98,7 +98,7 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
 
 
 def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript:
-    """The transcript with another text for each segment: as a rendering, by nobody's hand. Words that are new
+    """The transcript with another text for each segment, as a rendering rather than a correction. New words
     have the lowest confidence of those they replace."""
     words: list[Word] = []
     homes: list[int] = []
@@ -144,7 +144,7 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
 
 
 def _edited(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
-    """The words that a range has now, each with the word of the range that it came from or stands beside."""
+    """The words that a range has now, each with the original word that it came from or stands beside."""
     for word, home in _spoken(heard, edit.text):
         yield (word if edit.speaker is None else word.model_copy(update={"speaker": edit.speaker})), home
 
@@ -168,8 +168,8 @@ def _spoken(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
-    """What is equal and what is replaced; an insertion takes the word before it (else after it) along, whose
-    time it shares."""
+    """Equal and replaced blocks; an insertion includes the word before it (else after it), whose time it
+    shares."""
     blocks: list[tuple[str, int, int, int, int]] = []
     for kind, i, j, m, n in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "insert" and blocks and blocks[-1][0] == "equal":
@@ -216,7 +216,7 @@ def _shared(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) -> Ite
 
 
 def _segments(segments: Sequence[Segment], words: Sequence[Word], homes: Sequence[int]) -> Iterator[Segment]:
-    """The segments with the words that came of theirs; one without any is none."""
+    """The segments with the words made from theirs; a segment without words is dropped."""
     at = 0
     for segment in sorted(segments, key=lambda each: each.first_word):
         first = at

@@ -33,9 +33,9 @@ class Spoken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a transcript. `words` are its `own` words, then those that follow. `terms` is what the
-    index holds of it, empty where it was read from there. `readings`: what else was heard in place of some of
-    its words, where the job kept that."""
+    """A stretch of a transcript. `words` are its `own` words, then those that follow. `terms` is its content
+    in the index, empty if it was read from there. `readings`: alternatives to some of its words, if the job
+    kept them."""
 
     channel: int
     speaker: str | None
@@ -53,22 +53,22 @@ class Passage:
         words: Sequence[Spoken],
         readings: tuple[Reading, ...] = (),
     ) -> Self:
-        """With its terms: the tokens of its words in order."""
+        """A passage with its terms: the tokens of its words in order."""
         terms = chain.from_iterable(tokens_of(word.text) for word in words)
         return cls(channel, speaker, own, tuple(words), tuple(terms), readings)
 
     @property
     def reading_terms(self) -> tuple[str, ...]:
-        """What the index of alternatives holds of it: its terms and, after a tilde each, those of its
-        readings. Empty where it has none, or no terms."""
+        """Its content in the index of alternatives: its terms and, after a tilde each, those of its readings.
+        Empty if it has no readings, or no terms."""
         if not self.readings:
             return ()
         return tuple(sorted({*self.terms, *(f"~{token}" for token in _read_tokens(self))}))
 
     @property
     def pairs(self) -> list[int]:
-        """The numbers of the tokens beside each other (`pairs_of`), also where a reading is taken for right,
-        sorted: a phrase that is found in the passage has its own among them."""
+        """The numbers of adjacent tokens (`pairs_of`), also with each reading applied, sorted: a phrase found
+        in the passage has all its pairs among them."""
         pairs = set(pairs_of(self.terms))
         if self.readings:
             said = [tokens_of(word.text) for word in self.words]
@@ -80,8 +80,8 @@ class Passage:
 
 
 def passages_of(transcript: Transcript) -> list[Passage]:
-    """The passages of a transcript, in order of their start. Spaces within a word become no-break ones, as a
-    plain one ends it."""
+    """The passages of a transcript, in order of their start. Spaces within a word become no-break spaces,
+    since a plain one would end the word."""
     passages: list[Passage] = []
     readings = readings_of(transcript)
     begin = 0
@@ -99,15 +99,14 @@ def passages_of(transcript: Transcript) -> list[Passage]:
 
 
 def sounds_of(passages: Iterable[Passage]) -> list[tuple[str, str]]:
-    """Each different word of indexed passages and their readings that has a sound, after its sound; in
+    """Each different word of indexed passages and their readings that has a sound, preceded by its sound; in
     order."""
     tokens = {token for passage in passages for token in chain(passage.terms, _read_tokens(passage))}
     return sorted((sound, token) for token in tokens if (sound := sound_of(token)))
 
 
 def digest_of(passages: Iterable[Passage], sounds: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 (hex) of the words of passages, in any order, of who says them where, of what else was heard,
-    and of their sounds."""
+    """SHA-256 (hex) of the words of passages, in any order, with their speakers, readings and sounds."""
     lines = sorted(
         f"{each.channel} {each.speaker} {each.words[0].start:.3f} {each.own} "
         + " ".join(word.text for word in each.words)

@@ -30,8 +30,8 @@ _NEAR = re.compile(r"NEAR(?:/(\d{1,2}))?")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or phrase. `prefix`: its last token is the beginning of a word. `sound`: the key of a word that
-    is sought by how it sounds, of which `spellings` are those that the archive has."""
+    """A word or phrase. `prefix`: its last token is the beginning of a word. `sound`: the key of a word
+    searched by its sound, of which `spellings` are those that the archive has."""
 
     tokens: tuple[str, ...]
     prefix: bool = False
@@ -57,8 +57,8 @@ class Query:
 
 
 class Match(NamedTuple):
-    """Words of a passage, `last` included. reading: what was heard in place of some of them, where it takes
-    that to match; text: the words that match then."""
+    """Words of a passage, `last` included. reading: the alternative that has to replace some of them for a
+    match; text: the words that then match."""
 
     first: int
     last: int
@@ -66,7 +66,8 @@ class Match(NamedTuple):
     text: str = ""
 
     def confidence_in(self, passage: Passage) -> float | None:
-        """Of the least certain word of the match; None where the probability of its reading is not known."""
+        """The confidence of the least certain word of the match; None if the probability of its reading is
+        unknown."""
         reading = self.reading
         known = [
             word.confidence
@@ -79,7 +80,7 @@ class Match(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """Read what a person wrote. Raises InvalidRequest, which says what is wrong."""
+    """Parse a query. Raises InvalidRequest, which says what is wrong."""
     parts = _PARTS.findall(text)
     if len(parts) > MOST_TERMS:
         raise InvalidRequest(f"A search has at most {MOST_TERMS} words and phrases, not {len(parts)}.")
@@ -103,7 +104,7 @@ def parse_query(text: str) -> Query:
         elif tokens_of(part):
             wanted.append(_term(part))
     if not wanted:
-        raise InvalidRequest("Nothing to search for: write at least one word that is not excluded.")
+        raise InvalidRequest("Nothing to search for: include at least one word that is not excluded.")
     return Query(tuple(wanted), tuple(unwanted))
 
 
@@ -130,13 +131,13 @@ def _term(part: str) -> Term:
 
 
 def fuzzy_terms(query: Query) -> list[Term]:
-    """The terms that are sought by their sound."""
+    """The terms that are searched by their sound."""
     terms = [term for clause in query.wanted for term in _terms(clause)] + list(query.unwanted)
     return [term for term in terms if term.sound]
 
 
 def with_spellings(query: Query, spellings: dict[Term, tuple[str, ...]]) -> Query:
-    """The same with the spellings that the archive has."""
+    """A copy with the spellings that the archive has."""
 
     def spelt(term: Term) -> Term:
         return replace(term, spellings=spellings.get(term, ()))
@@ -151,9 +152,9 @@ def with_spellings(query: Query, spellings: dict[Term, tuple[str, ...]]) -> Quer
 
 
 def matches(query: Query, passage: Passage, alternatives: bool = False) -> list[Match]:
-    """Where the query is in the passage, in order; empty where it is not, or where it begins in the words
-    that follow. alternatives: also where it is when one of the passage's readings, and no other, is taken
-    for right; of several that match the same words the most probable."""
+    """Where the query matches in the passage, in order; empty if it does not, or only begins in the words
+    that follow. alternatives: also the matches with exactly one of the passage's readings applied; of several
+    that match the same words the most probable."""
     texts = [word.text for word in passage.words]
     places: dict[tuple[int, int], Match] = {
         (match.first, match.last): match for match in _matches(query, texts)
@@ -194,7 +195,7 @@ def _matches(query: Query, texts: Sequence[str]) -> list[Match]:
 
 
 def _speaks_of(query: Query, reading: Reading) -> bool:
-    """Whether the reading has a word that is sought."""
+    """Whether the reading has a word of the query."""
     heard = tokens_of(reading.text)
     return any(
         token in term.spellings

@@ -1,8 +1,8 @@
-"""What else was heard: the alternatives of words and the n-best lists of chunks as readings of a transcript's
-words, each in place of the words that the transcript has there.
+"""Readings: what else was recognised, from the alternatives of words and the n-best lists of chunks, each in
+place of words of the transcript.
 
-A reading is short, and there are few of them at a place: what a long hypothesis has in common with the
-transcript is the transcript's.
+A reading is short, and there are few of them at a place: it leaves out what a hypothesis has in common with
+the transcript.
 """
 
 from bisect import bisect_left
@@ -15,15 +15,15 @@ from spool.domain.archive.tokens import tokens_of
 from spool.domain.transcript import Transcript, Word
 
 MOST_ALTERNATIVES, MOST_HYPOTHESES = 5, 8
-"""Of a word, and of a chunk beside its first."""
+"""Alternatives of a word, and hypotheses of a chunk besides its first."""
 MOST_OF_PASSAGE = 200
 LONGEST = 8
-"""Words of a reading, and words that it stands in place of."""
+"""The most words of a reading, and the most that it replaces."""
 
 
 class Reading(NamedTuple):
-    """`text` in place of the words `first` to `last`. confidence: how probable it is, from 0 to 1; None for
-    one of an n-best list, whose scores are no probabilities."""
+    """`text` in place of the words `first` to `last`. confidence: its probability, from 0 to 1; None for one
+    from an n-best list, whose scores are not probabilities."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Reading(NamedTuple):
 
 
 def readings_of(transcript: Transcript) -> list[Reading]:
-    """Every reading that says something else than the transcript, once, by its first word."""
+    """All distinct readings that differ from the transcript, by their first word."""
     words = transcript.words
     kept: dict[tuple[int, int, tuple[str, ...]], Reading] = {}
     for reading in (*_of_words(words), *_of_chunks(transcript)):
@@ -44,8 +44,8 @@ def readings_of(transcript: Transcript) -> list[Reading]:
 
 
 def readings_between(readings: Sequence[Reading], first: int, after: int) -> tuple[Reading, ...]:
-    """Those of the words from `first` until before `after`, counted from `first`; of too many the most
-    probable. `readings` are in order of their first word."""
+    """The readings of the words from `first` until before `after`, counted from `first`; if there are too
+    many, the most probable. `readings` are in order of their first word."""
     begin = bisect_left(readings, first, key=lambda reading: reading.first)
     end = bisect_left(readings, after, key=lambda reading: reading.first)
     inside = [reading for reading in readings[begin:end] if reading.last < after]
@@ -82,8 +82,8 @@ def _of_chunks(transcript: Transcript) -> Iterator[Reading]:
 
 
 def _differences(words: Sequence[Word], owned: Sequence[int], heard: Sequence[str]) -> Iterator[Reading]:
-    """At the edges of a chunk a hypothesis may have words that are the next chunk's: what is only more there
-    is left out."""
+    """At the edges of a chunk a hypothesis may have words of the next chunk, so additional words there are
+    left out."""
     ours = [tokens_of(words[at].text) for at in owned]
     theirs = [tokens_of(text) for text in heard]
     steps = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()

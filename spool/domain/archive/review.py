@@ -1,7 +1,7 @@
 """The passages of a transcript as people review them, each with how doubtful its words are.
 
 Pure. A passage here is a stretch of up to 40 words of one channel as they were recognised: edits and speakers
-change neither its words nor its number, so that a mark on it stays where it was put.
+change neither its words nor its number, so that a mark on it stays in place.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ REASONS = ("confidence", "versions", "speech", "language")
 NEAR_SECONDS = 0.5
 """A word of another version is the same if it is spoken within this time."""
 SHORTEST_SPEECH, LONGEST_SPEECH = 2.0, 10.0
-"""Speech without words, in seconds: less is no passage, and more is no more doubtful."""
+"""Speech without words, in seconds: less makes no passage, and more is no more doubtful."""
 CHANGED = 0.25
 """The least doubt where the language changes."""
 
@@ -27,10 +27,10 @@ CHANGED = 0.25
 class Doubts:
     """Why a passage is doubtful, each from 0 to 1.
 
-    confidence: one less the mean of its words' confidence: the share of words that the model expects to be
-    wrong. versions: the share of words that the version before has otherwise. speech: the share of words
-    where the speech detector heard nobody, or of a stretch of speech without words its length over ten
-    seconds. language: what the model leaves to other languages where the language changes.
+    confidence: one minus the mean of its words' confidence: the share of words that the model expects to be
+    wrong. versions: the share of words that differ in the previous version. speech: the share of words where
+    the speech detector found no speech, or for speech without words its length over ten seconds. language:
+    the probability that the model leaves to other languages where the language changes.
     """
 
     confidence: float = 0.0
@@ -40,7 +40,7 @@ class Doubts:
 
     @property
     def total(self) -> float:
-        """All of them, as if each were a chance of its own that something is wrong."""
+        """All of them, combined as if each were an independent chance that something is wrong."""
         return round(
             1 - prod(1 - each for each in (self.confidence, self.versions, self.speech, self.language)), 4
         )
@@ -62,7 +62,7 @@ class ReviewPassage:
 
     @property
     def words(self) -> int:
-        """How many words were recognised."""
+        """The number of recognised words."""
         return self.last_word - self.first_word + 1
 
 
@@ -88,7 +88,8 @@ def review_passages(transcript: Transcript, other: Sequence[Spoken] = ()) -> lis
 
 
 class _Version:
-    """When another version has which word, whatever the channel: it may keep others apart."""
+    """When another version has which word, in whatever channel, since it may separate channels
+    differently."""
 
     def __init__(self, words: Iterable[Spoken]) -> None:
         self._times: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -133,7 +134,8 @@ def _doubts(
 
 
 def _changes(spans: Sequence[LanguageSpan]) -> list[tuple[LanguageSpan, float]]:
-    """The spans whose language is not that of the one before, or in which another one was read."""
+    """The spans whose language differs from that of the span before, or from the language they were decoded
+    in."""
     changes = []
     for _, group in groupby(spans, key=lambda span: span.channel):
         own = list(group)
@@ -179,7 +181,8 @@ def _text(words: Sequence[Word]) -> str:
 
 
 def _cuts(words: Sequence[Word]) -> Iterator[tuple[int, int]]:
-    """The first word of each passage, and the one after its last: as the search cuts them, whoever speaks."""
+    """The first word of each passage, and the one after its last, cut as for the search but across
+    speakers."""
     first = 0
     for at in range(1, len(words) + 1):
         paused = at < len(words) and words[at].start - words[at - 1].end >= PAUSE_SECONDS

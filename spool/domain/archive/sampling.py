@@ -1,4 +1,4 @@
-"""How many passages to listen to, and what those that were listened to say about the word error rate.
+"""How many passages to listen to, and the word error rate that the checked ones show.
 
 Pure. A sample of passages is drawn at random without replacement. Passages differ in length, so the rate is a
 ratio of two sums over it: R = Σe/Σn, with e errors and n words of the reference in each passage. Its variance
@@ -17,7 +17,7 @@ from spool.wer import WordErrors, edit_distance, normal_words
 Z = 1.959964
 """The normal distribution's 97.5 % quantile."""
 FEWEST = 30
-"""Passages of a sample at least: below it the sum of passages is not near enough to a normal distribution."""
+"""The fewest passages of a sample: below it the sum is not close enough to a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The word error rate, and its 95 % interval; None where too few passages were checked for one."""
+    """The word error rate, and its 95 % interval; None if too few passages were checked for one."""
 
     checked: int
     words: int
@@ -47,8 +47,8 @@ class Estimate:
 
 
 def sample_size(population: Population, margin: float) -> int:
-    """How many passages let the rate be known within ± `margin` (0.02: two points) with 95 % confidence, if
-    errors are as frequent as the model expects: 30 at least, all where there are fewer."""
+    """How many passages are needed to know the rate within ± `margin` (0.02: two points) with 95 %
+    confidence, if errors are as frequent as the model expects: at least 30, or all if there are fewer."""
     count = population.passages
     if count <= FEWEST or not population.words:
         return count
@@ -64,9 +64,9 @@ def sample_size(population: Population, margin: float) -> int:
 
 
 def estimate(found: Sequence[WordErrors], population: int) -> Estimate:
-    """The rate of a population of so many passages by those that were checked, one `WordErrors` each.
+    """The rate of a population of this many passages from those that were checked, one `WordErrors` each.
 
-    Where none has an error, no more than 3/m of the passages have any with 95 % confidence (Hanley and
+    If none has an error, no more than 3/m of the passages have any with 95 % confidence (Hanley and
     Lippman-Hand, 1983), which is then the upper end.
     """
     size = len(found)
@@ -104,8 +104,8 @@ def t_quantile(freedom: int) -> float:
 
 
 def passage_errors(words: Sequence[Word], edits: Iterable[Edit], first: int, last: int) -> WordErrors:
-    """The errors of the recognised words `first` to `last` of `words`, by the edits that stand. An edit
-    counts where it begins."""
+    """The errors of the recognised words `first` to `last` of `words`, by the standing edits. An edit counts
+    where it begins."""
     wrong = expected = 0
     corrected: set[int] = set()
     for edit in edits:

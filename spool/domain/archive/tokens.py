@@ -1,4 +1,4 @@
-"""How words become the tokens of the index: folded text, and how a word sounds.
+"""Turns words into the tokens of the index, and into keys of their sound.
 
 Text in the index and text in a query go through the same functions, so both databases find the same.
 """
@@ -11,7 +11,7 @@ from itertools import pairwise
 from zlib import crc32
 
 LONGEST = 64
-"""Characters of a token that are kept."""
+"""The most characters of a token."""
 SOUNDING = 4
 """A word shorter than this has no sound key: too many others would share it."""
 
@@ -44,15 +44,15 @@ def tokens_of(text: str) -> tuple[str, ...]:
 
 
 def pairs_of(tokens: Sequence[str]) -> list[int]:
-    """Two bytes, signed, for each two tokens beside each other, sorted: equal ones for equal pairs, and of
-    other pairs one in 65,536 has the same."""
+    """Two signed bytes for each two adjacent tokens, sorted: equal for equal pairs; of other pairs one in
+    65,536 collides."""
     return sorted({(crc32(f"{one} {other}".encode()) & 0xFFFF) - 0x8000 for one, other in pairwise(tokens)})
 
 
 @lru_cache(maxsize=1 << 16)
 def sound_of(token: str) -> str | None:
-    """The consonants of a token, similar ones as one (`kowalski` and `cowalsky` are both `kflsk`); a vowel
-    counts at the beginning only. None where that says too little to search by."""
+    """The consonants of a token, with similar ones merged (`kowalski` and `cowalsky` are both `kflsk`); a
+    vowel counts only at the beginning. None if the result is too short to search by."""
     if len(token) < SOUNDING or not token.isalpha():
         return None
     vowel = "a" if token[0] in "aeiouyj" else ""
@@ -63,7 +63,7 @@ def sound_of(token: str) -> str | None:
 
 
 def sounds_near(key: str) -> list[str]:
-    """The key and, where it is long enough, every key that differs from it in one sound."""
+    """The key and, if it is long enough, every key that differs from it in one sound."""
     if len(key) < SOUNDING:
         return [key]
     near = {key}

@@ -1,8 +1,8 @@
 """Reads an existing transcript: plain text, SubRip, WebVTT or a Word document, as words with their speakers.
 
-The content decides the format, not the file's name. Kept are the spoken words: cue numbers, times, tags,
+The content decides the format, not the file's name. Only spoken words are kept: cue numbers, times, tags,
 headings, notes and the numbers of footnotes in cues are left out. A speaker is a WebVTT voice, or a name with
-a colon before a line (`ANNA: Good morning.`) that stands before at least two lines. Pure; knows no recording.
+a colon before a line (`ANNA: Good morning.`) that precedes at least two lines. Pure.
 """
 
 import html
@@ -30,7 +30,7 @@ _CUE = re.compile(
 )
 _STAMP = re.compile(r"[\[(<](?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d+)?[\])>]")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]+)>")
-# `light<c.1>1</c>`, as OHMS writes the number of a footnote: a class and a text that are one number.
+# `light<c.1>1</c>`, as OHMS writes the number of a footnote: a class and a text that are the same number.
 _FOOTNOTE = re.compile(r"<c\.(\d+)>\s*([\[(]?)\1[\])]?\s*</c>")
 _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _NAME = re.compile(r"^\s*([^\W\d_][^:\n]{0,39}?)\s*:(?=\s|$)")
@@ -39,14 +39,14 @@ _BLOCKS = ("NOTE", "STYLE", "REGION")
 _UNSPOKEN = ("Heading", "Title")
 _MAX_XML = 24 * 1024 * 1024
 _MAX_RATIO = 40
-"""How much longer the XML may be than the file, from a mebibyte on; Word's is some ten times as long."""
+"""How much longer than the file the XML may be, from a mebibyte on; Word's is some ten times as long."""
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DOCX_TEXTS = {_W + "t": "", _W + "tab": "\t", _W + "br": "\n", _W + "cr": "\n", _W + "noBreakHyphen": "-"}
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word as it is written, with its punctuation, and who says it, where the text tells."""
+    """A word as written, with its punctuation, and its speaker if the text names one."""
 
     text: str
     speaker: str | None = None
@@ -59,38 +59,38 @@ class _Line:
 
 
 def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
-    """The words of a transcript file of up to `MAX_BYTES`; `name` is what errors call it.
+    """The words of a transcript file of up to `MAX_BYTES`; `name` is its name in errors.
 
     Raises InvalidRequest for a file that is too long, cannot be read or has no words.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidRequest(f"{name}: the transcript has more than {MAX_BYTES // 2**20} MiB; divide it")
+        raise InvalidRequest(f"{name}: the transcript is larger than {MAX_BYTES // 2**20} MiB; split it")
     if data.startswith(b"PK\x03\x04"):
         lines = list(_docx_lines(data, name))
     else:
         text = _decode(data, name)
         if _MARKUP.match(text):
             raise InvalidRequest(
-                f"{name}: XML and HTML are not read, OHMS records among them; export WebVTT or text"
+                f"{name}: XML and HTML, such as OHMS records, are not supported; export WebVTT or text"
             )
         lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines() if line]
     words: tuple[SpokenWord, ...] = ()
     if len(lines) <= MOST_WORDS:
         words = tuple(itertools.islice(_words(_with_speakers(lines)), MOST_WORDS + 1))
     if max(len(lines), len(words)) > MOST_WORDS:
-        raise InvalidRequest(f"{name}: the transcript has more than {MOST_WORDS:,} words or lines; divide it")
+        raise InvalidRequest(f"{name}: the transcript has more than {MOST_WORDS:,} words or lines; split it")
     return check_words(words, name)
 
 
 def check_words(words: tuple[SpokenWord, ...], name: str) -> tuple[SpokenWord, ...]:
-    """These words. Raises InvalidRequest where none has a letter or a digit, there are too many speakers, or
-    one's name is none."""
+    """These words. Raises InvalidRequest if none has a letter or a digit, or if there are too many speakers
+    or invalid names."""
     if not any(any(map(str.isalnum, word.text)) for word in words):
         raise InvalidRequest(f"{name}: the transcript has no words")
     speakers = {word.speaker for word in words} - {None}
     if len(speakers) > MOST_SPEAKERS:
         raise InvalidRequest(
-            f"{name}: the transcript names {len(speakers)} speakers; {MOST_SPEAKERS} at most, or none"
+            f"{name}: the transcript names {len(speakers)} speakers; at most {MOST_SPEAKERS} are allowed"
         )
     for speaker in speakers:
         if speaker and (len(speaker) > LONGEST_NAME or not speaker.isprintable()):
@@ -107,7 +107,7 @@ def _decode(data: bytes, name: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InvalidRequest(
-            f"{name}: neither a Word document (.docx) nor text in UTF-8 (byte {error.start}); save it as one"
+            f"{name}: neither a Word document (.docx) nor text in UTF-8 (byte {error.start}); save it as either"
         ) from error
     if "\0" in text:
         raise InvalidRequest(f"{name}: not a text file: it has zero bytes")
@@ -141,14 +141,14 @@ def _docx_lines(data: bytes, name: str) -> Iterator[_Line]:
             size = sum(entry.file_size for entry in entries)
             xml = sum(each.file_size for each in entries if each.filename.endswith((".xml", ".rels")))
             if size > _MAX_UNPACKED or xml > min(_MAX_XML, max(2**20, len(data) * _MAX_RATIO)):
-                raise InvalidRequest(f"{name}: the document unpacks to {size // 2**20} MiB; divide it")
+                raise InvalidRequest(f"{name}: the document unpacks to {size // 2**20} MiB; split it")
         document = Document(io.BytesIO(data))
         ours = document.core_properties.author == "Spool"
         styles = {style.style_id: str(style.name or "") for style in document.styles}
         spoken = list(_docx_texts(document.element.body, styles))
     except InvalidRequest:
         raise
-    except Exception as error:  # zipfile, lxml and python-docx each raise their own
+    except Exception as error:  # zipfile, lxml and python-docx raise different errors
         reason = str(error) or type(error).__name__
         raise InvalidRequest(f"{name}: the Word document cannot be read: {reason}") from error
     # The second paragraph of a document that Spool wrote states its length, language and model.
@@ -157,7 +157,7 @@ def _docx_lines(data: bytes, name: str) -> Iterator[_Line]:
 
 def _docx_texts(body: Any, styles: Mapping[str, str]) -> Iterator[str]:  # noqa: ANN401 - lxml has no types
     """The text of each paragraph and table row of a document's body, without headings. python-docx's own
-    objects of them take a millisecond each."""
+    objects take a millisecond each."""
     for block in body.iterchildren(_W + "p", _W + "tbl"):
         if block.tag == _W + "tbl":
             for row in block.iterchildren(_W + "tr"):
@@ -170,7 +170,7 @@ def _docx_texts(body: Any, styles: Mapping[str, str]) -> Iterator[str]:  # noqa:
 
 
 def _docx_text(paragraph: Any) -> str:  # noqa: ANN401 - lxml has no types
-    """A paragraph's text, without what stands in boxes and what was struck out."""
+    """A paragraph's text, without text boxes and deleted text."""
     return "".join(
         element.text or "" if element.tag == _W + "t" else _DOCX_TEXTS[element.tag]
         for element in paragraph.iter(*_DOCX_TEXTS)
@@ -179,7 +179,7 @@ def _docx_text(paragraph: Any) -> str:  # noqa: ANN401 - lxml has no types
 
 
 def _with_speakers(lines: Sequence[_Line]) -> Iterator[_Line]:
-    """The lines without times and names; a name goes for the lines after it as well."""
+    """The lines without times and names; a name also applies to the lines after it."""
     counts = Counter(match[1] for match in map(_NAME.match, (each.text for each in lines)) if match)
     names = {name for name, count in counts.items() if count > 1 and len(name.split()) <= _NAME_WORDS}
     speaker = None

@@ -1,7 +1,7 @@
 """Voice prints of speakers, and which known voices they may be.
 
-Pure. A print is the mean of a voice encoder's embeddings, at length one, as little-endian float32 bytes; two
-are compared by their cosine, and only where one encoder made both.
+Pure. A print is the normalised mean of a voice encoder's embeddings, as little-endian float32 bytes; two are
+compared by their cosine, and only if the same encoder made both.
 """
 
 from array import array
@@ -11,13 +11,13 @@ from math import sqrt
 from operator import mul
 
 SAME_VOICE = 0.90
-"""Cosine from which a voice is worth a person's look (docs/speakers.md)."""
+"""The cosine from which a voice is worth showing (docs/speakers.md)."""
 MOST_MATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A voice that a person named: `recordings` is how many prints stand behind it."""
+    """A voice that a person named: `recordings` is the number of prints it is based on."""
 
     id: str
     name: str
@@ -33,7 +33,8 @@ class VoiceMatch:
 
 
 def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dict[str, list[VoiceMatch]]:
-    """By label of `prints` the known voices that are like it, the likest first, `MOST_MATCHES` at most."""
+    """For each label of `prints` the known voices that resemble it, the most similar first, at most
+    `MOST_MATCHES`."""
     return {
         label: sorted(
             (
@@ -48,16 +49,16 @@ def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dic
 
 
 def mean_print(prints: Sequence[bytes]) -> bytes:
-    """The mean of one or more prints, at length one."""
+    """The normalised mean of one or more prints."""
     sums = [sum(column) for column in zip(*(_values(each) for each in prints), strict=True)]
     length = sqrt(sum(value * value for value in sums)) or 1.0
     return array("f", [value / length for value in sums]).tobytes()
 
 
 def cosine(a: bytes, b: bytes) -> float:
-    """Of two prints at length one. Raises ValueError where they have unlike sizes."""
+    """The cosine of two normalised prints. Raises ValueError if their sizes differ."""
     if len(a) != len(b):
-        raise ValueError("voice prints of unlike sizes")
+        raise ValueError("voice prints of different sizes")
     return float(sum(map(mul, _values(a), _values(b))))
 
 

@@ -1,4 +1,4 @@
-"""What workers know of the models they offer, and which of them call different weights by one name. Pure."""
+"""What workers know of the models they offer, and which of them use one name for different weights. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model as a worker has it; what it does not know yet is empty.
+    """One model as a worker has it; unknown fields are empty.
 
-    sha256: of the weights, hexadecimal. languages: codes; empty for a model that takes none. heads: what a
-    search drives, such as `ctc`. streams: whether live sessions can have it.
+    sha256: of the weights, hexadecimal. languages: codes; empty for a model without a choice. heads: what a
+    search uses, such as `ctc`. streams: whether live sessions can use it.
     """
 
     family: str = ""
@@ -28,7 +28,7 @@ class ModelFacts:
 
 
 def facts_of(document: Mapping[str, Any] | None) -> dict[str, ModelFacts]:
-    """The facts by model that a worker wrote down; names of fields that are not known here are left out."""
+    """The facts by model that a worker reported; unknown fields are ignored."""
     return {name: _facts(facts) for name, facts in (document or {}).items()}
 
 
@@ -41,20 +41,20 @@ def _facts(values: Mapping[str, Any]) -> ModelFacts:
 
 
 def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool:
-    """Whether these workers, by what they know of it, have the model without that head, all that know."""
+    """Whether all of these workers that know the model's heads have it without that head."""
     known = [facts[model].heads for facts in workers if model in facts and facts[model].heads]
     return bool(known) and not any(head in heads for heads in known)
 
 
 def can_stream(model: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool | None:
-    """Whether live sessions can have the model on some of these workers; None where none of them knows."""
+    """Whether some of these workers can stream the model; None if none of them knows."""
     known = [facts[model].streams for facts in workers if model in facts and facts[model].streams is not None]
     return any(known) if known else None
 
 
 def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, ModelFacts]]]) -> str | None:
-    """Which of these workers (name, facts) call different weights `model`, as a sentence; None where those
-    that know their weights have the same."""
+    """Which of these workers (name, facts) use different weights for `model`, as a sentence; None if all
+    known weights are the same."""
     by_hash: defaultdict[str, list[str]] = defaultdict(list)
     for name, facts in workers:
         if model in facts and facts[model].sha256:
@@ -64,6 +64,6 @@ def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, Mode
     groups = sorted((sorted(set(names)), digest) for digest, names in by_hash.items())
     listed = "; ".join(f"{', '.join(names)}: {digest[:12]}…" for names, digest in groups)
     return (
-        f"Workers call different weights {model} (their SHA-256: {listed}). Give one of them another name in "
+        f"Workers have different weights under the name {model} (SHA-256: {listed}). Rename one of them in "
         "SPOOL_MODELS, or name a pool whose workers have the same."
     )

@@ -1,7 +1,6 @@
 """Quality of inference: how a model's words on one machine and precision compare with its float32 words.
 
-After WhisperKit's QoI: the share of recordings whose transcript is no worse than the reference's. Plain data;
-who listens and who acts on it is others' business.
+After WhisperKit's QoI: the share of recordings whose transcript is no worse than the reference's. Plain data.
 """
 
 from collections.abc import Mapping
@@ -11,8 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """One measurement. wer, reference_wer: shares of the words that were spoken; rtfx: seconds of audio a
-    second, model loading not counted; joules: for a second of audio, where the machine tells."""
+    """One measurement. wer, reference_wer: shares of the spoken words; rtfx: seconds of audio a second,
+    without loading the model; joules: for a second of audio, if the machine reports it."""
 
     recordings: int
     no_worse: int
@@ -35,8 +34,8 @@ class Quality:
 
 
 def quality_of(document: Mapping[str, Any]) -> Quality:
-    """What `document` gave. Raises ValueError or TypeError for anything else."""
+    """The measurement in `document`. Raises ValueError or TypeError for anything else."""
     quality = Quality(**{each.name: document.get(each.name) for each in fields(Quality)})  # type: ignore[arg-type]
     if not 0 <= quality.no_worse <= quality.recordings or not quality.recordings:
-        raise ValueError("a share of no recordings")
+        raise ValueError("no recordings")
     return quality

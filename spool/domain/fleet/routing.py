@@ -2,9 +2,9 @@
 
 The name of a route is the queue of its jobs, in SQL and in Redis alike: `spool.model:whisper-tiny.en` for
 jobs that name no pool, `spool.cpu` for those of a pool; `;reader:canary` names a second model that a worker
-must have, `;at:mini-3` pins to a worker, `;backend:metal`, `;chip:m4` and `;memory:16` say what the machine
-has to be, and `;live:1` is for live sessions, which have threads of their own. Pure: which workers there are
-is for the caller.
+must have, `;at:mini-3` pins to a worker, `;backend:metal`, `;chip:m4` and `;memory:16` state requirements of
+the machine, and `;live:1` is for live sessions, which have separate threads. Pure: the caller knows the
+workers.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field
 Backend = Literal["metal", "cuda", "cpu"]
 PREFIX = "spool."
 ANY_POOL = "any"
-"""What stands for the pool of jobs that name none, in metrics and overviews."""
+"""The pool of jobs that name none, in metrics and overviews."""
 _GIB = 2**30
 _TAKING = frozenset({"starting", "ready"})
 
 
 class Requirement(BaseModel):
-    """What a job asks of the machine it runs on; what is left out does not matter."""
+    """What a job requires of the machine it runs on; omitted fields do not matter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class Requirement(BaseModel):
             min_length=1,
             max_length=100,
             pattern=r"^[\w ().@+-]+$",
-            description="Words that the chip's name has to contain, such as `M4 Max`.",
+            description="Words that the chip's name must contain, such as `M4 Max`.",
         ),
     ] = None
     memory_gb: Annotated[int | None, Field(ge=1, le=4096, description="The least memory, in GiB.")] = None
@@ -46,7 +46,7 @@ class Requirement(BaseModel):
         return ", ".join(part for part in parts if part)
 
     def over(self, other: "Requirement") -> "Requirement":
-        """This requirement, with what it leaves out taken from `other`."""
+        """This requirement, with omitted fields taken from `other`."""
         return other.model_copy(update=self.model_dump(exclude_none=True))
 
 
@@ -55,9 +55,9 @@ ANY_MACHINE = Requirement()
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who may take a job: the workers of a pool, or, where `pool` is None, all that have its `model`.
-    reader: a second model that orders what the first one hears; a worker needs it too. live: a session whose
-    client is connected; it waits in a queue of its own, without messages."""
+    """Which workers may take a job: those of a pool, or, if `pool` is None, all that have its `model`.
+    reader: a second model that reorders the first one's hypotheses; a worker needs it too. live: a session
+    whose client is connected; it waits in a separate queue, without messages."""
 
     pool: str | None
     worker: str | None = None
@@ -85,7 +85,7 @@ class Route:
 
 @lru_cache(maxsize=4096)
 def route_of(queue: str) -> Route:
-    """The route that a queue's name says. Raises ValueError for any other text."""
+    """The route of a queue's name. Raises ValueError for any other text."""
     first, *rest = queue.removeprefix(PREFIX).split(";")
     pairs = dict(part.split(":", 1) for part in rest)
     values = {name: unquote(value) for name, value in pairs.items()}
@@ -112,14 +112,14 @@ def route_of(queue: str) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a route may ask of a machine; None where a worker does not say."""
+    """What a worker tells about its machine; None if it does not tell."""
 
     backend: str | None = None
     chip: str = ""
     memory_bytes: int | None = None
 
     def meets(self, requires: Requirement) -> bool:
-        """Whether it has what is required."""
+        """Whether the machine meets the requirement."""
         if requires.backend is not None and requires.backend != self.backend:
             return False
         if requires.chip is not None and requires.chip.lower() not in self.chip.lower():
@@ -129,7 +129,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one worker can take. `models` None: it does not say, and is taken to have any."""
+    """What one worker can take. `models` None: the worker does not tell, and is assumed to have any."""
 
     pool: str
     name: str
@@ -137,7 +137,7 @@ class Offer:
     machine: Machine = Machine()
 
     def takes(self, route: Route, model: str | None = None) -> bool:
-        """Whether it may take jobs of this route, of this `model` where the route names none."""
+        """Whether the worker may take jobs of this route, of this `model` if the route names none."""
         if route.pool not in (None, self.pool) or route.worker not in (None, self.name):
             return False
         wanted = {route.model or model, route.reader} - {None}
@@ -156,7 +156,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A worker as it was last heard of."""
+    """A worker's last report."""
 
     offer: Offer
     state: str
@@ -166,7 +166,7 @@ class Seen:
 
 
 def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime) -> str | None:
-    """What a job waits for that no worker can take now, as a phrase; None where a worker can."""
+    """What a job is waiting for if no worker can take it now, as a phrase; None if a worker can."""
     known = list(workers)
     able = [worker for worker in known if worker.offer.takes(route, model)]
     alive = [worker for worker in able if worker.alive]
@@ -197,7 +197,7 @@ def _describe(route: Route, model: str) -> str:
         words.append(f"of pool {route.pool}")
     words.append(f"with model {model}")
     if route.reader is not None:
-        words.append(f"and model {route.reader}, which is to rescore")
+        words.append(f"and the rescoring model {route.reader}")
     if route.requires != ANY_MACHINE:
         words.append(f"on {route.requires}")
     return " ".join(words)

@@ -1,1 +1,1 @@
-"""Live sessions: what is asked of one, and the log of what its client sent."""
+"""Live sessions: their options, and the log of what the client sent."""

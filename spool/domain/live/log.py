@@ -1,13 +1,12 @@
-"""The log of a live session: numbered objects in the object store, `jobs/{id}/live/00000000` and on.
+"""The log of a live session: numbered objects in the object store, from `jobs/{id}/live/00000000` on.
 
-Each record is written once and by one writer. It is a letter and what belongs to it; records other than audio
-and the last one are the letter alone, so that sizes say how much audio there is. Whoever replays the log
-hears what was heard the first time. Pure.
+Each record is written once and by one writer. It consists of a letter and its data; only audio and the end
+have data, so that sizes tell how much audio there is. Replaying the log gives the same audio as the first
+time. Pure.
 
-A session that goes on in another connection has a part of the log for each, `jobs/{id}/live/p001/00000000`
-and on behind the first. SQL says where in the session's audio a part begins (`Parts`), and there the part
-before it ends: what its writer still wrote behind that, since it did not know, is no part of the session, and
-comes again from the client.
+Each further connection of a session writes a part of its own, from `jobs/{id}/live/p001/00000000` on. SQL
+says where in the session's audio a part begins (`Parts`), and there the part before it ends: anything that
+its writer, unaware of this, wrote after that is not part of the session, and the client sends it again.
 """
 
 import math
@@ -15,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 KEEP_ALIVE_SECONDS = 5.0
-"""An open session has a record at least so often, audio or not."""
+"""The longest time between records of an open session, with audio or without."""
 ABANDONED_SECONDS = 20.0
-"""A session without a new record for so long has lost its writer, and is at its end."""
+"""After this long without a new record a session has lost its writer and ends."""
 
 Kind = Literal["audio", "finalize", "alive", "end"]
 _LETTERS: dict[Kind, bytes] = {"audio": b"a", "finalize": b"f", "alive": b"k", "end": b"e"}
@@ -27,13 +26,13 @@ _KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 @dataclass(frozen=True, slots=True)
 class Record:
     """One entry. audio: `data` is PCM; finalize: make final what was heard; alive: the client is still there;
-    end: nothing comes after this, `data` says why."""
+    end: the last entry, whose `data` says why."""
 
     kind: Kind
     data: bytes = b""
 
     def encode(self) -> bytes:
-        """As it is stored."""
+        """The record in its stored form."""
         return _LETTERS[self.kind] + self.data
 
 
@@ -41,7 +40,7 @@ def decode_record(stored: bytes) -> Record:
     """The record that `Record.encode` wrote. Raises ValueError for other bytes."""
     kind = _KINDS.get(stored[:1])
     if kind is None:
-        raise ValueError("these bytes are no record of a live session")
+        raise ValueError("these bytes are not a record of a live session")
     return Record(kind, stored[1:])
 
 
@@ -51,17 +50,17 @@ def audio_size(stored_size: int) -> int:
 
 
 def log_prefix(job_id: str) -> str:
-    """What the keys of a session's log begin with."""
+    """The prefix of the keys of a session's log."""
     return f"jobs/{job_id}/live/"
 
 
 def record_key(job_id: str, number: int, part: int = 0) -> str:
-    """Where a record is stored; numbers begin at 0 in each part and leave none out."""
+    """Where a record is stored; numbers begin at 0 in each part and have no gaps."""
     return f"{part_prefix(job_id, part)}{number:08d}"
 
 
 def part_prefix(job_id: str, part: int) -> str:
-    """What the keys of a part's records begin with; of the first part, those of all others too."""
+    """The prefix of the keys of a part's records; for the first part, that of all other parts too."""
     return f"{log_prefix(job_id)}p{part:03d}/" if part else log_prefix(job_id)
 
 
@@ -74,14 +73,14 @@ def is_in_part(key: str, job_id: str, part: int) -> bool:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """starts: how many bytes of the session's audio come before each part but the first. is_closed: the
-    session is at its end, and no part can follow."""
+    session has ended, and no part can follow."""
 
     starts: tuple[int, ...] = ()
     is_closed: bool = False
 
     @property
     def last(self) -> int:
-        """The part that is written now."""
+        """The part that is being written."""
         return len(self.starts)
 
     def start(self, part: int) -> int:
@@ -89,9 +88,9 @@ class Parts:
         return self.starts[part - 1] if part else 0
 
     def end(self, part: int) -> float:
-        """Bytes of audio before the part behind this one; infinity where there is none."""
+        """Bytes of audio before the next part; infinity if there is none."""
         return self.starts[part] if part < len(self.starts) else math.inf
 
 
 MOST_PARTS = 1000
-"""Of one session; one that is lost more often has to be opened anew."""
+"""The most parts of one session; a client that is lost more often has to open a new one."""

@@ -1,4 +1,4 @@
-"""What is asked of a live session, how its recording is stored, and how fast audio may come. Pure."""
+"""The options of a live session, how its recording is stored, and how fast audio may come. Pure."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,12 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 SAMPLE_BYTES = 2
 SAMPLE_RATE = 16_000
-"""Of positions in chunks; the recording keeps its own."""
+"""The sample rate of positions in chunks; the recording keeps its own."""
 MOST_AUDIO_BYTES = 2**32 - 2**16
-"""What a WAV file can hold."""
+"""The most that a WAV file can hold."""
 
 RESUME_SECONDS = (20, 600)
-"""How long a session may wait for its client."""
+"""The longest that a session may wait for its client."""
 
 AttContext = tuple[Annotated[int, Field(ge=-1, le=10_000)], Annotated[int, Field(ge=0, le=1000)]]
 
@@ -26,17 +26,21 @@ class Listening(BaseModel):
     channels: Annotated[int, Field(ge=1, le=8, description="Mixed for the transcript.")] = 1
     silence_ms: Annotated[
         int | None,
-        Field(ge=80, le=60_000, description="Silence behind a word that ends an utterance; null: none does."),
+        Field(
+            ge=80,
+            le=60_000,
+            description="Silence after a word that ends an utterance; null: silence never ends one.",
+        ),
     ] = 1000
     att_context: Annotated[
-        AttContext | None, Field(description="LEFT,RIGHT of the encoder; null: the model's first.")
+        AttContext | None, Field(description="LEFT,RIGHT of the encoder; null: the model's first choice.")
     ] = None
     resume_seconds: Annotated[
         int | None,
         Field(
             ge=RESUME_SECONDS[0],
             le=RESUME_SECONDS[1],
-            description="How long the session waits for a client that was lost; null: it ends.",
+            description="How long the session waits for a lost client; null: it ends at once.",
         ),
     ] = None
     then: Annotated[
@@ -50,16 +54,16 @@ class Listening(BaseModel):
         return SAMPLE_BYTES * self.channels
 
     def seconds_of(self, size: int) -> float:
-        """How long so many bytes of audio are."""
+        """The duration of this many bytes of audio."""
         return size / self.frame_bytes / self.sample_rate
 
     def position_of(self, frames: int) -> int:
-        """Where so many samples of the recording end, in samples at 16 kHz."""
+        """Where this many samples of the recording end, in samples at 16 kHz."""
         return frames * SAMPLE_RATE // self.sample_rate
 
     def wav_header(self, size: int) -> bytes:
-        """The header of a WAV file (RIFF, format 1) with so many bytes of audio, `MOST_AUDIO_BYTES` at
-        most."""
+        """The header of a WAV file (RIFF, format 1) with this many bytes of audio, at most
+        `MOST_AUDIO_BYTES`."""
         fields = (
             (b"RIFF", 36 + size, 4),
             (b"WAVEfmt ", 16, 4),
@@ -76,11 +80,11 @@ class Listening(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much audio a client may send: `factor` times real time, and `ahead` seconds beside that."""
+    """How much audio a client may send: `factor` times real time, plus `ahead` seconds."""
 
     factor: float = 10.0
     ahead: float = 30.0
 
     def allows(self, audio_seconds: float, elapsed: float) -> bool:
-        """Whether so much audio may have come in `elapsed` seconds."""
+        """Whether this much audio may have come in `elapsed` seconds."""
         return audio_seconds <= self.ahead + self.factor * elapsed

@@ -1,1 +1,1 @@
-"""What a job asks of the search, beyond single values."""
+"""Options of the search that are more than single values."""

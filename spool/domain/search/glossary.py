@@ -1,6 +1,6 @@
 """Glossaries: named, versioned lists of phrases of a project, and how they are read from text and CSV. Pure.
 
-A job names one as `NAME` or `NAME@VERSION` and keeps the phrases of that version, whatever becomes of it.
+A job names one as `NAME` or `NAME@VERSION` and keeps the phrases of that version, whatever happens to it.
 """
 
 import csv
@@ -14,12 +14,12 @@ from spool.domain.search.phrases import MOST_PHRASES, REFERENCE, Phrase, PhraseL
 from spool.errors import InvalidRequest
 
 MOST_BYTES = 4 * 2**20
-"""UTF-8 of a file of phrases."""
+"""The most UTF-8 bytes of a file of phrases."""
 _PHRASE: TypeAdapter[str] = TypeAdapter(Phrase)
 
 
 def parse_reference(text: str) -> tuple[str, int | None]:
-    """The name and the version, None for the latest. Raises InvalidRequest."""
+    """The name, and the version or None for the latest. Raises InvalidRequest."""
     if re.fullmatch(REFERENCE, text) is None:
         raise InvalidRequest("A glossary is named as NAME or NAME@VERSION, such as street-names@3.")
     name, _, version = text.partition("@")
@@ -27,21 +27,21 @@ def parse_reference(text: str) -> tuple[str, int | None]:
 
 
 def read_text(text: str) -> PhraseList:
-    """A phrase a line; empty lines and lines that begin with # are skipped. Raises InvalidRequest."""
+    """One phrase per line; empty lines and lines that begin with # are skipped. Raises InvalidRequest."""
     _check_size(text)
     lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
     return _check((number, line) for number, line in lines if not line.lstrip().startswith("#"))
 
 
 def read_csv(text: str) -> PhraseList:
-    """The column `phrase` where the first line has one, else the first column. Raises InvalidRequest with the
-    number of a line that is broken."""
+    """The column `phrase` if the first line has one, else the first column. Raises InvalidRequest with the
+    number of a malformed line."""
     _check_size(text)
     return _check(_cells(text.removeprefix("\ufeff")))
 
 
 def check_phrases(phrases: Iterable[str]) -> PhraseList:
-    """The list of these phrases. Raises InvalidRequest with the number of one that is none."""
+    """The list of these phrases. Raises InvalidRequest with the number of an invalid one."""
     return _check(enumerate(phrases, 1), "phrase")
 
 
@@ -54,7 +54,7 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            raise InvalidRequest(f"line {number}: is no CSV: {error}.") from None
+            raise InvalidRequest(f"line {number}: is not valid CSV: {error}.") from None
         if row is None:
             return
         if not row:
@@ -65,7 +65,7 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
                 column = titles.index("phrase")
                 continue
         if len(row) != columns:
-            raise InvalidRequest(f"line {number}: {len(row)} of the {columns} columns of the first line.")
+            raise InvalidRequest(f"line {number}: has {len(row)} columns, but the first line has {columns}.")
         yield number, row[column]
 
 
@@ -79,7 +79,7 @@ def _check(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList:
             raise InvalidRequest(f"{unit} {number}: {reason.removeprefix('Value error, ')}.") from None
     listed = phrase_list(phrases)
     if not listed.phrases:
-        raise InvalidRequest("There are no phrases in it.")
+        raise InvalidRequest("It contains no phrases.")
     if len(listed.phrases) > MOST_PHRASES:
         raise InvalidRequest(f"A glossary has at most {MOST_PHRASES} phrases; this one has more.")
     return listed

@@ -1,4 +1,4 @@
-"""The search of a decoding graph, as a job asks for it. Pure: which graphs exist is for the caller to say."""
+"""The search of a decoding graph, as a job requests it. Pure: the caller knows which graphs exist."""
 
 from typing import Annotated, Any
 
@@ -17,21 +17,34 @@ class GraphSearch(BaseModel):
     ]
     graph_beam: Annotated[
         float,
-        Field(gt=0, le=100, description="How much dearer than the best a path may be to go on.", **_FINITE),
+        Field(
+            gt=0,
+            le=100,
+            description="Paths whose cost exceeds the best by more than this are pruned.",
+            **_FINITE,
+        ),
     ] = 16.0
     max_active: Annotated[
-        int, Field(ge=1, le=100_000, strict=True, description="States that go on from a frame at most.")
+        int, Field(ge=1, le=100_000, strict=True, description="The most states that are kept after a frame.")
     ] = 7000
     lattice_beam: Annotated[
         float,
-        Field(ge=0, le=100, description="How much dearer than the best a hypothesis may be.", **_FINITE),
+        Field(
+            ge=0,
+            le=100,
+            description="Hypotheses whose cost exceeds the best by more than this are dropped.",
+            **_FINITE,
+        ),
     ] = 10.0
     blank_skip: Annotated[
         float,
-        Field(gt=0, le=1, description="Frames whose blank is likelier are not searched.", **_FINITE),
+        Field(
+            gt=0, le=1, description="Frames whose blank is more probable than this are skipped.", **_FINITE
+        ),
     ] = 1.0
     acoustic_scale: Annotated[
-        float, Field(gt=0, le=100, description="Weight of the model against the graph.", **_FINITE)
+        float,
+        Field(gt=0, le=100, description="Weight of the acoustic scores relative to the graph.", **_FINITE),
     ] = 1.0
     unit_penalty: Annotated[
         float, Field(ge=-100, le=100, description="Added to a path's cost for each unit.", **_FINITE)

@@ -1,6 +1,6 @@
-"""n-gram language models of projects: files in ARPA's format, and what their first lines say. Pure.
+"""n-gram language models of projects: files in the ARPA format, and what their first lines say. Pure.
 
-A job names one as `NAME` or `NAME@VERSION`. Workers read the n-grams; nobody else does.
+A job names one as `NAME` or `NAME@VERSION`. Only workers read the n-grams.
 """
 
 import re
@@ -11,17 +11,19 @@ from spool.errors import InvalidRequest
 MOST_BYTES = 512 * 2**20
 """Of a file."""
 HEAD_BYTES = 64 * 2**10
-"""In which the counts must stand."""
+"""The first bytes of a file, which must contain the counts."""
 _COUNT = re.compile(r"ngram ([0-9]{1,2}) *= *([0-9]{1,18})")
 _LAST = b"\\end\\"
 
 
 def read_counts(head: bytes, tail: bytes) -> tuple[int, int]:
-    """The order of a model and how many n-grams it has, from a file's first `HEAD_BYTES` and its last bytes.
-    Raises InvalidRequest for what is no ARPA file, or not all of one."""
+    """The order of a model and its number of n-grams, from a file's first `HEAD_BYTES` and its last bytes.
+    Raises InvalidRequest if the file is not in ARPA format or is incomplete."""
     counts = _counts(line.strip() for line in head.decode("utf-8", errors="replace").split("\n"))
     if not counts:
-        raise InvalidRequest("This is no ARPA file: it does not say how many n-grams it has (\\data\\).")
+        raise InvalidRequest(
+            "This is not an ARPA file: it does not state how many n-grams it has (\\data\\)."
+        )
     if not tail.rstrip().endswith(_LAST):
         raise InvalidRequest("The ARPA file is cut off: its last line is not \\end\\.")
     return len(counts), sum(counts)

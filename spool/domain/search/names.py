@@ -14,14 +14,14 @@ from spool.wer import normal_words
 
 MOST_WORDS = 5
 _ABBREVIATION = 4
-"""Characters with the full stop, which then ends no sentence: Dr., Mrs."""
+"""The characters after which a full stop does not end a sentence: Dr., Mrs."""
 _EDGES = re.compile(r"^\W+|\W+$")
 
 
 def written_names(heard: Sequence[str], text: str | None, before: str | None = None) -> list[str]:
-    """The names that `text` has in place of words of `heard`, in order, each once. before: the word that
-    precedes them, None at the beginning. The capital of a sentence's first word makes no name where the
-    recognised word had one too."""
+    """The names in `text` that replace words of `heard`, in order, each once. before: the preceding word,
+    None at the beginning. A capital at the start of a sentence makes no name if the recognised word had one
+    too."""
     tokens = (text or "").split()
     keys = [_key(word) for word in heard], [_key(token) for token in tokens]
     names: dict[str, None] = {}

@@ -33,7 +33,7 @@ def phrase_list(texts: Iterable[str]) -> PhraseList:
     return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
 
 
-# Categories Cc and Cs without white space. Joiners between letters belong to the words of many languages.
+# Categories Cc and Cs, except white space. Joiners between letters belong to the words of many languages.
 _CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\ud800-\\udfff]")
 
 
@@ -51,15 +51,15 @@ Weight = Annotated[
 
 
 class Boost(BaseModel):
-    """Phrases to be boosted, as a submitter sends them, those of its glossary among them.
+    """Phrases to boost, as a submitter sends them, including those of its glossary.
 
-    Whoever receives a request adds the phrases; a glossary without them is refused, never ignored.
+    Whoever receives a request adds the glossary's phrases; a glossary without them is refused, never ignored.
     """
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        # What a submitter may leave out.
+        # What a submitter may omit.
         json_schema_extra={
             "required": [],
             "anyOf": [{"required": [name]} for name in ("phrases", "glossary")],
@@ -79,7 +79,7 @@ class Boost(BaseModel):
         Field(
             pattern=REFERENCE,
             description="A glossary of the project, whose phrases are added: `NAME`, its latest version now, "
-            "or `NAME@VERSION`. The weight is its own where none is given.",
+            "or `NAME@VERSION`. The default weight is the glossary's.",
         ),
     ] = None
     weight: Weight = 1.0
@@ -90,7 +90,7 @@ class Boost(BaseModel):
         return phrase_list(phrases).phrases
 
     def named(self, glossary: str | None) -> "Boost":
-        """The same, as coming from this version of a glossary."""
+        """A copy that names this version of a glossary as the origin of its phrases."""
         return Boost(phrases=self.phrases, weight=self.weight, glossary=glossary)
 
     @cached_property
@@ -100,7 +100,7 @@ class Boost(BaseModel):
 
     @cached_property
     def kept(self) -> "KeptBoost":
-        """What a job keeps of it."""
+        """The form in which a job stores it."""
         return KeptBoost(
             count=len(self.phrases),
             sha256=self.phrase_list.sha256,
@@ -110,12 +110,14 @@ class Boost(BaseModel):
 
 
 class KeptBoost(BaseModel):
-    """Phrases to be boosted, as a job keeps them: the list is stored apart, under its digest."""
+    """Phrases to boost, as a job stores them: the list is stored separately, under its digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: Annotated[int, Field(description="The number of phrases.")]
-    sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
+    sha256: Annotated[
+        str, Field(description="The digest of the list, which does not depend on the order of phrases.")
+    ]
     weight: float
     glossary: Annotated[
         str | None,

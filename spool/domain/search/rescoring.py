@@ -1,4 +1,4 @@
-"""A second model that orders the hypotheses of a search, as a job asks for it. Pure."""
+"""A second model that reorders the hypotheses of a search, as a job requests it. Pure."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Rescoring(BaseModel):
-    """The model that reads the hypotheses, and the weight of what it says."""
+    """The model that reads the hypotheses, and the weight of its scores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,11 +32,11 @@ class Rescoring(BaseModel):
 
     @property
     def second_model(self) -> str | None:
-        """The model that a worker must have for it; None where it is a language model of the project, which
-        any worker fetches."""
+        """The model that a worker must have; None for a language model of the project, which any worker
+        fetches."""
         return None if self.language_model else self.model
 
     @property
     def language_model(self) -> str | None:
-        """The language model of the project that reads, as `NAME@VERSION`."""
+        """The project's language model that rescores, as `NAME@VERSION`."""
         return self.model if "@" in self.model else None

@@ -52,7 +52,7 @@ BATCH_DETAIL: Example = BATCH | {
     "audio": {
         "done_seconds": 756180.0,
         "left_seconds": 2318012.5,
-        "basis": "3761 open recordings have not been opened; each is taken as 615 s, "
+        "basis": "3761 recordings have not been opened yet; each is assumed to take 615 s, "
         "the mean of the 1239 whose length is known.",
     },
     "speed": {"rtfx_now": 49.4, "pace": 320.1},
@@ -65,7 +65,7 @@ BATCH_DETAIL: Example = BATCH | {
         "wasted": "0.002",
         "expected": "6.914",
         "currency": "USD",
-        "basis": "So far, and the audio left at the mean price of the 209.00 h of audio billed so far.",
+        "basis": "The cost so far, plus the remaining audio at the mean price of the 209.00 h billed so far.",
     },
 }
 

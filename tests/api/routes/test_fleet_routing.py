@@ -93,7 +93,7 @@ def test_a_job_that_is_rescored_waits_for_a_worker_with_both_models(
     assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_model")
     job = submitted(http, recordings, options=options | {"rescore": {"model": "demo-tdt"}}).json()
     assert job["options"]["rescore"]["model"] == "demo-tdt"
-    assert "with model parakeet and model demo-tdt, which is to rescore;" in job["waiting_for"]
+    assert "with model parakeet and the rescoring model demo-tdt;" in job["waiting_for"]
 
 
 def test_the_default_model_is_one_setting_of_the_system(

@@ -128,5 +128,5 @@ def test_a_graph_must_be_known() -> None:
     asked = {"model": "m", "decoder": "wfst", "graph": {"name": "town", "graph_beam": 12.0}}
     options = AskedOptions.model_validate(asked, context={"graphs": ["city", "town"]})
     assert options.kept().document()["graph"] == {"name": "town", "graph_beam": 12.0}
-    with pytest.raises(ValidationError, match="there is no such graph; known here: city"):
+    with pytest.raises(ValidationError, match="there is no such graph; available: city"):
         AskedOptions.model_validate(asked, context={"graphs": ["city"]})

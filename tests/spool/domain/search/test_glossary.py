@@ -29,7 +29,7 @@ def test_a_csv_has_them_in_a_column(text: str, phrases: tuple[str, ...]) -> None
     ("text", "message"),
     [
         ("phrase,n\na,1\nb\n", "line 3: 1 of the 2 columns"),
-        ('a\n"b\nc\n', "line 2: is no CSV: unexpected end of data"),
+        ('a\n"b\nc\n', "line 2: is not valid CSV: unexpected end of data"),
         ('a\n"b"c\n', "line 2: is no CSV"),
         ("a\nb\x00c\n", "line 2: must not contain control characters"),
         ("a\n" + "b" * 201, "line 2: String should have at most 200 characters"),
