@@ -113,7 +113,7 @@ class Search:
     def to_options(self) -> SearchOptions:
         """The same for the engine. Raises InvalidRequest."""
         if self.decoder == "greedy" and self.nbest > 1:
-            raise InvalidRequest("--nbest: the greedy decoder knows one hypothesis; use --decoder beam")
+            raise InvalidRequest("--nbest: the greedy decoder keeps one hypothesis; use --decoder beam")
         if self.decoder != "greedy" and self.nbest > self.beam:
             raise InvalidRequest(f"--nbest must not be more than --beam, which is {self.beam}")
         given = {each.name: getattr(self, each.name) for each in fields(self)}

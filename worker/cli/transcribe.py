@@ -69,7 +69,7 @@ def transcribe(
     if fusion.context == "job" and not (ask.lm or ask.phrases):
         raise InvalidRequest("--context: needs --lm or --boost, and neither is given")
     if rescore_model is not None and options.decoder == "greedy":
-        raise InvalidRequest("--rescore-model: the greedy decoder knows one hypothesis; use --decoder beam")
+        raise InvalidRequest("--rescore-model: the greedy decoder keeps one hypothesis; use --decoder beam")
     if ask.lm or ask.phrases:
         options = replace(options, lm_blanks=fusion.lm_blanks, pruning=fusion.pruning)
     results = transcribe_files(

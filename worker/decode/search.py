@@ -218,7 +218,7 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
 
 def _no_lattice(searcher: Searcher, options: SearchOptions) -> str:
     if options.decoder == "greedy":
-        return "the greedy decoder knows one path"
+        return "the greedy decoder keeps one path"
     if searcher.run is None:
         return "an attention decoder's beam keeps hypotheses and no lattice"
     return "it keeps no lattice"

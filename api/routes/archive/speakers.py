@@ -93,7 +93,7 @@ def _queue(
     offered = diarization_places(services.settings.diarization_models)
     if asked.model != "default" and asked.model not in offered:
         raise InvalidRequest(
-            f"model: there is no such diarization model; known here: default, {', '.join(offered)}"
+            f"model: there is no such diarization model; available: default, {', '.join(offered)}"
         )
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)

@@ -67,7 +67,7 @@ class Diarization(BaseModel):
     def _is_known(cls, name: str, info: ValidationInfo) -> str:
         known = (info.context or {}).get("diarization_models")
         if name != "default" and known is not None and name not in known:
-            raise ValueError(f"there is no such diarization model; known here: default, {', '.join(known)}")
+            raise ValueError(f"there is no such diarization model; available: default, {', '.join(known)}")
         return name
 
     @property

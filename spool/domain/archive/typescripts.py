@@ -107,7 +107,7 @@ def _decode(data: bytes, name: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InvalidRequest(
-            f"{name}: neither a Word document (.docx) nor text in UTF-8 (byte {error.start}); save it as either"
+            f"{name}: neither a Word document (.docx) nor text in UTF-8 (byte {error.start}); convert it"
         ) from error
     if "\0" in text:
         raise InvalidRequest(f"{name}: not a text file: it has zero bytes")

@@ -51,7 +51,7 @@ def test_phrases_are_kept_once_and_shown_by_their_digest(
     [
         ({"nbest": 3}, "options.nbest", "greedy"),
         ({"decoder": "beam", "nbest": 8}, "options.nbest", "the beam, which is 4"),
-        ({"language_model": "village"}, "options.language_model", "known here: town"),
+        ({"language_model": "village"}, "options.language_model", "available: town"),
         ({"lm_weight": 1.5}, "options.lm_weight", "needs language_model"),
         ({"boost": {"phrases": ["a", "b" * 201]}}, "options.boost.phrases.1", "200 characters"),
         ({"boost": {"phrases": ["a"], "weight": -1}}, "options.boost.weight", "greater than 0"),
@@ -163,6 +163,6 @@ def test_the_command_asks_for_all_of_it(
         "--boost-weight needs --boost, --boost-file or --glossary",
         "none.txt cannot be read: No such file",
         "contains no phrases",
-        "options.nbest: the greedy decoder knows one hypothesis",
+        "options.nbest: the greedy decoder keeps one hypothesis",
     ):
         assert sentence in shown

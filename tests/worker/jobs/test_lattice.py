@@ -94,5 +94,5 @@ def test_a_job_that_goes_on_has_the_lattices_of_its_first_attempt(harness: Worke
 
 
 def test_greedy_has_no_lattice_and_its_job_fails_in_a_sentence(harness: WorkerHarness) -> None:
-    with pytest.raises(ValueError, match="the greedy decoder knows one path"):
+    with pytest.raises(ValueError, match="the greedy decoder keeps one path"):
         harness.submit(recording(harness), decoder="greedy", lattice=5.0)

@@ -171,12 +171,12 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--alternatives", 2), "greedy decoder knows one path"),
-        (("--lattice", "json"), "greedy decoder knows one path"),
+        (("--alternatives", 2), "greedy decoder keeps one path"),
+        (("--lattice", "json"), "greedy decoder keeps one path"),
         (("--decoder", "beam", "--prune", 3), "--prune needs --lattice"),
-        (("--nbest", 2), "--nbest: the greedy decoder knows one hypothesis"),
+        (("--nbest", 2), "--nbest: the greedy decoder keeps one hypothesis"),
         (("--context", "job"), "--context: needs --lm or --boost"),
-        (("--rescore-model", "m"), "--rescore-model: the greedy decoder knows one hypothesis"),
+        (("--rescore-model", "m"), "--rescore-model: the greedy decoder keeps one hypothesis"),
         (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "needs --format json"),
     ],
 )
