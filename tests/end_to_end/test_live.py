@@ -200,7 +200,7 @@ def test_models_that_cannot_stream_are_known_and_refused(fleet: LiveFleet) -> No
         ({"sample_rate": "quick"}, "valid integer"),
         ({"encoding": "opus"}, "linear16"),
         ({"model": "nobody"}, "no model 'nobody'"),
-        ({"diarise": "true"}, "no parameter"),
+        ({"diarise": "true"}, "not a parameter"),
         ({"att_context": "wide"}, "LEFT,RIGHT"),
         ({"then": "nobody"}, "no model 'nobody'"),
         ({"tag": "loose"}, "key=value"),
@@ -233,7 +233,7 @@ def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
 @pytest.mark.parametrize(
     ("frames", "code", "said"),
     [
-        ([b"\0" * 3201], 1007, "no whole number of samples"),
+        ([b"\0" * 3201], 1007, "not a whole number of samples"),
         (["this is what was said"], 1003, "binary frames"),
         (['{"type": "Applaud"}'], 1003, "KeepAlive, Finalize, CloseStream"),
         ([b"RIFF" + b"\0" * 40], 1003, "without the header"),
@@ -332,7 +332,7 @@ def test_openais_own_client_is_understood(fleet: LiveFleet) -> None:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ('{"type": "input_audio_buffer.append", "audio": ""}', "Send session.update before"),
+        ('{"type": "input_audio_buffer.append", "audio": ""}', "Send session.update "),
         ('{"type": "session.update", "session": {"type": "realtime"}}', "must be transcription"),
         (
             '{"type": "session.update", "session": {"type": "transcription", "audio": {"input": '

@@ -68,7 +68,7 @@ def test_a_folder_is_watched_and_its_transcripts_are_written(
     assert "resume it first" in spool("sources", "check", source, code=4)
     assert "watches again" in spool("sources", "resume", source)
     assert "removed" in spool("sources", "remove", source)
-    assert "is not a time" in spool("watch", str(recordings), "--every", "soon", code=2)
+    assert "is not a duration" in spool("watch", str(recordings), "--every", "soon", code=2)
     assert "--output PREFIX" in spool("submit", "x.wav", "--output-format", "srt", code=2)
     assert "no deadline" in spool("watch", str(recordings), "--deadline", "2030-01-01", code=2)
 

@@ -66,7 +66,7 @@ def test_a_job_without_a_model_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "where", "why"),
     [
-        ({"nbest": 2}, "nbest", "greedy decoder knows one"),
+        ({"nbest": 2}, "nbest", "greedy decoder keeps one"),
         ({"decoder": "beam", "nbest": 5}, "nbest", "the beam, which is 4"),
         ({"decoder": "beam", "beam": 32, "nbest": 33}, "nbest", "less than or equal to 32"),
         ({"alternatives": 2}, "alternatives", "greedy decoder keeps one path"),
@@ -88,8 +88,8 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs the decoder wfst or rescore"),
         ({"decoder": "wfst", "graph": {"name": "g", "beam": 4}}, "graph.beam", "not permitted"),
         ({"decoder": "wfst", "graph": {"name": "g", "max_active": 0}}, "graph.max_active", "greater than"),
-        ({"decoder": "wfst", "graph": {"name": "g"}, "alternatives": 2}, "", "alternatives: the search"),
-        ({"decoder": "wfst", "graph": {"name": "g"}, "boost": {"phrases": ["a"]}}, "", "graph: its search"),
+        ({"decoder": "wfst", "graph": {"name": "g"}, "alternatives": 2}, "", "alternatives: a graph search"),
+        ({"decoder": "wfst", "graph": {"name": "g"}, "boost": {"phrases": ["a"]}}, "", "graph: cannot be combined"),
         ({"decoder": "rescore", "reverse_weight": 1.5}, "reverse_weight", "less than or equal to 1"),
         ({"language_model": "town", "lm_weight": float("nan")}, "lm_weight", "finite"),
         ({"language_model": "town", "lm_weight": -0.1}, "lm_weight", "greater than or equal to 0"),

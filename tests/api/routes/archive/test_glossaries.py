@@ -93,8 +93,8 @@ def test_what_is_wrong_is_named(http: httpx.Client, recordings: Path) -> None:
 
     refused({"csv": "phrase,n\na,1\nb\n"}, "csv: line 3")
     refused({"text": "a\nb\x01"}, "text: line 2: must not contain control characters")
-    refused({"text": "\n"}, "There are no phrases")
-    refused({"phrases": []}, "There are no phrases")
+    refused({"text": "\n"}, "It contains no phrases")
+    refused({"phrases": []}, "It contains no phrases")
     refused({"phrases": ["a"], "text": "a"}, "exactly one of")
     refused({"name": "a b", "text": "a"}, "name")
     refused({"text": "a", "weight": 0}, "weight")

@@ -115,7 +115,7 @@ def test_the_command_builds_one_of_the_newest_transcripts_as_people_corrected_th
     assert "2 words of 1 transcript of default" in build("--from-transcripts", "--corrected")
     assert built.pop() == ["turning on"]
     done("elsewhere", project="alpha")
-    assert "choose by --project" in build("--from-transcripts", code=2)
+    assert "choose with --project" in build("--from-transcripts", code=2)
     assert "1 words of 1 transcript of alpha" in build("--from-transcripts", "--project", "alpha")
     assert built == [["elsewhere"]]
 
@@ -196,9 +196,9 @@ def test_a_file_goes_with_its_last_version_and_the_audit_misses_one_that_is_lost
 
 def test_what_is_no_language_model_is_refused_and_leaves_nothing(http: httpx.Client, live: Live) -> None:
     for content, words in (
-        (b"", "no ARPA file"),
-        (b"RIFF\x00\xff", "no ARPA file"),
-        (b"\\data\\\nngram 2=3\n\n\\end\\\n", "no ARPA file"),
+        (b"", "not an ARPA file"),
+        (b"RIFF\x00\xff", "not an ARPA file"),
+        (b"\\data\\\nngram 2=3\n\n\\end\\\n", "not an ARPA file"),
         (ARPA[:-8], "cut off"),
     ):
         assert words in json.dumps(problem(_put(http, content), 422, "invalid_request"))

@@ -110,7 +110,7 @@ def test_the_command_prints_the_lattice_of_a_graph(graph: Path, tmp_path: Path) 
 
 def test_alternatives_and_rescored_lattices_are_refused(graph: Path) -> None:
     model = load_model(MODEL)
-    with pytest.raises(InvalidRequest, match="alternatives: the search of a graph gives none"):
+    with pytest.raises(InvalidRequest, match="alternatives: a graph search yields none"):
         check_options(model, SearchOptions("wfst", graph=str(graph)), DecodeRequest(alternatives=1))
     with pytest.raises(InvalidRequest, match="lattice: it keeps no lattice"):
         check_options(
