@@ -64,7 +64,7 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
     Raises InvalidRequest for a file that is too long, cannot be read or has no words.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidRequest(f"{name}: the transcript is larger than {MAX_BYTES // 2**20} MiB; split it")
+        raise InvalidRequest(f"{name}: the transcript has more than {MAX_BYTES // 2**20} MiB; split it")
     if data.startswith(b"PK\x03\x04"):
         lines = list(_docx_lines(data, name))
     else:

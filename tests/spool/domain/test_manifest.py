@@ -182,7 +182,7 @@ def sums(**fields: float) -> estimates.Sums:
 def test_what_is_left_follows_from_the_mean_length_pace_and_price() -> None:
     look = estimates.outlook(sums())
     assert look.audio_left_seconds == 270.0
-    assert "each is taken as 100 s" in look.audio_basis
+    assert "each is assumed to take 100 s" in look.audio_basis
     assert (look.pace, look.time_left_seconds) == (3.0, 90.0)
     assert "3.0 s of audio a second" in look.time_basis
     assert look.expected_nanos == 3000 + 27_000

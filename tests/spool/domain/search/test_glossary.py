@@ -28,9 +28,9 @@ def test_a_csv_has_them_in_a_column(text: str, phrases: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("phrase,n\na,1\nb\n", "line 3: 1 of the 2 columns"),
+        ("phrase,n\na,1\nb\n", "line 3: has 1 columns, but the first line has 2"),
         ('a\n"b\nc\n', "line 2: is not valid CSV: unexpected end of data"),
-        ('a\n"b"c\n', "line 2: is no CSV"),
+        ('a\n"b"c\n', "line 2: is not valid CSV"),
         ("a\nb\x00c\n", "line 2: must not contain control characters"),
         ("a\n" + "b" * 201, "line 2: String should have at most 200 characters"),
         ("phrase\n", "It contains no phrases"),
