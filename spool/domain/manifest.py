@@ -176,9 +176,7 @@ def _csv_row(number: int, text: bytes | None, names: list[str], separator: str) 
     except (UnicodeDecodeError, csv.Error):
         return BadLine(number, "not_csv", "The line is not CSV in UTF-8, or has an unclosed quoted cell.")
     if len(cells) > len(names):
-        return BadLine(
-            number, "not_csv", f"The line has {len(cells)} cells, but there are {len(names)} columns."
-        )
+        return BadLine(number, "not_csv", f"Expected {len(names)} cells, found {len(cells)}.")
     row: dict[str, Any] = {}
     for name, cell in zip(names, cells, strict=False):
         if not cell:

@@ -65,7 +65,7 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
                 column = titles.index("phrase")
                 continue
         if len(row) != columns:
-            raise InvalidRequest(f"line {number}: has {len(row)} columns, but the first line has {columns}.")
+            raise InvalidRequest(f"line {number}: expected {columns} columns, found {len(row)}.")
         yield number, row[column]
 
 

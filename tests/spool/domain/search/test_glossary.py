@@ -28,7 +28,7 @@ def test_a_csv_has_them_in_a_column(text: str, phrases: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("phrase,n\na,1\nb\n", "line 3: has 1 columns, but the first line has 2"),
+        ("phrase,n\na,1\nb\n", "line 3: expected 2 columns, found 1"),
         ('a\n"b\nc\n', "line 2: is not valid CSV: unexpected end of data"),
         ('a\n"b"c\n', "line 2: is not valid CSV"),
         ("a\nb\x00c\n", "line 2: must not contain control characters"),
