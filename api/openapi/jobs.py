@@ -54,7 +54,7 @@ _DETAILS = {
     "not_offered": (409, "This server accepts recordings only through POST /v1/jobs."),
     "parts_missing": (409, "2 of 3 parts are missing; the first is part 2."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
-    "edited": (409, "Bo changed these words in revision 3; look at it, and edit again."),
+    "edited": (409, "Bo changed these words in revision 3; review that and edit again."),
     "too_slow": (408, "The request body arrives too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),

@@ -1,16 +1,9 @@
 """Every SQL query of Spool. Callers open the transaction (`db.begin()`); these functions run inside it.
 
-    database          connections, the dialects' differences, and SQL failures as Spool's errors
-    sql, rows         the database's clock, upserts, pages; a job's row as a record
-    jobs, batches     created, listed, cancelled, retried; batch_progress: a batch's sums
-    queue             the queue: claims, leases, fair shares, quotas, deadlines, outbox, locks
-    chunks            what is already decoded; transcript_reuse: transcripts that a job may reuse
-    ledger            costs and their reports
-    event_log         events and their numbers; webhooks: who gets them
-    workers           the workers; monitoring: what monitors read
-    deletions, audit, api_keys
-
-None of them commits, sends a message, or reads a clock other than the database's.
+None of them commits, sends a message, or reads a clock other than the database's. `queue` has claims, leases,
+fair shares, quotas, deadlines and the outbox; `ledger` costs and their reports; `archive` sources, outputs,
+uploads and versions; `transcripts` words, speakers, reviews and search. Modules beside them have the name of
+what they query.
 """
 
 from spool.store.database import Database

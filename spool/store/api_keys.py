@@ -21,7 +21,7 @@ USE_NOTED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as its row was read."""
+    """A key as read from its row."""
 
     id: str
     name: str
@@ -78,7 +78,7 @@ def find_key(tx: Connection, key_id: str) -> ApiKey | None:
 
 
 def alive_keys(tx: Connection, key_ids: Sequence[str]) -> set[str]:
-    """Those of the keys that are neither revoked nor expired."""
+    """The keys that are neither revoked nor expired."""
     if not key_ids:
         return set()
     return {row.id for row in tx.execute(_keys().where(api_keys.c.id.in_(key_ids))) if row.alive}

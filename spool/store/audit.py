@@ -1,6 +1,6 @@
 """The queries of an audit, in pages that fit in memory however long the tables are.
 
-Whatever is compared comes from one statement, so that an audit of a live database sees no half commit. The
+Values that are compared come from one statement, so that an audit of a live database sees no half commit. The
 rules are in `spool.audit.rules`.
 """
 
@@ -94,7 +94,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
 
 
 def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The digest of what the search has of each of these jobs that it has something of."""
+    """The digest of what the search has indexed of each of these jobs, if anything."""
     spelled: dict[str, list[tuple[str, str]]] = {}
     own = select(passage_words).where(passage_words.c.job_id.in_(job_ids))
     for row in tx.execute(own, execution_options=STREAMED):
@@ -106,7 +106,7 @@ def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]
 
 
 class PassageErrors(NamedTuple):
-    """A passage to review: its words as they were recognised, both included, and how many are wrong."""
+    """A passage to review: its words as recognised, both included, and how many are wrong."""
 
     number: int
     first: int
@@ -115,7 +115,7 @@ class PassageErrors(NamedTuple):
 
 
 def passage_errors(tx: Connection, job_ids: Iterable[str]) -> dict[str, list[PassageErrors]]:
-    """The passages of each of these jobs as they are reviewed, by number."""
+    """The passages of each of these jobs as reviewed, by number."""
     c = review_passages.c
     query = select(c.job_id, c.number, c.first_word, c.last_word, c.errors)
     by_job: dict[str, list[PassageErrors]] = {}
@@ -125,7 +125,7 @@ def passage_errors(tx: Connection, job_ids: Iterable[str]) -> dict[str, list[Pas
 
 
 def wrong_recordings(tx: Connection, job_ids: Sequence[str]) -> Sequence[str]:
-    """Those of these jobs whose recording's doubt is not what their passages give. One SELECT."""
+    """Those of these jobs whose recording's doubt does not follow from their passages. One SELECT."""
     own, given = review_recordings, recording_doubts(job_ids).subquery()
     differs = [
         func.coalesce(own.c[name], 0) != func.coalesce(given.c[name], 0) for name in ("passages", "unchecked")
@@ -244,8 +244,8 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
 
 
 def known_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
-    """Those of the ids that are jobs. Objects of a deletion that is not done may still exist until it is
-    overdue, and `grace_seconds` longer."""
+    """Those of the ids that are jobs. Objects of an unfinished deletion may exist until it is overdue, and
+    `grace_seconds` longer."""
     ids = list(job_ids)
     rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(ids)))
     known = {row.id: Stored(row.transcript_key, frozenset()) for row in rows}

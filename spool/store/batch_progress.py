@@ -1,7 +1,6 @@
 """A batch's progress: jobs by state, audio done and left, recent throughput, and the cost so far.
 
-Sums of jobs and cost lines only; what follows from them (time left, expected cost) is in
-`spool.domain.estimates`.
+Sums of jobs and cost lines only; `spool.domain.estimates` derives time left and expected cost from them.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Batches of jobs: written block by block, looked up, listed, cancelled, retried.
 
-A block of jobs, their outbox lines and the batch's count commit together (law 2). A submission that broke off
-therefore runs what it had written, and the same submission under its idempotency key continues from there:
-within a batch a `custom_id` creates one job. Progress is in `spool.store.batch_progress`, the reading of
-manifests and listings in `api.submission`.
+A block of jobs, their outbox lines and the batch's count commit together (law 2). So a submission that was
+interrupted runs what it had written, and repeating it under its idempotency key continues from there: within
+a batch a `custom_id` creates one job. Progress is in `spool.store.batch_progress`; `api.submission` reads
+manifests and listings.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as its row was read. Its jobs are counted in `spool.store.batch_progress`."""
+    """A batch as read from its row. `spool.store.batch_progress` counts its jobs."""
 
     id: str
     project: str
@@ -67,7 +67,7 @@ class Batch:
     accepted: int
     """Jobs created."""
     lines: int | None
-    """Lines, objects or files read; None until all are."""
+    """Lines, objects or files read; None until all are read."""
     bad: int
     bad_lines: list[dict[str, Any]]
     """The first bad lines: `line`, `custom_id`, `code`, `message`."""
@@ -79,7 +79,7 @@ class Batch:
     """When the whole submission was read; until then more jobs may come."""
     cancelled_at: datetime | None
     ended_at: datetime | None = None
-    """When it was noticed that all of its jobs had ended."""
+    """When all of its jobs were found to have ended."""
     key_id: str | None = None
     """The API key that submitted it."""
     priority: int = NORMAL
@@ -120,8 +120,7 @@ def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
 
 
 def find_batch(tx: Connection, new: NewBatch) -> Batch | None:
-    """The batch that was created under this idempotency key, if any. Raises Conflict for another request's
-    key."""
+    """The batch created under this idempotency key, if any. Raises Conflict for another request's key."""
     if new.idempotency_key is None:
         return None
     row = tx.execute(
@@ -139,7 +138,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
 
     Raises Conflict when the batch was cancelled: no job is added after its cancellation.
     """
-    # This row's lock makes a cancellation wait for the block, or the block see the cancellation.
+    # This row's lock makes either a cancellation wait for the block, or the block see the cancellation.
     if not _touch(tx, batch_id):
         raise Conflict(f"Batch {batch_id} was cancelled while it was being submitted.")
     times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc()}
@@ -163,7 +162,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
 
 
 def close_batch(tx: Connection, batch_id: str, report: Report) -> Batch:
-    """Note that the whole submission was read. Closing again changes nothing."""
+    """Record that the whole submission was read. Closing again changes nothing."""
     closed = tx.execute(
         update(batches)
         .where(batches.c.id == batch_id, batches.c.closed_at.is_(None))
@@ -246,9 +245,9 @@ def _batch_of(row: Row[Any]) -> Batch:
 
 
 def cancel_batch(tx: Connection, batch_id: str) -> int:
-    """Cancel every queued job, ask the running ones to stop, accept no more; return how many were affected.
+    """Cancel every queued job, ask the running ones to stop, accept no more; returns how many were affected.
 
-    Raises NotFound, and Conflict when every job has already ended.
+    Raises NotFound, and Conflict if every job has already ended.
     """
     project = get_batch(tx, batch_id).project
     tx.execute(
@@ -268,7 +267,7 @@ def cancel_batch(tx: Connection, batch_id: str) -> int:
 
 
 def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
-    """Queue up to `limit` failed jobs again, as `retry_job` does one; return how many. Raises NotFound.
+    """Queue up to `limit` failed jobs again, as `retry_job` does for one; returns how many. Raises NotFound.
 
     Call it until it returns 0: all jobs in one transaction would block others for too long.
     """
@@ -301,8 +300,8 @@ def was_retried(tx: Connection, batch: Batch, key: str | None) -> bool:
 
 
 def note_retried(tx: Connection, batch: Batch, key: str | None) -> None:
-    """Note that the retry under this key is complete."""
-    # A key is kept with a job; any job of the batch will do.
+    """Record that the retry under this key is complete."""
+    # A key belongs to a job; any job of the batch will do.
     job_id = tx.scalar(select(jobs.c.id).where(jobs.c.batch_id == batch.id).limit(1))
     if key is not None and job_id is not None:
         keep_key(tx, batch.project, key, _retry_hash(batch), job_id)

@@ -1,10 +1,10 @@
 """The engine behind the store: one class over SQLite and PostgreSQL.
 
-Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and
-turns a database that does not answer into `StorageError`. Every wait for PostgreSQL ends: the server has its
-timeouts, and a watchdog on this side closes a connection on which no answer has come. Behind a PgBouncer that
-lends connections for a transaction (`?pooler=transaction` in the URL) nothing is left with the session. Knows
-no table.
+Handles the dialects' differences (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock
+timeouts) and turns a database that does not answer into `StorageError`. Every wait for PostgreSQL ends: the
+server has its timeouts, and a watchdog on this side closes a connection that got no answer. Behind a
+PgBouncer that lends connections for a transaction (`?pooler=transaction` in the URL) no state is left in the
+session.
 """
 
 import os
@@ -35,11 +35,11 @@ LOCK_TIMEOUT_S = 5
 IDLE_IN_TRANSACTION_S = 2  # a frozen process must not hold rows that others need
 WATCHDOG_GRACE_S = 2.0  # the server's own timeouts come first
 WATCHDOG_INTERVAL_S = 0.5
-# Used within this time, a pooled connection is asked whether it lives only where the server said something.
+# A pooled connection used within this time is tested only if the server has sent something.
 PING_AFTER_S = 1.0
 PING_TIMEOUT_S = 3.0
 POOLER = "pooler"  # in the URL's query
-# A server that vanished without a word is given up after so long; TCP alone would wait for hours.
+# A server that vanished silently is given up after this; TCP alone would wait for hours.
 KEEPALIVE = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -72,7 +72,7 @@ def driver_url(url: str) -> URL:
 
 
 class Database:
-    """Connections to one database. Safe to share between threads; not to be carried over a fork."""
+    """Connections to one database. Safe to share between threads; not across a fork."""
 
     def __init__(
         self,
@@ -82,15 +82,15 @@ class Database:
         statement_seconds: float = STATEMENT_TIMEOUT_S,
         idle_seconds: float | None = None,
     ) -> None:
-        """PostgreSQL alone: `statement_seconds`, how long one statement or commit may take; `idle_seconds`,
-        how long a transaction may wait for its own process before the server ends it, by default
+        """For PostgreSQL: `statement_seconds`, how long one statement or commit may take; `idle_seconds`, how
+        long a transaction may wait for its own process before the server ends it, by default
         `IDLE_IN_TRANSACTION_S`."""
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
             file = Path(str(parsed.database))
             file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            make_private_file(file)  # it holds transcripts; SQLite's log beside it gets its mode
+            make_private_file(file)  # it contains transcripts; SQLite's log beside it gets the same mode
         pooled = POOLER in parsed.query
         limits = _limits(statement_seconds, IDLE_IN_TRANSACTION_S if idle_seconds is None else idle_seconds)
         self.engine: Engine = create_engine(
@@ -109,7 +109,7 @@ class Database:
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
         else:
-            # Shares the pool. Without BEGIN and ROLLBACK around it a statement is one way there and back.
+            # Shares the pool. Without BEGIN and ROLLBACK a statement is a single round trip.
             self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
             event.listen(self.engine, "checkin", _note_use)
             event.listen(self.engine, "checkout", self._ping_if_idle)
@@ -122,18 +122,18 @@ class Database:
     def begin(self) -> Iterator[Connection]:
         """A write transaction: committed at the end of the block, rolled back on any error.
 
-        On SQLite it holds the one write lock from its first moment. Raises StorageError when the database
-        does not answer; constraint violations stay what they are, since they are our mistakes.
+        On SQLite it holds the single write lock from the start. Raises StorageError if the database does not
+        answer; constraint violations are passed on, since they are bugs.
         """
         with _storage_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def read(self, idle_seconds: float | None = None) -> Iterator[Connection]:
-        """A read-only transaction with one view of the data; a write in it is refused by the database.
+        """A read-only transaction with one view of the data; the database refuses writes in it.
 
-        `idle_seconds`: how long its caller may do something else between two statements, where that is longer
-        than `IDLE_IN_TRANSACTION_S`.
+        `idle_seconds`: how long its caller may do something else between two statements, if longer than
+        `IDLE_IN_TRANSACTION_S`.
         """
         with _storage_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(spool_read_only=True, postgresql_readonly=True)
@@ -145,7 +145,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """For one SELECT that stands by itself: a `read` at a third of the cost on PostgreSQL."""
+        """For a single SELECT: a `read` at a third of the cost on PostgreSQL."""
         if self.dialect == "sqlite":
             with self.read() as tx:
                 yield tx
@@ -154,7 +154,7 @@ class Database:
             yield connection
 
     def ping(self) -> None:
-        """Ask the database for a sign of life. Raises StorageError."""
+        """Check that the database answers. Raises StorageError."""
         with self.read() as tx:
             tx.execute(text("SELECT 1"))
 
@@ -171,12 +171,12 @@ class Database:
                 self.engine.dialect.do_ping(connection)
                 self._watchdog.disarm(connection)
         except self.engine.dialect.loaded_dbapi.Error as error:
-            raise exc.DisconnectionError from error  # the pool connects anew
+            raise exc.DisconnectionError from error  # the pool reconnects
 
 
 class _Watchdog:
-    """Closes connections on which a statement or a commit has had no answer for `seconds`: a server that is
-    frozen, or a network that swallows everything, sends no error. Its thread begins with the first watch."""
+    """Closes connections on which a statement or a commit got no answer for `seconds`: a frozen server, or a
+    network that drops everything, sends no error. Its thread starts with the first watch."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -184,7 +184,7 @@ class _Watchdog:
         self._stopping = threading.Event()
 
     def watch(self, engine: Engine) -> None:
-        """Look after every connection of the engine."""
+        """Watch every connection of the engine."""
 
         def executing(connection: Connection, *_: object) -> None:
             if not connection.invalidated:
@@ -201,15 +201,15 @@ class _Watchdog:
         threading.Thread(target=self._run, name="database-watchdog", daemon=True).start()
 
     def arm(self, connection: object, seconds: float | None = None) -> None:
-        """The server is asked something now."""
+        """A statement was sent to the server."""
         self._armed[id(connection)] = (time.monotonic() + (seconds or self._seconds), connection)
 
     def disarm(self, connection: object) -> None:
-        """It has answered."""
+        """The server has answered."""
         self._armed.pop(id(connection), None)
 
     def stop(self) -> None:
-        """Close nothing any more."""
+        """Stop closing connections."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -228,7 +228,7 @@ def _hang_up(connection: Any) -> None:  # noqa: ANN401 - psycopg by way of the p
 
 
 def _has_something_to_say(connection: Any) -> bool:  # noqa: ANN401 - psycopg by way of the pool
-    """Whether the server sent something unasked, as it does when it goes away; costs no round trip."""
+    """Whether the server sent something unasked, as it does when it shuts down; takes no round trip."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -243,7 +243,8 @@ def _connect_args(dialect: str, pooled: bool, limits: dict[str, str]) -> dict[st
         return {"timeout": BUSY_TIMEOUT_S}
     arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
     if pooled:
-        # The next transaction may come to another session, without what was prepared or set in this one.
+        # The next transaction may use another session, without statements prepared or settings made in this
+        # one.
         return arguments | {"prepare_threshold": None}
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     return arguments | {"options": f"{options} -c timezone=UTC"}
@@ -258,7 +259,7 @@ def _limits(statement_seconds: float, idle_seconds: float) -> dict[str, str]:
 
 
 def _limit_transaction(limits: dict[str, str], connection: Connection) -> None:
-    """For one transaction, since the session may be another's in the next."""
+    """For one transaction, since the next one in this session may be another client's."""
     if connection.get_isolation_level() == "AUTOCOMMIT":
         return
     settings = ", ".join(f"set_config('{k}', '{v}', true)" for k, v in limits.items())
@@ -273,9 +274,9 @@ def _pooled_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - ps
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - sqlite3 by way of the pool
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # we issue BEGIN ourselves
     for pragma in (
-        f"busy_timeout={BUSY_TIMEOUT_S * 1000}",  # first: the next one may already have to wait
+        f"busy_timeout={BUSY_TIMEOUT_S * 1000}",  # first, since the next statement may already have to wait
         "journal_mode=WAL",
         "synchronous=FULL",  # a commit survives a power cut, as on PostgreSQL
         "foreign_keys=ON",
@@ -306,9 +307,9 @@ def _storage_errors() -> Iterator[None]:
             raise StorageError("The database is busy.") from error
         raise StorageError("The database does not answer.") from error
     except exc.InvalidRequestError as error:
-        # So the pool says that connections broke as it lent them, one after the other.
+        # The pool reports like this that connections broke one after the other as it lent them.
         if "connection is closed" in str(error):
-            raise StorageError("The connection to the database broke.") from error
+            raise StorageError("The connection to the database was lost.") from error
         raise
     except exc.ProgrammingError as error:
         if "relation" in str(error.orig) and "does not exist" in str(error.orig):
@@ -316,5 +317,5 @@ def _storage_errors() -> Iterator[None]:
         raise
     except exc.DBAPIError as error:
         if error.connection_invalidated:
-            raise StorageError("The connection to the database broke.") from error
+            raise StorageError("The connection to the database was lost.") from error
         raise

@@ -1,8 +1,8 @@
-"""Deletions in SQL: jobs marked, their words removed, and a record of it, in one commit.
+"""Deletions in SQL: jobs marked, their words removed, and the deletion recorded, in one commit.
 
-From that commit on the content counts as gone: it is not served, not reused by other jobs, and the job does
-not run again. `spool.background.content_deleter` deletes the objects afterwards. The job's row and its costs
-stay; the sums of its chunks are kept, so that its bill can still be verified.
+From that commit on the content is treated as deleted: it is not served, not reused by other jobs, and the job
+does not run again. `spool.background.content_deleter` deletes the objects afterwards. The job's row and its
+costs stay; the sums of its chunks are kept, so that its bill can still be verified.
 """
 
 from collections.abc import Sequence
@@ -49,12 +49,13 @@ from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 
 BY_RETENTION = "retention"
 SECOND_LOOK_SECONDS = 3600.0
-"""When objects are deleted again: a worker that lost its lease long ago may still write a file."""
+"""When objects are deleted a second time, since a worker that lost its lease long ago may still write a
+file."""
 REFUSED_SECONDS = 300.0
 LOCK_SECONDS = 300.0
-"""How long the process that deletes may hold the lock on; one that dies keeps the others waiting."""
+"""How long the process that deletes may hold the lock; if it dies, the others wait for this long."""
 OVERDUE_SECONDS = LOCK_SECONDS + 2 * REFUSED_SECONDS
-"""After this a deletion should have been carried out, with one process that died and one refusal between."""
+"""By then a deletion should have been carried out, even after one crash and one refusal."""
 
 _RECORDING = func.coalesce(jobs.c.rerun_of, jobs.c.id)
 _ENDED = sorted(state.value for state in TERMINAL)
@@ -98,7 +99,7 @@ def whole() -> ColumnElement[bool]:
 
 
 def refuse_deleted(job: Job, *asked: Content) -> None:
-    """Raise Deleted if these contents of the job were deleted, by default any."""
+    """Raise Deleted if any of these contents of the job was deleted, by default any content."""
     times = {Content.SOURCE: job.source_deleted_at, Content.TRANSCRIPT: job.transcript_deleted_at}
     names = {Content.SOURCE: "recording", Content.TRANSCRIPT: "transcript"}
     for content in asked or Content:
@@ -108,10 +109,10 @@ def refuse_deleted(job: Job, *asked: Content) -> None:
 
 
 def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked_by: str) -> list[Deletion]:
-    """Mark the content of those jobs that have ended and still have it; return the deletions, now due.
+    """Mark the content of those jobs that have ended and still have it; returns the deletions, now due.
 
     A recording belongs to Spool only if it was uploaded. It is deleted for every version that was made from
-    it, and stays while one of them is still to be made.
+    it, and stays while a version has yet to be made.
     """
     kept = _kept(content)
     if content is Content.SOURCE:
@@ -142,7 +143,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
 
 
 def open_versions(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
-    """By recording (its first job's id): a job that is still to read it, of the recordings of these jobs."""
+    """By recording (its first job's id): a job that has yet to read it, for the recordings of these jobs."""
     query = select(_RECORDING, func.min(jobs.c.id)).where(
         _same_recordings(job_ids), jobs.c.state.notin_(_ENDED)
     )
@@ -150,7 +151,7 @@ def open_versions(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
 
 
 def is_still_read() -> ColumnElement[bool]:
-    """SQL: a version of the job's recording is still to be made."""
+    """SQL: a version of the job's recording has yet to be made."""
     other = jobs.alias()
     same = (other.c.id == _RECORDING) | (other.c.rerun_of == _RECORDING)
     return exists(select(other.c.id).where(same, other.c.state.notin_(_ENDED)))
@@ -187,7 +188,7 @@ def note_deleted(tx: Connection, deletion: Deletion, objects: int) -> None:
 
 
 def postpone(tx: Connection, deletion: Deletion) -> None:
-    """Make the deletion due later, since the object store refused."""
+    """Postpone the deletion, since the object store refused it."""
     again = update(deletions).where(deletions.c.id == deletion.id)
     tx.execute(again.values(due_at=seconds_from_now(REFUSED_SECONDS)))
 
@@ -204,7 +205,7 @@ def expired_jobs(
 
 
 def projects_with(tx: Connection, content: Content) -> list[str]:
-    """Every project with a job that has the content; one index lookup for each project."""
+    """Every project with a job that has the content; one index lookup per project."""
     projects: list[str] = []
     while True:
         after = [jobs.c.project > projects[-1]] if projects else []
@@ -228,7 +229,7 @@ def _same_recordings(job_ids: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _unused(tx: Connection, job_ids: Sequence[str]) -> list[str]:
-    """Every version of the recordings of these jobs, without recordings that are still to be read."""
+    """Every version of the recordings of these jobs, except recordings that have yet to be read."""
     family = select(jobs.c.id, _RECORDING.label("recording")).where(_same_recordings(job_ids))
     # Locked before the check: whoever adds a version locks its recording's first job.
     rows = tx.execute(family.order_by(jobs.c.id).with_for_update()).all()
@@ -237,7 +238,7 @@ def _unused(tx: Connection, job_ids: Sequence[str]) -> list[str]:
 
 
 def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
-    """Delete the words and who said them; their sums stay, by which the bill can be verified."""
+    """Delete the words and their speakers; their sums stay, so that the bill can be verified."""
     saved = union_all(
         select(
             chunks.c.job_id,
@@ -258,7 +259,7 @@ def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
 
 
 def drop_phrases(tx: Connection, digests: set[str]) -> None:
-    """Delete those lists that no job and no glossary uses any more."""
+    """Delete those of these lists that no job and no glossary uses any more."""
     if not digests:
         return
     lists = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(sorted(digests)))

@@ -1,8 +1,8 @@
 """Jobs as submitters use them: create, get, list, cancel, retry; with idempotency keys and phrase lists.
 
 A job's row and its outbox line are written by the same call, so they commit together (law 2). An idempotency
-key belongs to a project and is kept with the hash of its first request; a phrase list is kept once under its
-digest, however many jobs use it. What workers write is in `spool.store.queue.leases`.
+key belongs to a project and is stored with the hash of its first request; a phrase list is stored once under
+its digest, however many jobs use it. `spool.store.queue.leases` has what workers write.
 """
 
 import hashlib
@@ -58,20 +58,20 @@ class NewJob:
     phrases: PhraseList | None = None
     """The list whose digest `options` names."""
     typescript: Typescript | None = None
-    """The text that it aligns, whose digest `options` names."""
+    """The text to align, whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
     output: JobOutput | None = None
     rerun_of: str | None = None
-    """The first job on the recording, where this one runs it again."""
+    """The first job on the recording, if this one transcribes it again."""
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
     content_sha256: str | None = None
-    """What its recording is said to have; a worker that reads another fails the job."""
+    """The announced content hash of its recording; a worker that reads other content fails the job."""
 
     @property
     def route(self) -> Route:
-        """Which workers may take it."""
+        """Which workers may take the job."""
         model = self.options.model if self.pool is None else None
         reader = None if self.options.rescore is None else self.options.rescore.second_model
         return Route(self.pool, self.worker, model, self.requires, reader, live=self.options.live is not None)
@@ -80,7 +80,7 @@ class NewJob:
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
-    key and its value (None: any), `language` what is spoken for most of the recording. `created_from`
+    key and its value (None: any), `language` the one spoken for most of the recording. `created_from`
     (inclusive) and `created_to` (exclusive) are aware datetimes."""
 
     state: JobState | None = None
@@ -204,7 +204,7 @@ def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
 
 
 def retry_values() -> dict[str, Any]:
-    """The column values that a retry sets: queued as if new, without a trace of how the job ended."""
+    """The column values that a retry sets: queued as if new, without a trace of its previous end."""
     cleared = ["hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before"]
     cleared.append("refusals")
     return {
@@ -280,14 +280,14 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
 
 
 def hashes_of_source(tx: Connection, job_id: str) -> bytes | None:
-    """The hashes of an upload's blocks; None for a source that is not ours."""
+    """The hashes of an upload's blocks; None for a source that was not uploaded."""
     hashes: bytes | None = tx.scalar(select(source_hashes.c.hashes).where(source_hashes.c.job_id == job_id))
     return hashes
 
 
 def keep_source_hashes(tx: Connection, job: Job, hashes: bytes) -> None:
-    """Record the hashes of an upload's blocks, if nobody has and the job still runs this attempt: of one that
-    came past the API, whose blocks its first reader hashed."""
+    """Record the hashes of a direct upload's blocks, which its first reader computed, if there are none and
+    the job still runs this attempt."""
     runs = (jobs.c.id == job.id, jobs.c.attempt == job.attempt, jobs.c.state == JobState.RUNNING.value)
     if tx.execute(select(jobs.c.id).where(*runs).with_for_update()).one_or_none() is not None:
         upsert(tx, source_hashes, {"job_id": job.id, "hashes": hashes})
@@ -300,7 +300,7 @@ def tag_of(text: str) -> tuple[str, str | None]:
 
 
 def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
-    """SQL: the job is one of those that are wanted."""
+    """SQL: the job matches the filter."""
     equal = {
         jobs.c.state: wanted.state.value if wanted.state else None,
         jobs.c.project: wanted.project,
@@ -324,7 +324,7 @@ def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
 
 
 def job_of_key(tx: Connection, project: str, key: str, request_hash: str) -> str | None:
-    """The id of the job that the key's first request was about. Raises Conflict for another request's key."""
+    """The id of the job that the key's first request created. Raises Conflict for another request's key."""
     row = tx.execute(
         select(idempotency.c.job_id, idempotency.c.request_hash).where(
             idempotency.c.project == project, idempotency.c.key == key
@@ -339,7 +339,7 @@ def job_of_key(tx: Connection, project: str, key: str, request_hash: str) -> str
 
 def key_reused(key: str | None) -> Conflict:
     """The error for a key that came with another request before."""
-    return Conflict(f"The idempotency key {key!r} was used for another request; send this one under its own.")
+    return Conflict(f"The idempotency key {key!r} was used for another request; use a new key.")
 
 
 def key_in_use(key: str | None) -> Conflict:
@@ -348,7 +348,7 @@ def key_in_use(key: str | None) -> Conflict:
 
 
 def keep_key(tx: Connection, project: str, key: str, request_hash: str, job_id: str) -> bool:
-    """Keep the key; False when it exists already. Waits for a transaction that is writing the same key."""
+    """Store the key; False if it exists already. Waits for a transaction that is writing the same key."""
     row = {"project": project, "key": key, "request_hash": request_hash, "job_id": job_id}
     kept = upsert(tx, idempotency, row | {"created_at": now_utc()}, returning=[idempotency.c.job_id])
     return kept.one_or_none() is not None
@@ -360,7 +360,8 @@ def keep_phrases(tx: Connection, lists: Iterable[PhraseList | None]) -> None:
     if not by_digest:
         return
     stored = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(by_digest)))
-    # Locked until the jobs that name them are committed, so that no deletion takes them for unused meanwhile.
+    # Locked until the jobs that name them are committed, so that no deletion removes them as unused
+    # meanwhile.
     known = set(tx.scalars(stored.order_by(phrase_lists.c.sha256).with_for_update(read=True)))
     # In the order of their digests, so that two transactions cannot deadlock.
     rows = [

@@ -1,5 +1,5 @@
-"""What SQL has to know of live sessions beside other jobs: the parts of their log, their recording, once it
-is stored, and what a client that listens is still to be sent."""
+"""SQL for live sessions: the parts of their log, their stored recording, and what a client is still to be
+sent."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _OPEN = (JobState.QUEUED.value, JobState.RUNNING.value)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The session's job, its chunks from the one that was asked for on, and the parts of its log."""
+    """The session's job, its chunks from the requested one on, and the parts of its log."""
 
     job: Job
     chunks: list[SavedChunk]
@@ -38,8 +38,8 @@ def get_parts(tx: Connection, job_id: str) -> Parts:
 
 
 def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
-    """Begin another part of the log of an open session behind `start` bytes of its audio; the part before it
-    ends there. False where the parts are no longer those `known`. Raises Conflict for a session that has
+    """Begin another part of the log of an open session after `start` bytes of its audio, where the part
+    before it ends. False if the parts have changed from `known`. Raises Conflict for a session that has
     ended."""
     parts, is_open = _lock(tx, job_id)
     if parts.is_closed or not is_open:
@@ -47,16 +47,14 @@ def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
     if parts != known:
         return False
     if parts.last + 1 >= MOST_PARTS:
-        raise Conflict(
-            f"The session was resumed {parts.last} times, as often as it may be; open another one."
-        )
+        raise Conflict(f"The session was resumed {parts.last} times, which is the limit; open another one.")
     _write(tx, job_id, Parts((*parts.starts, start)))
     return True
 
 
 def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
-    """The session is at its end: no part can follow. False where one did already, behind those `known`.
-    Raises LeaseLost."""
+    """End the session, so that no part can follow. False if one already followed `known`. Raises
+    LeaseLost."""
     lock_claim(tx, claim)
     parts, _ = _lock(tx, claim.job.id)
     if parts.starts != known.starts:
@@ -67,7 +65,7 @@ def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
 
 
 def _lock(tx: Connection, job_id: str) -> tuple[Parts, bool]:
-    """The parts, which nobody else changes in this transaction, and whether the job is an open session."""
+    """The parts, locked for this transaction, and whether the job is an open session."""
     columns = jobs.c.live_parts, jobs.c.state, jobs.c.source_kind, jobs.c.cancel_requested
     row = tx.execute(select(*columns).where(jobs.c.id == job_id).with_for_update()).one_or_none()
     if row is None:
@@ -82,8 +80,8 @@ def _write(tx: Connection, job_id: str, parts: Parts) -> None:
 
 
 def keep_recording(tx: Connection, claim: Claim, size: int, hashes: bytes) -> None:
-    """The recording is stored: from now on the session's source is an upload like others. In the commit that
-    ends the job, before it does. Raises LeaseLost."""
+    """The recording is stored: the session's source becomes an ordinary upload. Call it in the commit that
+    ends the job, before its end. Raises LeaseLost."""
     lock_claim(tx, claim)
     tx.execute(
         update(jobs)

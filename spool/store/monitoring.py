@@ -1,9 +1,9 @@
 """What monitors read: queued, running and ended jobs, costs, the fleet, rare events, and the last audit.
 
-Sums over the tables as they are, cheap enough to be read every few seconds: queued and running jobs by
-partial indexes, ended ones as counts over an index, costs of the current UTC day and month alone. A worker is
-known by its name and pool; the counters of its processes are summed, so that none falls when one process ends
-and another starts.
+Sums over the tables, cheap enough to be read every few seconds: queued and running jobs by partial indexes,
+ended ones as counts over an index, costs of the current UTC day and month alone. A worker is known by its
+name and pool; the counters of its processes are summed, so that none falls when one process ends and another
+starts.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A worker of the fleet: its present (or last) process, and the sums over all its processes."""
+    """A worker of the fleet: its current (or last) process, and the sums over all its processes."""
 
     worker: Worker
     engine_busy_ns: int
@@ -44,7 +44,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """An audit's result: breaches by rule (all rules, zeros too), and how many rows and objects it read."""
+    """An audit's result: violations by rule (all rules, zeros too), and how many rows and objects it read."""
 
     breaches: Mapping[str, int]
     looked_at: Mapping[str, int]
@@ -56,7 +56,7 @@ class Audited:
 
 
 def list_fleet(tx: Connection) -> tuple[Member, ...]:
-    """Every worker that is alive or missing; not those that stopped in good order."""
+    """Every worker that is alive or lost, but none that was stopped properly."""
     recent = (
         select(workers.c.name)
         .where(workers.c.stopped_at.is_(None), workers.c.seen_at > seconds_from_now(-FORGOTTEN_SECONDS))
@@ -96,12 +96,12 @@ def last_audit(tx: Connection) -> Audited | None:
 
 
 LEASES_LOST = "leases_lost"
-"""By pool: leases that ran out, so that the job went back to the queue."""
+"""By pool: expired leases, whose jobs went back to the queue."""
 
 
 def count_up(tx: Connection, name: str, by: dict[str, int]) -> None:
     """Add to the counts of `name`, each under its label. Locks those rows until the transaction ends."""
-    for label, number in sorted(by.items()):  # in one order everywhere, so that no two can deadlock
+    for label, number in sorted(by.items()):  # always in the same order, so that no two can deadlock
         row = {"name": name, "label": label, "value": number}
         upsert(tx, counters, row, update={"value": counters.c.value + number})
 
@@ -126,7 +126,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Jobs in one final state; `error` is a code for failed ones, else empty."""
+    """Jobs in one final state; `error` is a code for failed jobs, else empty."""
 
     state: JobState
     error: str
@@ -159,18 +159,18 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Everything at one moment, by the database's clock."""
+    """All gauges at one moment, by the database's clock."""
 
     now: datetime
     waiting: tuple[Waiting, ...]
     running: dict[str, int]
-    """Jobs in workers, by pool."""
+    """Jobs that workers are running, by pool."""
     refused: dict[str, int]
-    """Queued jobs that a worker has given back as ones that it cannot do, by pool."""
+    """Queued jobs that a worker returned because it cannot run them, by pool."""
     ended: tuple[Ended, ...]
     open_batches: int
     unsent: int
-    """Messages that have yet to be sent to the broker."""
+    """Messages not yet sent to the broker."""
     today: tuple[Spent, ...]
     month: tuple[Spent, ...]
     month_by_project: dict[str, int]

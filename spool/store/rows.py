@@ -20,7 +20,7 @@ JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)
 
 
 def job_of(row: Row[Any] | Mapping[str, Any]) -> Job:
-    """A row that selects `JOB_COLUMNS` as a Job."""
+    """The Job of a row with the columns `JOB_COLUMNS`."""
     fields = dict(row._mapping if isinstance(row, Row) else row)
     source = Source(
         kind=fields.pop("source_kind"),

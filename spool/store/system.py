@@ -1,4 +1,4 @@
-"""Settings of the whole system, which people change while it runs: the default model."""
+"""Settings of the whole system that can change while it runs: the default model."""
 
 from sqlalchemy import Connection, select
 
@@ -9,18 +9,18 @@ _DEFAULT_MODEL = "default_model"
 
 
 def default_model(tx: Connection) -> str | None:
-    """The model that jobs get which name none; None where nobody has said."""
+    """The model of jobs that name none; None if none was set."""
     value = tx.scalar(select(system_settings.c.value).where(system_settings.c.name == _DEFAULT_MODEL))
     return None if value is None else str(value)
 
 
 def set_default_model(tx: Connection, model: str) -> None:
-    """Let jobs that name no model have this one from now on."""
+    """Make this the model of jobs that name none."""
     change = {"value": model, "updated_at": now_utc()}
     upsert(tx, system_settings, {"name": _DEFAULT_MODEL, **change}, update=change)
 
 
 def keep_first_default(tx: Connection, model: str) -> str:
-    """Set the default model unless there is one; which it is now."""
+    """Set the default model unless there is one; returns the current one."""
     upsert(tx, system_settings, {"name": _DEFAULT_MODEL, "value": model, "updated_at": now_utc()})
     return default_model(tx) or model

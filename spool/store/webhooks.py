@@ -1,9 +1,9 @@
-"""Webhooks and what is sent to them: one row for each delivery, attempted until it arrives or is given up.
+"""Webhooks and their deliveries: one row per delivery, attempted until it succeeds or fails for good.
 
-Any process may take what is due: a delivery that is taken is due again only after a while, so of several
-processes one sends it, and one that dies loses none. The outcome of an attempt is written under the number of
-that attempt alone. A removed webhook keeps its row, without address and secrets, for the counts. HTTP is in
-`api.delivery`, signatures and retry times in `spool.domain.webhooks`.
+Any process may take due deliveries: one that is taken is not due again for a while, so of several processes
+one sends it, and one that dies loses none. The outcome of an attempt is written only under the number of that
+attempt. A removed webhook keeps its row, without URL and secrets, for the counts. HTTP is in `api.delivery`,
+signatures and retry times in `spool.domain.webhooks`.
 """
 
 import json
@@ -24,9 +24,9 @@ from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
 
 OLD_SECRET_SECONDS = 24 * 3600.0
-"""How long the previous secret continues to sign beside the new one."""
+"""How long the previous secret continues to sign besides the new one."""
 MAX_WEBHOOKS = 50
-"""Webhooks of one project."""
+"""The most webhooks of one project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class NewWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A webhook as its row was read."""
+    """A webhook as read from its row."""
 
     id: str
     project: str
-    url: str = field(repr=False)  # it may hold a token of the receiver's
+    url: str = field(repr=False)  # it may contain a token of the receiver's
     types: tuple[str, ...]
     batch_id: str | None
     description: str
@@ -94,7 +94,7 @@ def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Web
 
 
 def get_webhook(tx: Connection, webhook_id: str) -> Webhook:
-    """The webhook. Raises NotFound, also for one that was removed."""
+    """The webhook. Raises NotFound, also for a removed one."""
     row = tx.execute(_existing().where(webhooks.c.id == webhook_id)).one_or_none()
     if row is None:
         raise NotFound(f"There is no webhook {webhook_id}.")
@@ -126,15 +126,15 @@ def rotate_secret(tx: Connection, webhook_id: str, box: SecretBox) -> tuple[Webh
 
 
 def reencrypt_secrets(tx: Connection, box: SecretBox) -> int:
-    """Encrypt with the box's first key what another of its keys encrypted; returns how many webhooks changed.
-    What none of them can read stays as it is."""
+    """Encrypt again with the box's first key what another of its keys encrypted; returns how many webhooks
+    changed. Secrets that none of the keys decrypts are left as they are."""
     changed = 0
     for webhook in list_webhooks(tx):
         with suppress(SecretUnreadable):
             own = box.reencrypt(webhook.secret)
             old = webhook.old_secret and box.reencrypt(webhook.old_secret)
             if (own, old) != (webhook.secret, webhook.old_secret):
-                # Unless somebody rotated it meanwhile.
+                # Unless it was rotated meanwhile.
                 same = (webhooks.c.id == webhook.id, webhooks.c.secret == webhook.secret)
                 changed += tx.execute(
                     update(webhooks).where(*same).values(secret=own, old_secret=old)
@@ -143,7 +143,7 @@ def reencrypt_secrets(tx: Connection, box: SecretBox) -> int:
 
 
 def disable_webhook(tx: Connection, webhook_id: str, reason: str) -> None:
-    """Send it nothing until it is enabled again; pending deliveries stay pending."""
+    """Stop sending to it until it is enabled again; pending deliveries stay pending."""
     tx.execute(
         update(webhooks)
         .where(webhooks.c.id == webhook_id, webhooks.c.disabled_at.is_(None))
@@ -186,7 +186,7 @@ DeliveryState = Literal["pending", "delivered", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message to one webhook, as its row was read."""
+    """One message to one webhook, as read from its row."""
 
     id: str
     webhook_id: str
@@ -211,7 +211,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A delivery that this process is to attempt now, with its address and its encrypted secrets."""
+    """A delivery for this process to attempt now, with its URL and its encrypted secrets."""
 
     delivery: Delivery
     url: str = field(repr=False)
@@ -257,7 +257,7 @@ def add_delivery(tx: Connection, webhook: Webhook, kind: str, data: Mapping[str,
 
 
 def due_webhooks(tx: Connection) -> list[Due]:
-    """The webhooks with deliveries due; one index lookup for each webhook."""
+    """The webhooks with due deliveries; one index lookup per webhook."""
     due = exists(select(literal(1)).where(*_due(webhooks.c.id)))
     open_ = (webhooks.c.disabled_at.is_(None), webhooks.c.deleted_at.is_(None))
     rows = tx.execute(select(webhooks.c.id, webhooks.c.failing_since).where(*open_, due))
@@ -300,7 +300,7 @@ def note_try(
 ) -> bool:
     """Record an attempt: delivered, to be retried in `wait` seconds, or failed for good (None).
 
-    Returns False and writes nothing when another process has attempted it since, or it was replayed.
+    Returns False and writes nothing if another process has attempted it since, or it was replayed.
     """
     row = webhook_deliveries.c
     state = "delivered" if ok else "pending" if wait is not None else "failed"

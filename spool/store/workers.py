@@ -1,7 +1,7 @@
-"""Who works here: one row per worker process, alive while its heartbeats are recent.
+"""The workers: one row per process, alive while its heartbeats are recent.
 
 An id names one run of one process (a restarted worker comes back under its old name with a new id), so that
-its uptime, and with it the fleet's idle time, is one interval. Rows are kept: cost lines point at them.
+its uptime, and with it the fleet's idle time, is one interval. Rows are kept, since cost lines refer to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "sto
 WorkerStatus = WorkerState | Literal["lost"]
 ALIVE_SECONDS = 30.0
 KNOWN_SECONDS = 7 * 24 * 3600.0
-"""How long a worker that is gone counts as one that may come back."""
+"""How long a worker that is gone is considered likely to come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker says of itself when it starts. `id` comes from `spool.ids.new_id("wrk")`."""
+    """What a worker reports about itself when it starts. `id` comes from `spool.ids.new_id("wrk")`."""
 
     id: str
     name: str
@@ -43,11 +43,11 @@ class WorkerInfo:
     gpu_cores: int | None = None
     memory_bytes: int | None = None
     pinned: tuple[str, ...] | None = None
-    """Models that stay loaded. None, as the two before it, of a worker that does not say."""
+    """Models that stay loaded. Like the two fields before it, None for a worker that does not report it."""
     backend: str | None = None
     """Where MLX computes."""
     facts: Mapping[str, ModelFacts] = field(default_factory=dict)
-    """What is known of its models, by name."""
+    """The facts known of its models, by name."""
 
     @property
     def offer(self) -> Offer:
@@ -58,7 +58,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker as the store knows it. `busy_ns` is what was billed, `engine_busy_ns` what its engine
+    """A worker as the store knows it. `busy_ns` is the billed time, `engine_busy_ns` the time its engine
     measured."""
 
     info: WorkerInfo
@@ -71,27 +71,27 @@ class Worker:
     reason: str | None
     """Why it is unwell, or until when it rests."""
     alive: bool
-    """Not stopped, and heard of within `ALIVE_SECONDS`."""
+    """Not stopped, and with a heartbeat within `ALIVE_SECONDS`."""
     counts: WorkCounts = field(default_factory=WorkCounts)
-    """What it counted, as of its last sign of life."""
+    """Its counters, as of its last heartbeat."""
     loaded: tuple[str, ...] | None = None
-    """Models in its memory, as of then, the one needed last at the end; None where it does not say."""
+    """Models in its memory, as of then, the most recently used last; None if it does not report them."""
     quality: Mapping[str, Quality] = field(default_factory=dict)
-    """How well its models hear on it, by name, as far as that was measured."""
+    """The measured quality of its models, by name."""
 
     @property
     def status(self) -> WorkerStatus:
-        """Its state; `lost` where it said nothing for too long."""
+        """Its state; `lost` if its heartbeats stopped for too long."""
         return self.state if self.alive or self.state == "stopped" else "lost"
 
     @property
     def seen(self) -> Seen:
-        """It as a job that waits sees it."""
+        """The worker from the view of a waiting job."""
         return Seen(self.info.offer, self.state, self.reason, self.alive, self.seen_at)
 
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
-    """Enter the worker as `starting`; the same id again updates what it says of itself."""
+    """Register the worker as `starting`; the same id again updates what it reports about itself."""
     columns: dict[str, Any] = {
         "name": info.name,
         "pool": info.pool,
@@ -127,9 +127,9 @@ def heartbeat(
     facts: Mapping[str, ModelFacts] | None = None,
     quality: Mapping[str, Quality] | None = None,
 ) -> None:
-    """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now); what it counted, which models it has loaded, what it knows of its models
-    where that has changed, and their measured quality. Raises NotFound."""
+    """Record a heartbeat: the worker's state (for `reason`), how long its engine has been busy, also with
+    unbilled work (so far), its counters, its loaded models, changed facts of its models, and their measured
+    quality. Raises NotFound."""
     columns: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -156,7 +156,7 @@ def stop_worker(
     unbilled_ns: int | None = None,
     counts: WorkCounts | None = None,
 ) -> None:
-    """The worker has ended in good order. Raises NotFound."""
+    """The worker was stopped properly. Raises NotFound."""
     columns: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
     if engine_busy_ns is not None:
         columns["engine_busy_ns"] = engine_busy_ns
@@ -169,7 +169,7 @@ def stop_worker(
 
 
 def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
-    """Workers, most recently heard of first."""
+    """Workers, most recently seen first."""
     query = _with_alive().order_by(workers.c.seen_at.desc(), workers.c.id).limit(limit)
     return [_worker_of(row) for row in tx.execute(query)]
 
@@ -183,8 +183,8 @@ def ready_workers(tx: Connection) -> list[Offer]:
 
 
 def known_workers(tx: Connection) -> list[Worker]:
-    """The workers heard of within `KNOWN_SECONDS`: of each name and pool the process that is alive or was
-    heard of last."""
+    """The workers seen within `KNOWN_SECONDS`: for each name and pool the process that is alive or was seen
+    last."""
     query = _with_alive().where(workers.c.seen_at > seconds_from_now(-KNOWN_SECONDS))
     latest: dict[tuple[str, str], Worker] = {}
     for worker in map(_worker_of, tx.execute(query.order_by(workers.c.seen_at, workers.c.id))):

@@ -28,7 +28,7 @@ api_keys = Table(
     Column("used_at", UtcDateTime),
 )
 
-# What is the same for every process, and changed while they run.
+# Settings shared by all processes, which can change while they run.
 system_settings = Table(
     "system_settings",
     metadata,
@@ -37,7 +37,7 @@ system_settings = Table(
     Column("updated_at", UtcDateTime, nullable=False),
 )
 
-# Counts that only grow, of rare events: every writer locks the same row.
+# Counters of rare events, which only grow: every writer locks the same row.
 counters = Table(
     "counters",
     metadata,

@@ -40,7 +40,7 @@ batches = Table(
     # When the last line had been read; until then more jobs may come.
     Column("closed_at", UtcDateTime),
     Column("cancelled_at", UtcDateTime),
-    # When it was noticed that all of its jobs had ended; NULL again after a retry.
+    # When all of its jobs were found to have ended; NULL again after a retry.
     Column("ended_at", UtcDateTime),
     Column("key_id", ID),
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),

@@ -1,4 +1,4 @@
-"""Corrections of transcripts: events, never changed and never deleted but with the transcript."""
+"""Corrections of transcripts: events, never changed, and deleted only with the transcript."""
 
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String, Table, Text
 

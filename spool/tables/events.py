@@ -59,7 +59,8 @@ events = Table(
     ),
 )
 
-# The last number of the log, which outlives its rows. Whoever numbers holds this row's lock until the commit.
+# The last number of the log, which outlives its rows. The process that numbers holds this row's lock until
+# the commit.
 event_position = Table(
     "event_position",
     metadata,

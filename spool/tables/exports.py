@@ -1,10 +1,10 @@
-"""Other people's object stores: named connections, and a row for each job and format that is written out."""
+"""External object stores: named connections, and a row for each job and format that is exported."""
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, text
 
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
-# Credentials of somebody else's object store. Jobs name one; none ever holds what is in it.
+# Credentials of external object stores. Jobs name a connection, and never contain its values.
 connections = Table(
     "connections",
     metadata,
@@ -12,7 +12,7 @@ connections = Table(
     Column("name", String(64), primary_key=True),
     Column("endpoint", Text),
     Column("region", String(64), nullable=False),
-    # Everything that is read or written with it lies below this address.
+    # Everything that is read or written with it is below this address.
     Column("prefix", Text, nullable=False),
     Column("access", String(8), nullable=False),
     Column("key_id", Text, nullable=False),
@@ -22,8 +22,8 @@ connections = Table(
     CheckConstraint("access IN ('read', 'write', 'both')", name="access"),
 )
 
-# Where workers, which cannot read those credentials, ask for an address of a job's source that is signed with
-# them. A row lives from the question until the worker has taken the answer.
+# Where workers, which cannot read those credentials, request a signed address of a job's source. A row lives
+# from the request until the worker has taken the answer.
 source_links = Table(
     "source_links",
     metadata,
@@ -31,7 +31,7 @@ source_links = Table(
     # The signed address, or why there is none.
     Column("url", Text),
     Column("error", Text),
-    # Until when the address is valid, or the question worth an answer.
+    # Until when the address is valid, or the request worth answering.
     Column("expires_at", UtcDateTime, nullable=False),
     CheckConstraint("url IS NULL OR error IS NULL", name="answer"),
 )
@@ -42,7 +42,7 @@ exports = Table(
     Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("format", String(16), primary_key=True),
     Column("project", NAME, nullable=False),
-    # What may be down for many at once: a connection, a bucket or the folders.
+    # What many files may share an outage of: a connection, a bucket or the folders.
     Column("destination", NAME, nullable=False),
     Column("state", String(16), nullable=False),
     # Grows when the transcript changes; an attempt counts for the revision that it read.
@@ -51,7 +51,7 @@ exports = Table(
     Column("due_at", UtcDateTime, nullable=False),
     Column("error", Text),
     Column("uri", Text),
-    # The digest of `uri` without regard to case, and of whose it is: no two jobs write one file.
+    # The digest of `uri`, ignoring case, and of its owner: no two jobs write the same file.
     Column("target", String(64)),
     Column("sha256", String(64)),
     Column("created_at", UtcDateTime, nullable=False),

@@ -15,11 +15,11 @@ glossaries = Table(
     Column("sha256", String(64), nullable=False),
     Column("count", Integer, nullable=False),
     Column("weight", Double, nullable=False),
-    # It takes up what corrections wrote in so many recordings; NULL: only what people put into it.
+    # Add names that corrections wrote in this many recordings; NULL: only what people add.
     Column("auto_add_after", Integer),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", String(200), nullable=False),
-    # Whoever deletes a list asks whether a glossary has it.
+    # Whoever deletes a list checks whether a glossary uses it.
     Index("ix_glossaries_sha256", "sha256"),
 )
 
@@ -30,15 +30,15 @@ language_models = Table(
     Column("name", String(64), primary_key=True),
     # 1, 2, 3 … of the name.
     Column("version", Integer, primary_key=True, autoincrement=False),
-    # Of the ARPA file; its key in the object store has it too.
+    # Of the ARPA file; its key in the object store contains it too.
     Column("sha256", String(64), nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("ngram_order", Integer, nullable=False),
     Column("ngrams", BigInteger, nullable=False),
-    # Over whose tokens it is, as its author says.
+    # The model whose tokens it uses, according to its author.
     Column("model", String(200)),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", String(200), nullable=False),
-    # Whoever deletes a file asks whether another version has it.
+    # Whoever deletes a file checks whether another version uses it.
     Index("ix_language_models_sha256", "sha256"),
 )

@@ -42,17 +42,17 @@ jobs = Table(
     Column("source_uri", Text, nullable=False),
     Column("source_size", BigInteger),
     Column("source_etag", Text),
-    # The connection of the project with whose credentials it is read; of S3 sources only.
+    # The project's connection whose credentials read it; for S3 sources only.
     Column("source_connection", String(64)),
     Column("options", JSON, nullable=False),
-    # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the one that was asked
-    # for, else that of the worker which ran it last.
+    # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the requested one, else
+    # that of the worker which ran it last.
     Column("queue", QUEUE, nullable=False),
     Column("pool", NAME),
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("crashes", Integer, nullable=False, server_default=text("0")),
-    # Since the last retry: errors that may pass, one after another without a chunk, and seconds in workers.
+    # Since the last retry: consecutive transient errors without a saved chunk, and seconds in workers.
     Column("transient_failures", Integer, nullable=False, server_default=text("0")),
     Column("ran_seconds", Double, nullable=False, server_default=text("0")),
     Column("lease_owner", NAME),
@@ -75,11 +75,11 @@ jobs = Table(
     # How much of the recording the engine decoded, and the share of detected speech that has words.
     Column("decoded_seconds", Double),
     Column("speech_coverage", Double),
-    # Whether the recording was as long as its header states, and what that is; NULL where it states nothing.
+    # Whether the recording was as long as its header states, and that length; NULL if it states none.
     Column("complete", Boolean),
     Column("expected_seconds", Double),
     Column("words", Integer),
-    # What was odd about the recording, and what was asked for and could not be done.
+    # Anomalies of the recording, and requested options that could not be applied.
     Column("warnings", JSON(none_as_null=True)),
     Column("language", String(8)),
     # No foreign key: SQLite can neither add nor drop a column that has one.
@@ -89,35 +89,36 @@ jobs = Table(
     Column("tags", JSON(none_as_null=True)),
     # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log.Parts`).
     Column("live_parts", JSON(none_as_null=True)),
-    # Whether a transcript of the same content, options and model may be taken over, and from where it was.
+    # Whether a transcript of the same content, options and model may be reused, and the job it was reused
+    # from.
     Column("reuse", Boolean, nullable=False, server_default=false()),
     Column("reused_from", ID),
-    # The first job on its recording, where it runs that job's recording again.
+    # The first job on its recording, if it transcribes that job's recording again.
     Column("rerun_of", ID),
     Column("content_sha256", String(64)),
     Column("fingerprint", String(64)),
-    # The API key that handed it in; none where nobody was asked for one.
+    # The API key that submitted it; none if no key was required.
     Column("key_id", ID),
-    # Who goes first (`spool.domain.priority`): the class, what was asked, and what a class is sorted by: the
-    # deadline in Unix seconds while it can be met, and the place in Unix microseconds. One taken back keeps
-    # its own.
+    # Its order (`spool.domain.priority`): the class, the requested deadline, and what a class is sorted by:
+    # the deadline in Unix seconds while it can be met, and the position in Unix microseconds. A job that is
+    # taken back keeps its position.
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),
     Column("deadline_rank", BigInteger, nullable=False, server_default=text(str(NEVER))),
     Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
-    # By worker name: why that worker gave the job back. It is passed over until another worker has tried.
+    # By worker name: why that worker returned the job. It is passed over until another worker has tried.
     Column("refusals", JSON(none_as_null=True)),
-    # A pause after an error that may pass, or while a worker makes itself free for this job alone.
+    # A pause after a transient error, or while a worker makes itself free for this job alone.
     Column("not_before", UtcDateTime),
-    # What `done_seconds` should come to by what its project was charged when it was claimed.
+    # What `done_seconds` should reach, according to what its project was charged when it was claimed.
     Column("forecast_seconds", Double),
-    # The W3C trace context that it was handed in under.
+    # The W3C trace context of its submission.
     Column("traceparent", String(55)),
     # The list of phrases in its options, until they are deleted with its transcript.
     Column("phrases_sha256", String(64)),
-    # Who speaks in its transcript: label, name as a person gave it, seconds, words.
+    # The speakers of its transcript: label, name as a person gave it, seconds, words.
     Column("speakers", JSON(none_as_null=True)),
-    # Where its transcript is written to, besides the object store (`spool.domain.archive.outputs`).
+    # Where its transcript is written, besides the object store (`spool.domain.archive.outputs`).
     Column("output", JSON(none_as_null=True)),
     # When its uploaded recording, and every word of it, were deleted on purpose.
     Column("source_deleted_at", UtcDateTime),
@@ -156,7 +157,7 @@ jobs = Table(
         sqlite_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
         postgresql_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
     ),
-    # How many ended how, counted in the index alone; its equal entries are kept as one.
+    # Jobs by end, counted in the index alone, which stores equal entries once.
     Index(
         "ix_jobs_ended",
         "project",
@@ -193,7 +194,7 @@ jobs = Table(
         sqlite_where=text("batch_id IS NOT NULL"),
         postgresql_where=text("batch_id IS NOT NULL"),
     ),
-    # Whether anything of a batch is still to be done.
+    # Whether a batch has unfinished jobs.
     Index(
         "ix_jobs_open_in_batch",
         "batch_id",
@@ -207,7 +208,7 @@ jobs = Table(
         sqlite_where=text("reused_from IS NOT NULL"),
         postgresql_where=text("reused_from IS NOT NULL"),
     ),
-    # The versions of a recording; the first one has its own id alone.
+    # The versions of a recording; the first one has only its own id.
     Index(
         "ix_jobs_rerun_of",
         "rerun_of",
@@ -220,7 +221,7 @@ jobs = Table(
         sqlite_where=text("phrases_sha256 IS NOT NULL"),
         postgresql_where=text("phrases_sha256 IS NOT NULL"),
     ),
-    # What retention has still to look at, by age.
+    # What retention has yet to examine, by age.
     Index(
         "ix_jobs_kept_source",
         "project",
@@ -235,7 +236,7 @@ jobs = Table(
         sqlite_where=text(KEPT_TRANSCRIPT),
         postgresql_where=text(KEPT_TRANSCRIPT),
     ),
-    # What a job may take its transcript from: the same content, or the same version of an S3 object.
+    # What a job may reuse: the same content, or the same version of an S3 object.
     Index(
         "ix_jobs_known_content",
         "content_sha256",
@@ -269,15 +270,15 @@ chunks = Table(
     Column("tail", JSON(none_as_null=True)),
     Column("lattice", JSON(none_as_null=True)),
     Column("language", JSON(none_as_null=True)),
-    # Of a chunk whose words are given: what the CTC head says of their tokens, until the job ends.
+    # For a chunk whose words are given: the CTC head's scores of their tokens, until the job ends.
     Column("emissions", LargeBinary),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
 )
 
-# Who speaks when in one channel, as one attempt heard it. Rows of earlier attempts stay: their time was
-# billed.
+# The speaker turns of one channel, as one attempt found them. Rows of earlier attempts stay, since their time
+# was billed.
 speaker_turns = Table(
     "speaker_turns",
     metadata,
@@ -286,9 +287,9 @@ speaker_turns = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("fingerprint", String(64), nullable=False),
     Column("turns", JSON, nullable=False),
-    # By speaker a voice print in base64, until the job ends; NULL where none was asked for.
+    # By speaker a voice print in base64, until the job ends; NULL if not requested.
     Column("prints", JSON(none_as_null=True)),
-    # How likely each speaker speaks in each frame (`worker.diarization.base.SpeakerActivity`).
+    # The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`).
     Column("activity", LargeBinary),
     Column("engine_ns", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -302,23 +303,22 @@ source_hashes = Table(
     Column("hashes", LargeBinary, nullable=False),
 )
 
-# Recordings that clients send to the bucket in parts (`spool.store.archive.uploads`), each under the key of
-# the job that will have it.
+# Direct uploads in parts (`spool.store.archive.uploads`), each under the key of its future job.
 uploads = Table(
     "uploads",
     metadata,
     Column("id", ID, primary_key=True),
     Column("project", NAME, nullable=False),
-    # Chosen beforehand; there is no such job until one is submitted that names the upload.
+    # Chosen beforehand; the job exists only once it is submitted and names the upload.
     Column("job_id", ID, nullable=False),
     Column("state", String(16), nullable=False),
     Column("name", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("part_bytes", BigInteger, nullable=False),
-    # What the client says of the whole.
+    # What the client announced.
     Column("sha256", String(64)),
     Column("content_type", String(100), nullable=False),
-    # Of the store, which knows the parts.
+    # The store's id, which knows the parts.
     Column("multipart_id", Text, nullable=False),
     Column("etag", Text),
     Column("created_at", UtcDateTime, nullable=False),
@@ -338,8 +338,8 @@ typescripts = Table(
     Column("words", LargeBinary, nullable=False),
 )
 
-# How many jobs a model has: PostgreSQL takes it for one in 200, and would sort all passages of a model for a
-# page of its review.
+# How many jobs a model has: PostgreSQL assumes one in 200, and would sort all passages of a model for a page
+# of its review.
 _STATISTICS = "CREATE STATISTICS jobs_model ON (options ->> 'model') FROM jobs"
 _created: ExecutableDDLElement = DDL(_STATISTICS)  # type: ignore[no-untyped-call]
 event.listen(jobs, "after_create", _created.execute_if(dialect="postgresql"))

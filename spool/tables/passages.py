@@ -1,9 +1,9 @@
 """The passages of transcripts and their full-text index.
 
 PostgreSQL keeps the terms of a passage as a `tsvector` under a GIN index. SQLite keeps them as text and, by
-triggers, in an FTS5 table beside it, `passage_index`, which holds no text of its own. What else was heard in
-place of its words, where a job kept that, has an index of its own in the same way. The tokens are made by
-`spool.domain.archive`: neither database parses a language.
+triggers, in an FTS5 table beside it, `passage_index`, which stores no text itself. The alternatives that a
+job kept have a separate index in the same way. `spool.domain.archive` makes the tokens: neither database
+parses a language.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Pairs(TypeDecorator[Sequence[int]]):
         return dialect.type_descriptor(own)
 
     def process_bind_param(self, value: Sequence[int] | None, dialect: Dialect) -> Any:  # noqa: ANN401 (SQL)
-        """Nothing where it is not indexed."""
+        """Nothing if it is not indexed."""
         return value if dialect.name == "postgresql" else None
 
 
@@ -85,9 +85,9 @@ passages = Table(
     # Start, length and confidence of each word (`spool.store.transcripts.passages`).
     Column("times", LargeBinary, nullable=False),
     Column("terms", Terms, nullable=False),
-    # Which tokens stand beside each other (`spool.domain.archive.tokens`), for phrases of frequent words.
+    # Which tokens are adjacent (`spool.domain.archive.tokens`), for phrases of frequent words.
     Column("pairs", Pairs),
-    # What else was heard, as JSON, and the tokens of it: null where the job kept nothing of that.
+    # The alternatives, as JSON, and their tokens: null if the job kept none.
     Column("alternatives", Text),
     Column("alternative_terms", Terms),
     Index("ix_passages_project_id", "project", "id"),
@@ -96,7 +96,7 @@ passages = Table(
 passage_words = Table(
     "passage_words",
     metadata,
-    # What a word sounds like, and the words of each job that sound so: what a search by sound reads first.
+    # The sound of a word, and the words of each job that have it: what a search by sound reads first.
     # Without a foreign key, whose check took half of the time: no job's row is ever deleted.
     Column("project", NAME, primary_key=True),
     Column("sound", String(LONGEST), primary_key=True),

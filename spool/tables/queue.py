@@ -1,4 +1,4 @@
-"""What has still to be sent, whose turn it is, what was asked before, and who holds which lock."""
+"""The outbox, fair shares, idempotency keys, quotas and locks."""
 
 from sqlalchemy import (
     BigInteger,
@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
-# A row here is a message that has still to go to Redis. Sent rows are deleted.
+# A row is a message not yet sent to Redis. Sent rows are deleted.
 outbox = Table(
     "outbox",
     metadata,
@@ -44,8 +44,8 @@ locks = Table(
     Column("held_until", UtcDateTime, nullable=False),
 )
 
-# How much of a pool each project has had, as a virtual time that grows with the seconds of audio that it was
-# charged over its share; `start` is where its last claim began.
+# How much of a pool each project has had, as a virtual time that grows with the charged seconds of audio over
+# its share; `start` is where its last claim began.
 turns = Table(
     "turns",
     metadata,
@@ -55,13 +55,13 @@ turns = Table(
     Column("start", Double, nullable=False, server_default=text("0")),
     Column("served", Double, nullable=False, server_default=text("0")),
     Column("claims", BigInteger, nullable=False, server_default=text("0")),
-    # Length of its recordings, a moving mean; none before the first one ended.
+    # Length of its recordings, a moving mean; NULL before the first one ended.
     Column("mean_seconds", Double),
     Column("updated_at", UtcDateTime, nullable=False),
 )
 
-# What was to be charged to a turn whose row another transaction held: nobody waits for it. Whoever has the
-# row next adds these.
+# Charges to a turn whose row another transaction held, so that nobody waits for it. Whoever has the row next
+# adds these.
 turn_charges = Table(
     "turn_charges",
     metadata,

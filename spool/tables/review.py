@@ -24,7 +24,7 @@ review_passages = Table(
     Column("versions", Double, nullable=False),
     Column("speech", Double, nullable=False),
     Column("language", Double, nullable=False),
-    # What the passage has wrong, and how many words it should have, by the corrections that stand.
+    # The errors of the passage, and how many words it should have, by the standing corrections.
     Column("errors", Integer, nullable=False),
     Column("words", Integer, nullable=False),
     Column("checked_at", UtcDateTime),
@@ -41,7 +41,7 @@ Index(
 )
 Index("ix_review_passages_doubt", *_ORDER, postgresql_where=_UNCHECKED, sqlite_where=_UNCHECKED)
 
-# What the passages of a job say of its recording, changed in the commits that write and check them.
+# The sums of a recording's passages, changed in the commits that write and check them.
 review_recordings = Table(
     "review_recordings",
     metadata,
@@ -49,7 +49,7 @@ review_recordings = Table(
     Column("project", NAME, nullable=False),
     Column("passages", Integer, nullable=False),
     Column("unchecked", Integer, nullable=False),
-    # Means by the passages' lengths, those that somebody checked counted as without doubt.
+    # Means by the passages' lengths, with checked ones counted as without doubt.
     Column("doubt", Double, nullable=False),
     Column("confidence", Double, nullable=False),
     Column("versions", Double, nullable=False),
@@ -87,7 +87,7 @@ review_samples = Table(
 review_sample_passages = Table(
     "review_sample_passages",
     metadata,
-    # Without a foreign key to the passages: what was drawn stays known when a transcript is deleted.
+    # Without a foreign key to the passages: the drawn sample stays known when a transcript is deleted.
     Column("sample_id", ID, ForeignKey("review_samples.id", ondelete="CASCADE"), primary_key=True),
     Column("job_id", ID, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),

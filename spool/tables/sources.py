@@ -1,4 +1,4 @@
-"""Watched folders and buckets, their files, and keys that somebody said are new."""
+"""Watched folders and buckets, their files, and keys that notifications named."""
 
 from sqlalchemy import (
     JSON,
@@ -22,7 +22,7 @@ sources = Table(
     Column("project", NAME, nullable=False),
     Column("name", Text, nullable=False),
     Column("address", Text, nullable=False),
-    # What its jobs get, as a batch's request says it.
+    # The options of its jobs, as in a batch's request.
     Column("request", JSON, nullable=False),
     Column("every_seconds", Double, nullable=False),
     Column("settle_seconds", Double, nullable=False),
@@ -31,11 +31,11 @@ sources = Table(
     Column("reads", JSON(none_as_null=True)),
     Column("created_at", UtcDateTime, nullable=False),
     Column("paused_at", UtcDateTime),
-    # When it is to be listed next; who lists it now, and until when unless that is renewed.
+    # When it is to be listed next; who lists it now, and until when unless renewed.
     Column("due_at", UtcDateTime, nullable=False),
     Column("lease_owner", NAME),
     Column("lease_until", UtcDateTime),
-    # The last listing that came to its end, and how many files there were.
+    # The last complete listing, and how many files there were.
     Column("listed_at", UtcDateTime),
     Column("files", Integer),
     Column("error", Text),
@@ -46,13 +46,13 @@ sources = Table(
     Index("ix_sources_due_at", "due_at"),
 )
 
-# A row for each version of each file that was seen: whatever has one is never submitted again.
+# A row for each version of each file that was seen, which is never submitted again.
 source_items = Table(
     "source_items",
     metadata,
     Column("id", ID, primary_key=True),
     Column("source_id", ID, ForeignKey("sources.id", ondelete="CASCADE"), nullable=False),
-    # The path below the address, of a very long one its digest.
+    # The path below the address; if it is very long, its digest.
     Column("place", String(200), nullable=False),
     # An S3 object's ETag; a file's size and time of change.
     Column("version", String(200), nullable=False),

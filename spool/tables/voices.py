@@ -1,7 +1,7 @@
 """Voices that people named, and the voice prints of jobs' speakers.
 
 A voice has no print of its own: it is the mean of those that a person confirmed, so that deleting a job's
-transcript takes away what the voice knew from it.
+transcript removes what the voice knew from it.
 """
 
 from sqlalchemy import Column, ForeignKey, Index, LargeBinary, String, Table, UniqueConstraint

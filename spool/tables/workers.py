@@ -1,4 +1,4 @@
-"""The workers and the ledger of what they did."""
+"""The workers and the ledger of their work."""
 
 from sqlalchemy import (
     JSON,
@@ -37,17 +37,17 @@ workers = Table(
     Column("started_at", UtcDateTime, nullable=False),
     Column("seen_at", UtcDateTime, nullable=False),
     Column("stopped_at", UtcDateTime),
-    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is what the engine itself
-    # says.
+    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is the engine's own
+    # measurement.
     Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
     Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
-    # What no bill can hold: batches that raised or died with their process, and at a sign of life also how
-    # long the batch on the device had run.
+    # Time that is never billed: batches that raised or died with their process, and at a heartbeat also how
+    # long the batch on the device has run.
     Column("unbilled_ns", BigInteger, nullable=False, server_default=text("0")),
-    # What it counted since it started (`spool.domain.worker_stats`), as of its last sign of life.
+    # Its counters since it started (`spool.domain.worker_stats`), as of its last heartbeat.
     Column("counts", JSON(none_as_null=True)),
-    # What the machine has, the models that stay loaded, and those that are loaded now; unknown of a worker of
-    # an earlier version.
+    # Its hardware, the models that stay loaded, and those that are loaded now; NULL for a worker of an
+    # earlier version.
     Column("gpu_cores", Integer),
     Column("memory_bytes", BigInteger),
     Column("pinned_models", JSON(none_as_null=True)),
@@ -55,7 +55,7 @@ workers = Table(
     # Where MLX computes, and what is known of each model (`spool.domain.fleet.models`).
     Column("backend", String(16)),
     Column("model_facts", JSON(none_as_null=True)),
-    # How well its models hear on it (`spool.domain.fleet.quality`), by name.
+    # The quality of its models (`spool.domain.fleet.quality`), by name.
     Column("quality", JSON(none_as_null=True)),
     CheckConstraint(
         "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')", name="state"

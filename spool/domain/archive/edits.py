@@ -63,7 +63,9 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
         raise InvalidRequest("An edit needs a text, a speaker, or both.")
     labels = [speaker.label for speaker in transcript.speakers]
     if edit.speaker is not None and edit.speaker not in labels:
-        raise InvalidRequest(f"There is no {edit.speaker}; the speakers are: {', '.join(labels) or 'none'}.")
+        raise InvalidRequest(
+            f"There is no speaker {edit.speaker}; the speakers are: {', '.join(labels) or 'none'}."
+        )
     for other in standing_edits(edits):
         inside = edit.first <= other.first and other.last <= edit.last
         if other.touches(edit.first, edit.last) and not inside:

@@ -1,1 +1,1 @@
-"""Queries around an archive: where its recordings come from, and where its transcripts are written."""
+"""The archive in SQL: sources, uploads, versions, outputs, glossaries and language models."""

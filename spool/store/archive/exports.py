@@ -1,9 +1,9 @@
-"""Transcripts that are to be written elsewhere: one row for each job and format, attempted until it is there.
+"""Transcripts to be written elsewhere: one row for each job and format, attempted until it is written.
 
 The rows are written in the commit that ends the job, and set back to pending by whatever changes the
 transcript (`enqueue_exports`): a revision's outcome counts only while that revision is the latest. No two
-jobs write the same file: the first has the name, unless a later job is of the same recording; it replaces
-the file.
+jobs write the same file: the first one has the name, unless a later job transcribes the same recording; it
+replaces the file.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ class Export:
 
 
 def enqueue_exports(tx: Connection, job: Job) -> int:
-    """Have the job's transcript written to where its output says, in its present form; returns how many files
-    that makes. Call it in the transaction that creates or changes the transcript."""
+    """Have the job's current transcript written to its output; returns how many files that makes. Call it in
+    the transaction that creates or changes the transcript."""
     if job.output is None or job.transcript_key is None:
         return 0
     values = {
@@ -76,15 +76,15 @@ def exports_of(tx: Connection, job_id: str) -> list[Export]:
 
 
 def due_exports(tx: Connection, limit: int) -> list[Export]:
-    """Up to `limit` files that are due, a job's together."""
+    """Up to `limit` due files, those of one job together."""
     due = (exports.c.state == "pending", exports.c.due_at <= now_utc())
     query = select(*exports.c).where(*due).order_by(exports.c.due_at, exports.c.job_id).limit(limit)
     return [Export(**row._mapping) for row in tx.execute(query)]
 
 
 def take_target(tx: Connection, export: Export, job: Job, uris: Sequence[str]) -> str | None:
-    """The first of `uris` that no job of another recording writes, taken for this job; None where a newer job
-    of the same recording writes it, as this file then says."""
+    """The first of `uris` that no job of another recording writes, taken for this job; None if a newer job of
+    the same recording writes it, which this file then records."""
     assert job.output is not None
     other = jobs.alias()
     for uri in uris:
@@ -116,18 +116,18 @@ def take_target(tx: Connection, export: Export, job: Job, uris: Sequence[str]) -
 
 
 def note_written(tx: Connection, export: Export, sha256: str) -> bool:
-    """The file is there; False where the transcript has changed since it was read."""
+    """The file was written; False if the transcript has changed since it was read."""
     return _settle(tx, export, "written", sha256=sha256, written_at=now_utc(), error=null())
 
 
 def note_failed(tx: Connection, export: Export, error: str, wait: float | None) -> bool:
-    """An attempt failed: to be repeated in `wait` seconds, or given up (None)."""
+    """An attempt failed: repeat it in `wait` seconds, or give up (None)."""
     state: ExportState = "failed" if wait is None else "pending"
     return _settle(tx, export, state, error=error, due_at=seconds_from_now(wait or 0.0))
 
 
 def postpone_destination(tx: Connection, export: Export, error: str, wait: float) -> int:
-    """Let every other file that is due at the same destination wait too, since it does not answer."""
+    """Postpone every other due file at the same destination, since it does not answer."""
     same = (exports.c.project == export.project, exports.c.destination == export.destination)
     due = (exports.c.state == "pending", exports.c.due_at <= now_utc())
     query = update(exports).where(*same, *due)
@@ -135,7 +135,7 @@ def postpone_destination(tx: Connection, export: Export, error: str, wait: float
 
 
 def note_if_settled(tx: Connection, job: Job) -> None:
-    """Record the event of a job none of whose files is still to be written. Call it after one settled."""
+    """Record the event of a job that has no more files to write. Call it after one was settled."""
     query = select(exports.c.state, func.count()).where(exports.c.job_id == job.id)
     files = {str(state): int(number) for state, number in tx.execute(query.group_by(exports.c.state))}
     if "pending" not in files:
@@ -158,7 +158,7 @@ def _settle(tx: Connection, export: Export, state: ExportState, **values: object
 
 
 def export_gauges(tx: Connection) -> tuple[dict[str, int], datetime | None]:
-    """Files of outputs by state, and since when the one that is most overdue has been due (None: none is)."""
+    """Files of outputs by state, and since when the most overdue one has been due (None: none is)."""
     counted = tx.execute(select(exports.c.state, func.count()).group_by(exports.c.state))
     states = {str(state): int(number) for state, number in counted}
     waiting = (exports.c.state == "pending", exports.c.due_at <= now_utc())

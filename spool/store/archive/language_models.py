@@ -13,28 +13,28 @@ from spool.store.sql import now_utc, upsert
 from spool.tables import jobs, language_models
 
 FOLDER = "language-models/"
-"""What the keys of their files begin with."""
+"""The prefix of the keys of their files."""
 MOST_MODELS = 200
-"""Of a project, by name."""
+"""The most language models of a project."""
 MOST_VERSIONS = 1000
-"""Of a language model."""
+"""The most versions of a language model."""
 _ENDED = [state.value for state in JobState if state.terminal]
 
 
 def key_of(sha256: str) -> str:
-    """The object that has the file with this hash."""
+    """The key of the file with this hash."""
     return f"{FOLDER}{sha256}.arpa"
 
 
 def sha256_of(key: str) -> str:
-    """The hash of the file that the object has."""
+    """The hash of the file under this key."""
     return key.removeprefix(FOLDER).removesuffix(".arpa")
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """One version of a language model: its file's hash and bytes, its order and n-grams, and over the tokens
-    of which model its author says that it is."""
+    """One version of a language model: its file's hash and bytes, its order and n-grams, and the model whose
+    tokens it uses, according to its author."""
 
     project: str
     name: str
@@ -49,7 +49,7 @@ class LanguageModel:
 
     @property
     def reference(self) -> str:
-        """What a job shows of it."""
+        """The reference that a job shows."""
         return f"{self.name}@{self.version}"
 
 
@@ -65,15 +65,17 @@ def add_version(
     model: str | None,
     author: str,
 ) -> LanguageModel:
-    """The new version, whose file is stored already, or the latest one where that has the same file. Raises
-    Conflict where somebody else adds one at the same moment, and for too many."""
+    """The new version, whose file is stored already, or the latest one if that has the same file. Raises
+    Conflict if another request adds one at the same moment, and for too many."""
     latest = tx.scalar(select(func.max(language_models.c.version)).where(*_named(project, name)))
     if latest is not None:
         before = get_language_model(tx, project, name)
         if before.sha256 == sha256:
             return before
         if latest >= MOST_VERSIONS:
-            raise Conflict(f"Language model {name} has {latest} versions; delete it, or take another name.")
+            raise Conflict(
+                f"Language model {name} has {latest} versions, the most allowed; use another name."
+            )
     elif _count(tx, project) >= MOST_MODELS:
         raise Conflict(f"Project {project} has {MOST_MODELS} language models; delete one first.")
     values = {
@@ -89,12 +91,12 @@ def add_version(
         "created_by": author,
     }
     if upsert(tx, language_models, values, returning=[language_models.c.version]).one_or_none() is None:
-        raise Conflict(f"Somebody else is changing language model {name}; look at it, and try again.")
+        raise Conflict(f"Language model {name} is being changed by another request; try again.")
     return get_language_model(tx, project, name)
 
 
 def get_language_model(tx: Connection, project: str, name: str, version: int | None = None) -> LanguageModel:
-    """A version of a language model, the latest unless it is given. Raises NotFound."""
+    """A version of a language model, by default the latest. Raises NotFound."""
     c = language_models.c
     query = select(*c).where(*_named(project, name)).order_by(c.version.desc())
     if version is not None:
@@ -119,8 +121,8 @@ def list_language_models(tx: Connection, project: str | None = None) -> list[Lan
 
 
 def remove_language_model(tx: Connection, project: str, name: str) -> set[str]:
-    """Delete a language model with all versions; the hashes of files that no version has any more. Raises
-    NotFound, and Conflict while a job that names it has not ended."""
+    """Delete a language model with all versions; returns the hashes of files that no version uses any more.
+    Raises NotFound, and Conflict while a job that names it has not ended."""
     heard, read = jobs.c.options["language_model"], jobs.c.options["rescore", "model"]
     named = [each.as_string().startswith(f"{name}@", autoescape=True) for each in (heard, read)]
     waiting = select(func.count()).where(jobs.c.project == project, jobs.c.state.notin_(_ENDED), or_(*named))
@@ -135,13 +137,13 @@ def remove_language_model(tx: Connection, project: str, name: str) -> set[str]:
 
 
 def files_in_use(tx: Connection, digests: Iterable[str]) -> set[str]:
-    """Those of these hashes whose file some version has."""
+    """Those of these hashes whose file some version uses."""
     c = language_models.c
     return set(tx.scalars(select(c.sha256).where(c.sha256.in_(list(digests))).distinct()))
 
 
 def all_versions(tx: Connection) -> list[LanguageModel]:
-    """Every version of every project."""
+    """All versions of all projects."""
     c = language_models.c
     query = select(*c).order_by(c.project, c.name, c.version)
     return [LanguageModel(**row._mapping) for row in tx.execute(query)]

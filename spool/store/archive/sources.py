@@ -1,8 +1,8 @@
 """Watched folders and buckets: the rules, which is to be listed now, and every version of a file in them.
 
-A version of a file has one row, written in the commit that creates its job, so that it is submitted once
-whoever lists it and how often. One process at a time lists a source, under a lease that each block renews; a
-source that is paused or removed ends the listing at its next block.
+A version of a file has one row, written in the commit that creates its job, so that it is submitted once,
+however often and by whomever it is listed. One process at a time lists a source, under a lease that each
+block renews; pausing or removing a source ends the listing at its next block.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +32,15 @@ from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now, upsert
 from spool.tables import source_items, source_marks, sources
 
 MAX_SOURCES = 50
-"""Sources of one project."""
+"""The most sources of one project."""
 LEASE_SECONDS = 120.0
 ItemState = Literal["settling", "taken", "skipped", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class NewSource:
-    """A source to be created. `request`: what its jobs get; `reads`: the addresses that its key may read."""
+    """A source to be created. `request`: the options of its jobs; `reads`: the addresses that its key may
+    read."""
 
     project: str
     name: str
@@ -53,7 +54,7 @@ class NewSource:
 
 @dataclass(frozen=True, slots=True)
 class WatchedSource:
-    """A source as its row was read."""
+    """A source as read from its row."""
 
     id: str
     project: str
@@ -77,7 +78,7 @@ class WatchedSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """What is to be different; None leaves a thing as it is."""
+    """What to change; None leaves a field as it is."""
 
     name: str | None = None
     request: dict[str, Any] | None = None
@@ -88,7 +89,7 @@ class SourceChange:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A version of a file as its row was read."""
+    """A version of a file as read from its row."""
 
     id: str
     source_id: str
@@ -102,8 +103,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """What is to be noted of a version: the job that it makes, or why it makes none; neither while its file
-    may still be growing."""
+    """What to record of a version: the job that it makes, or why it makes none; neither while its file may
+    still be growing."""
 
     place: str
     version: str
@@ -114,7 +115,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A source that this process is to look at now: all of it, or the `marked` files."""
+    """A source for this process to look at now: all of it, or the `marked` files."""
 
     source: WatchedSource
     listing: bool
@@ -123,15 +124,15 @@ class Turn:
 
 
 def create_source(tx: Connection, new: NewSource) -> WatchedSource:
-    """Create a source, to be listed at once. Raises Conflict when the project has `MAX_SOURCES`, or watches
-    the address already."""
+    """Create a source, to be listed at once. Raises Conflict if the project has `MAX_SOURCES`, or already
+    watches the address."""
     watched = list_sources(tx, new.project)
     if len(watched) >= MAX_SOURCES:
         raise Conflict(
             f"Project {new.project} has {MAX_SOURCES} sources, the most allowed; remove one first."
         )
     if same := [each for each in watched if each.address == new.address]:
-        raise Conflict(f"Project {new.project} watches {new.address} already, as {same[0].id}.")
+        raise Conflict(f"Project {new.project} already watches {new.address}, as {same[0].id}.")
     source_id = new_id("src")
     values = {
         "id": source_id,
@@ -189,7 +190,7 @@ def list_items(
 
 
 def pause_source(tx: Connection, source_id: str) -> WatchedSource:
-    """List it no more until it is resumed. Jobs that it made go on. Raises NotFound."""
+    """Stop listing it until it is resumed. Its jobs continue. Raises NotFound."""
     get_source(tx, source_id)
     query = update(sources).where(sources.c.id == source_id, sources.c.paused_at.is_(None))
     tx.execute(query.values(paused_at=now_utc()))
@@ -197,7 +198,7 @@ def pause_source(tx: Connection, source_id: str) -> WatchedSource:
 
 
 def check_source(tx: Connection, source_id: str, *, resume: bool = False) -> WatchedSource:
-    """List it now, and with `resume` again from now on. Raises NotFound; Conflict for a paused one."""
+    """List it now, and with `resume` on schedule again. Raises NotFound; Conflict for a paused one."""
     source = get_source(tx, source_id)
     if source.paused_at is not None and not resume:
         raise Conflict(f"Source {source_id} is paused; resume it first.")
@@ -207,8 +208,8 @@ def check_source(tx: Connection, source_id: str, *, resume: bool = False) -> Wat
 
 
 def change_source(tx: Connection, source_id: str, change: SourceChange) -> WatchedSource:
-    """Change the rule. A shorter interval counts at once; a source that is resumed is listed now; a listing
-    that is going on ends as it began. Raises NotFound."""
+    """Change the rule. A shorter interval applies at once; a resumed source is listed now; a listing in
+    progress ends with the old rule. Raises NotFound."""
     source = get_source(tx, source_id)
     given = {
         "name": change.name,
@@ -230,7 +231,7 @@ def change_source(tx: Connection, source_id: str, change: SourceChange) -> Watch
 
 
 def remove_source(tx: Connection, source_id: str) -> None:
-    """Forget it with all it found. Its jobs stay. Raises NotFound."""
+    """Forget it with all it found. Its jobs are kept. Raises NotFound."""
     get_source(tx, source_id)
     tx.execute(delete(sources).where(sources.c.id == source_id))
 
@@ -239,7 +240,7 @@ def mark_places(tx: Connection, source_id: str, places: Iterable[str]) -> int:
     """Have these files looked at before the next listing; returns how many there are."""
     rows = [{"source_id": source_id, "place": place} for place in dict.fromkeys(places)]
     if rows:
-        # One marked already is marked anew: it may have changed since it was looked at.
+        # A marked file is marked again: it may have changed since it was looked at.
         upsert(tx, source_marks, {"created_at": now_utc()}, rows, update={"created_at": now_utc()})
     return len(rows)
 
@@ -273,9 +274,10 @@ def known_items(tx: Connection, source_id: str, places: Sequence[str]) -> Mappin
 
 
 def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -> int:
-    """Note these versions, with the jobs that they make, and keep the lease; returns how many jobs are new.
+    """Record these versions, with the jobs that they make, and renew the lease; returns how many jobs are
+    new.
 
-    Raises LeaseLost when the source was paused, removed, or is listed by another process now.
+    Raises LeaseLost if the source was paused, removed, or is listed by another process now.
     """
     held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner, sources.c.paused_at.is_(None))
     renewed = update(sources).where(*held).values(lease_until=seconds_from_now(LEASE_SECONDS))
@@ -304,7 +306,7 @@ def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -
 
 
 def end_turn(tx: Connection, turn: Turn, owner: str, files: int | None, error: str | None) -> None:
-    """Give the lease up: after a listing of so many `files`, after marked files (None), or after a failure,
+    """Release the lease: after a listing of this many `files`, after marked files (None), or after a failure,
     which the next listing tries again."""
     values: dict[str, Any] = {"lease_owner": null(), "lease_until": null()}
     if turn.listing or error is not None:
@@ -317,7 +319,7 @@ def end_turn(tx: Connection, turn: Turn, owner: str, files: int | None, error: s
         values |= {"error": null(), "failing_since": null(), "listed_at": now_utc(), "files": files}
     held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner)
     tx.execute(update(sources).where(*held).values(**values))
-    # What was marked while this went on is looked at in a turn of its own.
+    # Files marked in the meantime are looked at in a separate turn.
     done: ColumnElement[bool] = source_marks.c.created_at <= turn.now
     if error is None or not turn.listing:
         tx.execute(delete(source_marks).where(source_marks.c.source_id == turn.source.id, done))
@@ -325,8 +327,8 @@ def end_turn(tx: Connection, turn: Turn, owner: str, files: int | None, error: s
 
 @dataclass(frozen=True, slots=True)
 class SourceGauges:
-    """Sources by state, versions of files by state, and since when the listing that is most overdue has been
-    due (None: none is)."""
+    """Sources by state, versions of files by state, and since when the most overdue listing has been due
+    (None: none is)."""
 
     sources: Mapping[str, int]
     files: Mapping[str, int]
@@ -334,7 +336,7 @@ class SourceGauges:
 
 
 def source_gauges(tx: Connection) -> SourceGauges:
-    """The sources of every project in numbers."""
+    """The counts of all projects' sources."""
     state = case(
         (sources.c.paused_at.is_not(None), "paused"),
         (sources.c.error.is_not(None), "failing"),

@@ -1,9 +1,9 @@
 """Recordings that clients send straight to the object store, in parts.
 
-From the beginning an upload has the id of the job that will have it, and its object that job's key, so
-nothing is copied. States: `open → complete → used`; one that was given up or expired is `removed` until its
-bytes are gone (`spool.background.upload_sweeper`), then its row goes too. A used one stays until it expires,
-to say which job has it.
+An upload has the id of its future job from the beginning, and its object that job's key, so nothing is
+copied. States: `open → complete → used`; one that was deleted or has expired is `removed` until its bytes are
+gone (`spool.background.upload_sweeper`), then its row is deleted too. A used one stays until it expires, to
+tell which job uses it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs, uploads
 
 MOST_OPEN = 1000
-"""Uploads of a project that no job has named yet."""
+"""The most unused uploads of a project."""
 
 
 class UploadState(StrEnum):
-    """Where an upload is on its way to a job."""
+    """The progress of an upload towards a job."""
 
     OPEN = "open"
     COMPLETE = "complete"
@@ -40,7 +40,7 @@ _WAITING = (UploadState.OPEN.value, UploadState.COMPLETE.value)
 @dataclass(frozen=True, slots=True)
 class StoredUpload:
     """An upload: `bytes` in parts of `part_bytes`, the last one smaller, and the SHA-256 (hex) that its
-    client says they have, if it does. `multipart_id` is the store's."""
+    client announced, if any. `multipart_id` is the store's."""
 
     id: str
     project: str
@@ -58,12 +58,12 @@ class StoredUpload:
 
     @property
     def key(self) -> str:
-        """Of its object."""
+        """The key of its object."""
         return key_of(self.job_id)
 
     @property
     def parts(self) -> int:
-        """How many it has."""
+        """The number of its parts."""
         return -(-self.bytes // self.part_bytes)
 
     def size_of(self, number: int) -> int:
@@ -86,12 +86,12 @@ class NewUpload:
 
 
 def key_of(job_id: str) -> str:
-    """Where the recording of a job lies that was uploaded."""
+    """The key of a job's uploaded recording."""
     return f"jobs/{job_id}/source"
 
 
 def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
-    """The new upload, which expires after so many days."""
+    """The new upload, which expires after this many days."""
     upload_id = new_id("upl")
     fields = {name: getattr(new, name) for name in NewUpload.__slots__}
     times = {"created_at": now_utc(), "expires_at": seconds_from_now(timedelta(days=days).total_seconds())}
@@ -100,7 +100,7 @@ def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
 
 
 def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
-    """The upload. Raises NotFound, for one that was removed too."""
+    """The upload. Raises NotFound, also for a removed one."""
     row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id)).one_or_none()
     if row is None or row.state == UploadState.REMOVED.value:
         raise NotFound(f"There is no upload {upload_id}.")
@@ -108,14 +108,14 @@ def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
 
 
 def find_uploads(tx: Connection, ids: Iterable[str]) -> dict[str, StoredUpload]:
-    """The uploads with these ids, by id, without those that were removed."""
+    """The uploads with these ids, by id, without removed ones."""
     c = uploads.c
     there = (c.id.in_(list(ids)), c.state != UploadState.REMOVED.value)
     return {row.id: _upload_of(row) for row in tx.execute(select(*c).where(*there))}
 
 
 def find_same_upload(tx: Connection, project: str, name: str, size: int, sha256: str) -> StoredUpload | None:
-    """The newest upload of the same file that no job has named yet."""
+    """The newest unused upload of the same file."""
     c = uploads.c
     same = (c.project == project, c.sha256 == sha256, c.bytes == size, c.name == name)
     waiting = (c.state.in_(_WAITING), c.expires_at > now_utc())
@@ -124,16 +124,14 @@ def find_same_upload(tx: Connection, project: str, name: str, size: int, sha256:
 
 
 def refuse_too_many(tx: Connection, project: str) -> None:
-    """Raise Conflict where the project has so many uploads that no more may be begun."""
+    """Raise Conflict if the project has too many uploads to begin another."""
     waiting = select(func.count()).where(uploads.c.project == project, uploads.c.state.in_(_WAITING))
     if tx.execute(waiting).scalar_one() >= MOST_OPEN:
-        raise Conflict(
-            f"Project {project} has {MOST_OPEN} uploads that no job has named; submit or delete some."
-        )
+        raise Conflict(f"Project {project} has {MOST_OPEN} unused uploads; submit or delete some.")
 
 
 def note_complete(tx: Connection, upload_id: str, etag: str) -> StoredUpload:
-    """Record that the object is whole. Raises NotFound."""
+    """Record that the object is complete. Raises NotFound."""
     is_open = (uploads.c.id == upload_id, uploads.c.state == UploadState.OPEN.value)
     tx.execute(update(uploads).where(*is_open).values(state=UploadState.COMPLETE.value, etag=etag))
     return get_upload(tx, upload_id)
@@ -142,7 +140,7 @@ def note_complete(tx: Connection, upload_id: str, etag: str) -> StoredUpload:
 def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[Job, bool]:
     """Create `new` with the upload as its recording. The bool is True when the job is new.
 
-    Raises NotFound, Conflict for an upload that is not complete or that another job has, and as `create_job`
+    Raises NotFound, Conflict for an upload that is not complete or used by another job, and as `create_job`
     does.
     """
     row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id).with_for_update()).one_or_none()
@@ -162,9 +160,9 @@ def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[J
 
 
 def refuse_unready(upload: StoredUpload) -> None:
-    """Raise Conflict for an upload that is not complete, or that a job has."""
+    """Raise Conflict for an upload that is not complete, or used by a job."""
     if upload.state is UploadState.USED:
-        raise Conflict(f"Upload {upload.id} is the recording of job {upload.job_id} already; rerun that.")
+        raise Conflict(f"Upload {upload.id} is already the recording of job {upload.job_id}; rerun that job.")
     if upload.state is not UploadState.COMPLETE:
         raise Conflict(f"Upload {upload.id} is {upload.state}; complete it first.")
 
@@ -176,10 +174,10 @@ def with_upload(upload: StoredUpload, new: NewJob) -> NewJob:
 
 
 def take_uploads(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> tuple[list[NewJob], list[NewJob]]:
-    """Mark the uploads used that jobs of a batch have.
+    """Mark the uploads of a batch's jobs as used.
 
-    Returns the jobs that are to be written, and those whose upload somebody else took or removed meanwhile;
-    what the batch has already is in neither.
+    Returns the jobs to be written, and those whose upload was used or removed by another request; jobs that
+    the batch already has are in neither.
     """
     asked = {job.id for job in new if job.id is not None and job.source.kind == "upload"}
     if not asked:
@@ -201,7 +199,8 @@ def find_in_batch(tx: Connection, batch_id: str, job_ids: Iterable[str]) -> set[
 
 
 def give_up(tx: Connection, upload_id: str) -> StoredUpload:
-    """Mark it removed; its bytes are to be removed next. Raises NotFound, and Conflict where a job has it."""
+    """Mark the upload as removed; its bytes are to be removed next. Raises NotFound, and Conflict if a job
+    uses it."""
     waiting = (uploads.c.id == upload_id, uploads.c.state.in_(_WAITING))
     gone = update(uploads).where(*waiting).values(state=UploadState.REMOVED.value, expires_at=now_utc())
     row = tx.execute(gone.returning(*uploads.c)).one_or_none()
@@ -212,35 +211,35 @@ def give_up(tx: Connection, upload_id: str) -> StoredUpload:
 
 
 def expire(tx: Connection, limit: int) -> list[StoredUpload]:
-    """Mark up to `limit` expired uploads removed, and forget used ones; returns those whose bytes are to be
-    removed."""
+    """Mark up to `limit` expired uploads as removed, and forget used ones; returns those whose bytes are to
+    be removed."""
     c = uploads.c
     tx.execute(delete(uploads).where(c.state == UploadState.USED.value, c.expires_at <= now_utc()))
     due = (c.state != UploadState.USED.value, c.expires_at <= now_utc())
     old = list(tx.scalars(select(c.id).where(*due).order_by(c.expires_at).limit(limit)))
-    # Asked again of each row: a job may have named it since.
+    # Checked again for each row, since a job may have named it in the meantime.
     gone = update(uploads).where(c.id.in_(old), *due).values(state=UploadState.REMOVED.value).returning(*c)
     return [_upload_of(row) for row in tx.execute(gone)]
 
 
 def forget(tx: Connection, upload_id: str) -> None:
-    """Its bytes are gone: remove its row."""
+    """Delete the row of an upload whose bytes are gone."""
     removed = uploads.c.state == UploadState.REMOVED.value
     tx.execute(delete(uploads).where(uploads.c.id == upload_id, removed))
 
 
 def postpone(tx: Connection, upload_id: str, seconds: float) -> None:
-    """Look at it again later, since the object store refused."""
+    """Try again later, since the object store refused."""
     tx.execute(update(uploads).where(uploads.c.id == upload_id).values(expires_at=seconds_from_now(seconds)))
 
 
 def find_job_ids(tx: Connection, job_ids: Iterable[str]) -> set[str]:
-    """Those of these ids that an upload has for its job."""
+    """Those of these job ids that an upload has reserved."""
     return set(tx.scalars(select(uploads.c.job_id).where(uploads.c.job_id.in_(list(job_ids)))))
 
 
 def list_overdue(tx: Connection, seconds: float) -> list[StoredUpload]:
-    """Uploads that expired longer ago and are still there."""
+    """Uploads that expired longer ago than this and still exist."""
     late = uploads.c.expires_at < seconds_from_now(-seconds)
     return [_upload_of(row) for row in tx.execute(select(*uploads.c).where(late).order_by(uploads.c.id))]
 

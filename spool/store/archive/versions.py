@@ -1,8 +1,8 @@
 """The versions of a recording: the jobs of a project that transcribe the same bytes.
 
-A job runs another's recording again where it lies (`rerun_of`), or was submitted with content of the same
-SHA-256. No version changes another. An uploaded recording belongs to its first job; whoever adds a version
-locks that job's row, so that no deletion takes the recording meanwhile.
+A job transcribes another's recording again (`rerun_of`), or was submitted with content of the same SHA-256.
+No version changes another. An uploaded recording belongs to its first job; whoever adds a version locks that
+job's row, so that no deletion removes the recording meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,8 +92,8 @@ _LAST_DONE_OF_ALL = _last_done_of_all()
 
 
 def transcribed_later(model: str | None = None) -> ColumnElement[bool]:
-    """SQL: a job that ran the recording of `jobs` again later has a transcript, of this model where one is
-    named."""
+    """SQL: a job that transcribed the recording of `jobs` again later has a transcript, of this model if one
+    is named."""
     later = jobs.alias("later")
     conditions = [
         later.c.rerun_of == func.coalesce(jobs.c.rerun_of, jobs.c.id),
@@ -111,8 +111,8 @@ def reruns_of_batch(
     tx: Connection, batch_id: str, model: str | None, cursor: str | None, limit: int
 ) -> Page[tuple[Job, Job]]:
     """The done jobs of a batch that have a later done version, oldest first, each with the newest of them, of
-    this model where one is named. Deleted transcripts are passed over. Raises InvalidRequest for another
-    query's cursor."""
+    this model if one is named. Deleted transcripts are skipped. Raises InvalidRequest for another query's
+    cursor."""
     scope = ("reruns", batch_id, model)
     base, other = jobs.alias("base"), jobs.alias("other")
     newest = select(other.c.id).where(

@@ -1,7 +1,7 @@
 """Reports over the ledger: a period's costs by group, the fleet's idle time, and budgets.
 
-A job's key, batch and tags are on its lines, so a report is one pass over them. Sums only; what follows from
-them is in `spool.domain.estimates`.
+A job's key, batch and tags are on its lines, so a report is one pass over them. Sums only;
+`spool.domain.estimates` derives the rest.
 """
 
 from collections import defaultdict
@@ -54,7 +54,7 @@ def cost_report(
     """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group; of one project or all.
 
     Idle is the time within the period in which workers were up and their engines not busy; it is on no job's
-    bill, hence None in the report of one project. Raises InvalidRequest for an empty period and an unknown
+    bill, so it is None in the report of one project. Raises InvalidRequest for an empty period and an unknown
     `group_by`. Grouped by `tag`, rows are the values of the tag of that name.
     """
     if end <= start:
@@ -98,7 +98,7 @@ def _grouped(
 def _added(
     lines: FromClause, conditions: Sequence[ColumnElement[bool]], **groups: ColumnElement[Any]
 ) -> Select[Any]:
-    """The sums of `lines` by `groups`; those that are NULL group nothing."""
+    """The sums of `lines` by `groups`; a group that is NULL is not grouped by."""
     sums = (func.sum(lines.c[name]).label(name) for name in _SUMS)
     named = (column.label(name) for name, column in groups.items())
     keys = [column for column in groups.values() if not isinstance(column, Null)]
@@ -135,7 +135,7 @@ def _idle(tx: Connection, start: date, end: date, busy: Mapping[str, int]) -> tu
 
 
 def spent_since(tx: Connection, start: date) -> dict[str, int]:
-    """What each project was billed since that UTC day, wasted time left out, in nano-units."""
+    """What each project was billed since that UTC day, without wasted time, in nano-units."""
     rows = tx.execute(
         select(cost_lines.c.project, func.sum(cost_lines.c.cost_nanos))
         .where(cost_lines.c.day >= start, ~cost_lines.c.wasted)

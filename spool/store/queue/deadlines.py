@@ -1,7 +1,7 @@
-"""Deadlines in SQL: what open batches have left, how fast pools are, and the order of jobs that follows.
+"""Deadlines in SQL: what open batches have left, how fast pools are, and the resulting order of jobs.
 
-The judgement is in `spool.domain.deadlines`. A job's `deadline_rank` sorts it within its class; that of one
-that cannot make it any more is set to `NEVER`, a block of jobs at a time.
+`spool.domain.deadlines` forecasts. A job's `deadline_rank` sorts it within its class; for a deadline that can
+no longer be met it is set to `NEVER`, a block of jobs at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,17 +27,17 @@ _OPEN = [JobState.QUEUED.value, JobState.RUNNING.value]
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The batches with deadlines of one project in one queue, and the rate that it can have there."""
+    """The batches with deadlines of one project in one queue, and the rate they can expect there."""
 
     queue: str
     project: str
     loads: tuple[Load, ...]
     rate: float | None
-    """Seconds of audio a second; None where no engine has been measured."""
+    """Seconds of audio a second; None if no engine has been measured."""
 
 
 def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads], datetime]:
-    """What there is to be judged, and the database's clock."""
+    """The loads to forecast, and the database's clock."""
     now = tx.scalar(select(now_utc()))
     assert now is not None
     rows = tx.execute(
@@ -63,26 +63,27 @@ def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads]
 
 
 def keep_verdict(tx: Connection, verdict: Verdict) -> None:
-    """Note what the batch has to expect."""
+    """Store the batch's forecast."""
     values = {"late": verdict.late, "expected_at": verdict.expected_at, "expected_basis": verdict.basis}
     tx.execute(update(batches).where(batches.c.id == verdict.id).values(**values))
 
 
 def move_jobs(tx: Connection, verdict: Verdict, deadline: datetime) -> int:
-    """Sort up to `BLOCK` of the batch's open jobs as the verdict says; how many. Call it until it says 0."""
+    """Sort up to `BLOCK` of the batch's open jobs as the verdict says; returns how many. Call it until it
+    returns 0."""
     rank = NEVER if verdict.late else deadline_rank_of(deadline)
     return _move(tx, [jobs.c.batch_id == verdict.id, jobs.c.state.in_(_OPEN)], rank)
 
 
 def pass_over_late_jobs(tx: Connection) -> int:
-    """Sort up to `BLOCK` jobs with deadlines of their own that passed as if they had none; how many."""
+    """Sort up to `BLOCK` jobs whose own deadlines have passed as if they had none; returns how many."""
     now = tx.scalar(select(now_utc()))
     assert now is not None
     return _move(tx, [QUEUED, jobs.c.deadline_rank < deadline_rank_of(now), jobs.c.batch_id.is_(None)], NEVER)
 
 
 def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], rank: int) -> int:
-    # Locked in the order of ids, as everywhere, so that nobody waits in a circle.
+    # Locked in the order of ids, as everywhere, to avoid deadlocks.
     some = (
         select(jobs.c.id)
         .where(*conditions, jobs.c.deadline.is_not(None), jobs.c.deadline_rank != rank)
@@ -97,7 +98,7 @@ def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], rank: int) 
 
 
 def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | None]]:
-    """The queue and the audio left of each of these batches that has open jobs."""
+    """The queue and the remaining audio of each of these batches that has open jobs."""
     if not batch_ids:
         return {}
     known = jobs.c.audio_seconds.is_not(None)
@@ -125,8 +126,8 @@ def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | 
 
 
 def _rate(tx: Connection, queue: str, project: str, shares: Mapping[str, float]) -> float | None:
-    """What the engines that serve the queue were measured at, times those that live, times the project's part
-    of them."""
+    """The measured rate of the engines that serve the queue, times their number, times the project's
+    share."""
     route = route_of(queue)
     pools = [offer.pool for offer in ready_workers(tx) if offer.takes(route)]
     speed = _speed(tx, sorted(set(pools)))
@@ -138,7 +139,7 @@ def _rate(tx: Connection, queue: str, project: str, shares: Mapping[str, float])
 
 
 def _speed(tx: Connection, pools: list[str]) -> float | None:
-    """Seconds of audio per second of engine: of the last minutes, else of the last two days."""
+    """Seconds of audio per second of engine: over the last minutes, else over the last two days."""
     lines = cost_lines.c
     today = tx.scalar(select(today_utc()))
     assert today is not None

@@ -1,10 +1,10 @@
 """Whose turn it is: projects that share a pool, in the order in which they get its next job.
 
 Start-time fair queueing: a claim charges its project the job's audio over the project's share, and the
-project that was charged least goes next. One that had nothing to do is not paid for that: it begins where the
+project with the least charge goes next. Idle time earns no credit: a project that was idle begins where the
 last claim began. What a job really took is settled when it ends. A charge never waits for a row that another
-transaction holds: it is put aside (`turn_charges`) for the next one. Knows `turns`; which job of the project
-it is, is chosen in `spool.store.queue.scheduler`.
+transaction holds: it is stored (`turn_charges`) and added later. `spool.store.queue.scheduler` chooses the
+project's job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,16 +30,16 @@ from spool.store.sql import now_utc, upsert
 from spool.tables import turn_charges, turns
 
 UNKNOWN_SECONDS = 300.0
-"""What a recording is charged as while neither its length nor that of another of its project is known."""
+"""The charge of a recording while neither its length nor that of another of its project is known."""
 LEAST_SECONDS = 1.0
 NEWEST = 0.1
-"""How much the latest recording counts in the mean length."""
+"""The weight of the latest recording in the mean length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One project's place in the order. `start` is where its next claim begins, in seconds of audio over its
-    share; `claims` is how many it had."""
+    share; `claims` is how many it has had."""
 
     project: str
     start: float
@@ -47,12 +47,12 @@ class Turn:
     claims: int
     mean_seconds: float | None
     has_charges: bool = False
-    """Whether charges wait that were made while another transaction held the row."""
+    """Whether there are charges that could not be added while another transaction held the row."""
     is_first: bool = False
     """Whether the project has no row yet."""
 
     def price(self, left_seconds: float | None) -> float:
-        """What a job is charged with so much audio left; None while that is not known."""
+        """The charge of a job with this much audio left; None while that is unknown."""
         if left_seconds is None:
             left_seconds = self.mean_seconds or UNKNOWN_SECONDS
         return max(left_seconds, LEAST_SECONDS)
@@ -76,7 +76,7 @@ def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mappi
 
 
 def _with_charges() -> Select[Any]:
-    """The turns of a pool, with the sums of what is still to be charged to them."""
+    """The turns of a pool, with the sums of charges still to be added to them."""
     charges = (
         select(
             turn_charges.c.project,
@@ -99,8 +99,8 @@ _WITH_CHARGES = _with_charges()
 
 
 def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int = 1) -> None:
-    """The project got so many jobs, which are charged as so many seconds of audio together. Waits for no
-    other transaction."""
+    """The project got this many jobs, charged as this many seconds of audio together. Waits for no other
+    transaction."""
     charged = seconds / turn.share
     values = {
         "from_start": turn.start,
@@ -113,15 +113,15 @@ def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int
             _collect_charges(tx, pool, turn.project)
         return
     row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
-    # Only where there was none: an insert would wait for whoever holds the row, to see whether it conflicts.
+    # Only if there was none: an insert would wait for whoever holds the row, to see whether it conflicts.
     first = row | {"share": turn.share, "updated_at": now_utc(), "claims": claims}
     if not turn.is_first or upsert(tx, turns, first, returning=[turns.c.project]).one_or_none() is None:
         _charge_later(tx, pool, turn.project, seconds, claims)
 
 
 def settle(tx: Connection, pool: str, project: str, seconds: float, lengths: Sequence[float] = ()) -> None:
-    """Its jobs took so many seconds of audio more than they were charged (less: negative). The `lengths` of
-    recordings that were transcribed (seconds) go into the mean, one after the other. Waits for no other
+    """Its jobs took this many more seconds of audio than they were charged (negative for fewer). The
+    `lengths` of transcribed recordings (seconds) enter the mean one by one. Waits for no other
     transaction."""
     newest, values = 0.0, {"seconds": seconds}
     if lengths:
@@ -135,8 +135,8 @@ def settle(tx: Connection, pool: str, project: str, seconds: float, lengths: Seq
 def _update_if_free(
     tx: Connection, change: Update, pool: str, project: str, values: Mapping[str, float]
 ) -> bool:
-    """Change the project's row; False where there is none, or another transaction holds it: that one may be
-    of a machine that is frozen, and all claims of the pool would wait for it."""
+    """Change the project's row; False if there is none, or another transaction holds it: its machine may be
+    frozen, and all claims of the pool would wait for it."""
     return tx.execute(change, {"in_pool": pool, "of_project": project, **values}).rowcount == 1
 
 
@@ -152,9 +152,9 @@ def _number(name: str) -> BindParameter[float]:
     return bindparam(name, type_=Double())
 
 
-# Built once: that takes longer than running them, and each claim and each ending does.
+# Built once: that takes longer than running them, and each claim and each end of a job uses them.
 _FREE_ROW = _free_row()
-# Claims beside us may have read the same row: what they added stays.
+# Concurrent claims may have read the same row: what they added is kept.
 _START = case((turns.c.served > _number("from_start"), turns.c.served), else_=_number("from_start"))
 _TAKEN = _FREE_ROW.values(
     start=_START,
@@ -175,7 +175,7 @@ def _charge_later(tx: Connection, pool: str, project: str, seconds: float, claim
 
 
 def _collect_charges(tx: Connection, pool: str, project: str) -> None:
-    """Add to the project's row, which this transaction holds, what was to be charged to it later."""
+    """Add stored charges to the project's row, which this transaction holds."""
     free = (
         select(turn_charges.c.id)
         .where(turn_charges.c.pool == pool, turn_charges.c.project == project)

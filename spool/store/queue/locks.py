@@ -1,9 +1,4 @@
-"""Messages still to be sent, and the sweep that makes losing them harmless (law 1).
-
-An outbox row is a promise to put a job's id into Redis; it is deleted when that is done. `sweep` finds what
-Redis forgot: leases that ran out, and queued jobs of which no message was sent for a while. Knows nothing of
-Redis.
-"""
+"""Named locks with an expiry, for work that one process at a time should do."""
 
 from sqlalchemy import Connection, delete, or_, select
 
@@ -16,7 +11,7 @@ SWEEP_LOCK = "sweep"
 
 def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
     """Take or keep the named lock for `seconds`; False while another owner holds it."""
-    # A look first: to try to write, all of a fleet would queue for the row and wait for a disk each.
+    # Read first: if all processes tried to write, they would queue for the row and for the disk.
     taken = select(locks.c.name).where(
         locks.c.name == name, locks.c.owner != owner, locks.c.held_until >= now_utc()
     )
@@ -31,5 +26,5 @@ def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
 
 
 def unlock(tx: Connection, name: str, owner: str) -> None:
-    """Give the lock up, if `owner` holds it."""
+    """Release the lock, if `owner` holds it."""
     tx.execute(delete(locks).where(locks.c.name == name, locks.c.owner == owner))

@@ -1,8 +1,7 @@
-"""Messages still to be sent, and the sweep that makes losing them harmless (law 1).
+"""The outbox of messages, and the sweep that makes losing them harmless (law 1).
 
-An outbox row is a promise to put a job's id into Redis; it is deleted when that is done. `sweep` finds what
-Redis forgot: leases that ran out, and queued jobs of which no message was sent for a while. Knows nothing of
-Redis.
+An outbox row is a promise to put a job's id into Redis; it is deleted once that is done. `sweep` finds what
+was lost: leases that ran out, and queued jobs of which no message was sent for a while.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import ready_workers
 from spool.tables import idempotency, jobs, outbox
 
-SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
+SEND_SECONDS = 30.0  # after this, hints taken by a relay that died are sent by another
 LONG_AGO_SECONDS = 30 * 24 * 3600.0
 IDEMPOTENCY_SECONDS = 7 * 24 * 3600.0
 
@@ -38,10 +37,10 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class SweepLimits:
-    """How patient a sweep is and how much it does at once.
+    """The limits of a sweep: how long it tolerates, and how much it does at once.
 
     `room` says by queue how many messages are missing, so that a long queue does not fill Redis with repeats;
-    None asks no more than that each was sent long ago.
+    None only requires that each was sent long ago.
     """
 
     hint_stale_seconds: float = 30.0
@@ -52,14 +51,14 @@ class SweepLimits:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did: job ids taken back and queued, set aside as poison, cancelled, and sent anew."""
+    """What a sweep did: job ids taken back and queued, set aside as poison, cancelled, and sent again."""
 
     requeued: tuple[str, ...]
     poisoned: tuple[str, ...]
     cancelled: tuple[str, ...]
     rehinted: tuple[str, ...]
     taken: tuple[Job, ...] = field(default=(), compare=False)
-    """The jobs behind the first three."""
+    """The jobs of the first three fields."""
 
 
 def due_queues(tx: Connection) -> list[str]:
@@ -74,7 +73,7 @@ def due_queues(tx: Connection) -> list[str]:
 
 
 def unsent(tx: Connection, queue: str, most: int) -> int:
-    """How many hints of the queue have still to be sent, counted up to `most`."""
+    """How many hints of the queue are not sent yet, counted up to `most`."""
     some = select(outbox.c.id).where(outbox.c.queue == queue).limit(most).subquery()
     return tx.scalar(select(func.count()).select_from(some)) or 0
 
@@ -106,7 +105,7 @@ def due_hints(tx: Connection, limit: int, queue: str | None = None) -> list[Hint
 
 
 def mark_sent(tx: Connection, hints: Sequence[Hint]) -> None:
-    """The hints are in Redis: forget them and note the time."""
+    """Forget hints that are in Redis, and record the time."""
     tx.execute(delete(outbox).where(outbox.c.id.in_([hint.id for hint in hints])))
     tx.execute(
         update(jobs)
@@ -116,12 +115,12 @@ def mark_sent(tx: Connection, hints: Sequence[Hint]) -> None:
 
 
 def give_back_hints(tx: Connection, hints: Sequence[Hint]) -> None:
-    """The hints could not be sent: make them due at once again."""
+    """Make hints that could not be sent due again at once."""
     tx.execute(update(outbox).where(outbox.c.id.in_([hint.id for hint in hints])).values(due_at=now_utc()))
 
 
 def hint_again(tx: Connection, job_id: str, delay: float) -> None:
-    """The job's message came to a worker that takes none: send it again after `delay` seconds, if the job
+    """The job's message reached a worker that takes none: send it again after `delay` seconds, if the job
     still waits and no message is due."""
     waiting = select(jobs.c.id, jobs.c.queue).where(
         jobs.c.id == job_id,
@@ -132,7 +131,7 @@ def hint_again(tx: Connection, job_id: str, delay: float) -> None:
 
 
 def hint_used_up(tx: Connection, job_id: str) -> None:
-    """The job's message brought a worker that found nothing it may run: the next sweep may send another."""
+    """The job's message reached a worker that found nothing to run: the next sweep may send another."""
     tx.execute(
         update(jobs)
         .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value)
@@ -141,8 +140,7 @@ def hint_used_up(tx: Connection, job_id: str) -> None:
 
 
 def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
-    """Take back jobs whose lease ran out, and write outbox rows for queued jobs that Redis may have
-    forgotten."""
+    """Take back jobs whose lease ran out, and write outbox rows for queued jobs whose message may be lost."""
     lapsed = (
         select(jobs.c.id)
         .where(jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
@@ -168,8 +166,8 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
 
 
 def _drop_ended(tx: Connection, limit: int) -> None:
-    """Delete hints of jobs that have ended. A worker takes jobs without a message while there are any, so
-    these gather at the front of each queue; what stands behind other hints gets there as those are sent."""
+    """Delete hints of jobs that have ended. Workers take jobs without a message while there are any, so such
+    hints collect at the front of each queue; later ones get there as earlier ones are sent."""
     for queue in tx.scalars(_QUEUES).all():
         while True:
             front = (
@@ -188,8 +186,8 @@ def _drop_ended(tx: Connection, limit: int) -> None:
 
 
 def _forget_refusals(tx: Connection, limit: int) -> None:
-    """Let jobs be tried again that every worker which takes jobs now has given back: whoever is first finds
-    that nobody else is left, and a self-test then decides between the job and the worker."""
+    """Allow another attempt at jobs that every available worker has returned: the first worker finds that no
+    other is left, and a self-test then decides between the job and the worker."""
     refused = tx.execute(
         select(jobs.c.id, jobs.c.queue, jobs.c.refusals, jobs.c.options["model"].as_string().label("model"))
         .where(QUEUED, jobs.c.refusals.is_not(None))

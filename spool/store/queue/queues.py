@@ -1,6 +1,7 @@
-"""The queues in which jobs wait, one a route, and how SQL finds its way among them.
+"""The queues in which jobs wait, one per route, and the SQL that finds jobs in them.
 
-A query that is to be answered from the front of an index, however many jobs wait, says its condition as here.
+A query that must be answered from the front of an index, however many jobs wait, uses the conditions defined
+here.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, literal_column, select
 
 from spool.tables import jobs
 
-# Spelt out, for SQLite reads a partial index only where its condition stands in the query.
+# Spelt out, since SQLite uses a partial index only if the query contains its condition.
 QUEUED = jobs.c.state == literal_column("'queued'")
 RUNNING = jobs.c.state == literal_column("'running'")
 
@@ -26,14 +27,14 @@ def in_queue(queue: str) -> Iterator[ColumnElement[bool]]:
     yield jobs.c.queue == queue
 
 
-@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim asks
+@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim uses it
 def projects_in(queue: str) -> Select[str]:
     """The projects that have jobs in the queue."""
     return distinct_values(jobs.c.project, *in_queue(queue))
 
 
 def distinct_values(column: ColumnElement[str], *conditions: ColumnElement[bool]) -> Select[str]:
-    """The distinct values of an indexed column in steps from one to the next: as many looks as values."""
+    """The distinct values of an indexed column, stepping from one to the next: one lookup per value."""
 
     def least(*more: ColumnElement[bool]) -> Select[str]:
         return select(column).where(*conditions, *more).order_by(column).limit(1)

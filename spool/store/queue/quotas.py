@@ -1,7 +1,7 @@
-"""What projects used of their quotas, and which are held now.
+"""What projects have used of their quotas, and which are held now.
 
-Bills are summed by whoever sweeps, and only for projects that have a quota; what runs is counted at the
-moment. The judgement is in `spool.domain.quotas`.
+The process that sweeps sums the bills, only for projects that have a quota; running jobs are counted on
+demand. `spool.domain.quotas` decides.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from spool.store.sql import now_utc, seconds_from_now, today_utc, upsert
 from spool.tables import cost_lines, jobs, quota_use
 
 BEFORE_SECONDS = 3600.0
-"""How long the sum of a month's past days is believed; a lost lease may still move a line of them."""
+"""How long the sum of a month's past days is trusted; a lost lease may still change one of their lines."""
 
 
 def find_holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[str]) -> dict[str, Hold]:
@@ -32,8 +32,8 @@ def find_holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[s
 def still_free(
     tx: Connection, quotas: Mapping[str, Quota], project: str, *, wait: bool = True
 ) -> bool | None:
-    """Whether the project may have one more job, with nobody else taking one of it before this transaction
-    has ended. None where somebody is taking one just now, who may be frozen, unless we are to `wait`."""
+    """Whether the project may have one more job, with its row locked until this transaction ends. None if
+    another transaction holds the row, whose process may be frozen, unless we `wait`."""
     if quota_of(quotas, project) is None:
         return True
     own = select(quota_use.c.project).where(quota_use.c.project == project)
@@ -45,10 +45,10 @@ def still_free(
 
 
 def _enter(tx: Connection, project: str, *, wait: bool) -> bool:
-    """Make the project's row; False where somebody is just making it and we are not to `wait`."""
+    """Create the project's row; False if another transaction is just creating it and we do not `wait`."""
     if (
         tx.dialect.name == "postgresql"
-    ):  # where an insert waits for another one of the same key to be committed
+    ):  # where an insert waits until another insert of the same key is committed
         key = func.hashtextextended(f"quota_use {project}", 0)
         if wait:
             tx.execute(select(func.pg_advisory_xact_lock(key)))

@@ -1,16 +1,15 @@
 """Which job a free worker gets: the best of the queues it serves, chosen in SQL when it asks (law 1).
 
-A message that a worker receives says that there is work, and not which. So the order holds whatever lies in
-Redis: first the project whose turn it is (`spool.store.queue.fair_share`), passed over while it is held by
-its quota, then its job of the highest class, the earliest deadline that can be met, the earliest place. One
-claim in `AGED_EACH` of a project goes to the job that has waited longest, if that is longer than the
-rules allow, so that no class starves. Each question reads the front of an index, however many jobs wait.
+A message tells a worker that there is work, but not which. So the order holds whatever is in Redis: first the
+project whose turn it is (`spool.store.queue.fair_share`), skipped while its quota holds it, then its job of
+the highest class, the earliest deadline that can be met, the earliest position. One claim in `AGED_EACH` of a
+project goes to the job that has waited longest, if that is longer than the rules allow, so that no class
+starves. Each query reads the front of an index, however many jobs wait.
 
-Which queues a worker serves is one rule (`spool.domain.fleet.routing.Offer`): its pool, its name, the models
-that it has and what its machine is. A worker may ask for several short jobs at once (`ClaimRequest.most`):
-they are one turn of their project, charged in full. Among jobs that stand side by side in class and deadline,
-one whose model it has in memory goes first; how often another may be passed over is the worker's to count
-(`worker.service.affinity`).
+One rule decides which queues a worker serves (`spool.domain.fleet.routing.Offer`): its pool, its name, the
+models that it has and its machine. A worker may ask for several short jobs at once (`ClaimRequest.most`):
+they are one turn of their project, charged in full. Among jobs of equal class and deadline, one whose model
+it has in memory goes first; the worker limits how often another is passed over (`worker.service.affinity`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -49,8 +48,8 @@ _MODEL = jobs.c.options["model"].as_string()
 def better_match(
     tx: Connection, first: Row[Any], waiting: Sequence[Sequence[ColumnElement[bool]]], models: Collection[str]
 ) -> tuple[str, Passed] | None:
-    """The id of the job that goes before `first` since its model is among `models`; None where the first one
-    suits, or none does better. `waiting` says for each queue which jobs wait beside it."""
+    """The id of the job that goes before `first` since its model is among `models`; None if the first one is
+    suitable, or none is better. `waiting` says for each queue which jobs wait beside it."""
     beside = (jobs.c.priority == first.priority, jobs.c.deadline_rank == first.deadline_rank)
     fronts = [
         select(jobs.c.id, _MODEL.label("model"), jobs.c.queue_position)
@@ -90,16 +89,16 @@ class ClaimRequest:
     max_crashes: int = MAX_CRASHES
     alone: bool = True
     models: frozenset[str] = frozenset()
-    """Models in its memory, whose jobs go before those of others for now."""
+    """Models in its memory, whose jobs go first for now."""
     offered: frozenset[str] | None = None
     """Models that it has; None: any."""
     without_language_models: frozenset[str] = frozenset()
-    """Language models that it does not have: jobs that ask for them are left to others."""
+    """Language models that it lacks: jobs that require them are left to other workers."""
     machine: Machine = field(default_factory=Machine)
     live: bool = False
-    """For live sessions, and nothing else."""
+    """For live sessions only."""
     most: int = 1
-    """How many jobs it takes at once where they are short."""
+    """How many jobs it takes at once if they are short."""
 
     @property
     def offer(self) -> Offer:
@@ -113,13 +112,13 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class NeedsAlone:
-    """The job whose turn it is wants a worker that runs nothing else. Nobody else is told so for the length
-    of a lease."""
+    """The job whose turn it is needs a worker that runs nothing else. No other worker is told so for the
+    length of a lease."""
 
     job_id: str
 
 
-# Building these takes longer than running them, and each claim asks.
+# Building these takes longer than running them, and each claim uses them.
 
 
 @lru_cache(maxsize=2048)
@@ -143,7 +142,7 @@ def _front(project: str, suitable: tuple[ColumnElement[bool], ...], locked: int 
 
 
 def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
-    """Take the best job that waits for this worker; None when there is none that may run now."""
+    """Take the best job that waits for this worker; None if there is none that may run now."""
     waiting = _waiting_for(tx, request.offer, live=request.live)
     if not waiting:
         return None
@@ -156,7 +155,7 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
             busy.append(turn)
         elif is_free and (claim := _next_of(tx, turn, free[turn.project], rules, request)) is not None:
             return claim
-    for turn in busy:  # nobody else has work: whoever claims for these projects ends soon, or is ended
+    for turn in busy:  # no other project has work: claims for these projects end soon, or are ended
         if still_free(tx, rules.quotas, turn.project):
             claim = _next_of(tx, turn, free[turn.project], rules, request)
             if claim is not None:
@@ -167,7 +166,7 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
 def _next_of(
     tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
 ) -> Claim | NeedsAlone | None:
-    """The project's best job, claimed; None when it has none that may run now."""
+    """The project's best job, claimed; None if it has none that may run now."""
     while (best := _best(tx, turn, queues, rules, request)) is not None:
         row, passed, behind = best
         if row.crashes >= request.max_crashes:
@@ -183,7 +182,7 @@ def _next_of(
 
 
 def _most_claims(turn: Turn, rules: Rules, request: ClaimRequest) -> int:
-    """How many jobs the project may get in this turn: one where each has to be judged by itself, and none
+    """How many jobs the project may get in this turn: one if each has to be decided separately, and none
     beyond the one that goes to the job that has waited longest."""
     if request.models or quota_of(rules.quotas, turn.project) is not None:
         return 1
@@ -191,8 +190,8 @@ def _most_claims(turn: Turn, rules: Rules, request: ClaimRequest) -> int:
 
 
 def _short_run(first: Row[Any], behind: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """Those that directly follow the first job in its class, as long as they and it are short and new: none
-    is passed over, and all are charged alike."""
+    """The jobs that directly follow the first in its class, as long as all are short and new: none is passed
+    over, and all are charged alike."""
     run: list[Row[Any]] = []
     for row in behind:
         beside = (row.priority, row.deadline_rank) == (first.priority, first.deadline_rank)
@@ -208,8 +207,7 @@ def _is_short(row: Row[Any]) -> bool:
 
 
 def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
-    """Whether a job waits for this worker that should have its turn before one of this project and class goes
-    on and on."""
+    """Whether a waiting job should get this worker before one of this project and class continues."""
     waiting = _waiting_for(tx, offer)
     held = find_holds(tx, rules.quotas, waiting)
     request = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
@@ -241,7 +239,8 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
 
 
 def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, rows: Sequence[Row[Any]]) -> Claim | None:
-    """The claim to the first of these jobs, with those to the others, which are charged as the first is."""
+    """The claim to the first of these jobs, with the claims to the others, which are charged like the
+    first."""
     row = rows[0]
     left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
     price = turn.price(left)
@@ -262,8 +261,8 @@ def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, rows: Sequence[R
 def _best(
     tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
 ) -> tuple[Row[Any], Passed | None, Sequence[Row[Any]]] | None:
-    """The project's next job, whether it passed over another, and those that follow it in its queue, as many
-    as may be asked for; all locked. None when all of them pause or are being taken by others."""
+    """The project's next job, whether it passed over another, and the jobs that follow it in its queue, as
+    many as may be claimed; all locked. None if all of them pause or are being taken by other workers."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
         row = _oldest(tx, queues, turn.project, rules.aging_seconds, request)
         if row is not None:
@@ -287,8 +286,8 @@ def _best(
 def _better_job(
     tx: Connection, queues: list[str], project: str, first: Row[Any], request: ClaimRequest
 ) -> tuple[Row[Any], Passed] | None:
-    """The job that suits the worker better than the first one, locked; None where there is none, or another
-    worker is just taking it."""
+    """The job that is more suitable for the worker than the first one, locked; None if there is none, or
+    another worker is taking it."""
     if not request.models:
         return None
     match = better_match(
@@ -303,7 +302,7 @@ def _better_job(
 def _oldest(
     tx: Connection, queues: Sequence[str], project: str, seconds: float, request: ClaimRequest
 ) -> Row[Any] | None:
-    """The job that has waited longest, if longer than so many seconds."""
+    """The job that has waited longest, if longer than this many seconds."""
     suitable = tuple(request.suitable(queue) for queue in queues)
     job_id = tx.scalar(_longest_waiting(suitable, project), {"micros": round(seconds * MICROS)})
     if job_id is None:
@@ -346,8 +345,8 @@ def is_live_waiting(tx: Connection, offer: Offer) -> bool:
 
 
 def _waiting_for(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:
-    """The projects that have jobs in the queues that the worker serves, each with those of them; of live
-    sessions, or of all others."""
+    """The projects that have jobs in the queues that the worker serves, each with its queues; for live
+    sessions, or for all other jobs."""
     by_project: dict[str, list[str]] = {}
     for queue in queues_waiting(tx):
         route = route_of(queue)

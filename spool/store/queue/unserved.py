@@ -1,4 +1,4 @@
-"""Jobs that no worker can take now, by queue and model, what they wait for, and the end of those in vain."""
+"""Jobs that no worker can take now, by queue and model, with the reason; fails those that waited too long."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs
 
 SAMPLED = 1000
-"""Jobs of a pool's queue whose models are looked at."""
+"""Jobs of a pool's queue whose models are examined."""
 COUNTED = 10_000
 
 
@@ -30,7 +30,7 @@ class Unserved:
 
 
 def unserved_jobs(tx: Connection, workers: Sequence[Seen]) -> list[Unserved]:
-    """What waits in vain, with these workers."""
+    """The jobs that none of these workers can take."""
     now: datetime = tx.execute(select(now_utc())).scalar_one()
     unserved = []
     for queue in queues_waiting(tx):
@@ -61,7 +61,7 @@ _MODEL = jobs.c.options["model"].as_string()
 def fail_unservable(
     tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
 ) -> int:
-    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
+    """Fail the jobs of these queues that have been queued for too long and whose model no worker can load;
     `reason` is a code and a sentence. Returns how many."""
     waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
     code, message = reason

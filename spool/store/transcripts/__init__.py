@@ -1,1 +1,1 @@
-"""What is stored of transcripts beside their words: who speaks in them, and which may be reused."""
+"""What is stored about transcripts: passages, corrections, reviews, speakers, and which may be reused."""

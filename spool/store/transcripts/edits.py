@@ -1,8 +1,7 @@
-"""Corrections of a job's transcript: one after another, each in one transaction with the search's words.
+"""Corrections of a job's transcript: serialised, each in one transaction with the search's words.
 
 Two people may correct one transcript at once: an edit names the revision that its author saw, and is refused
-where somebody changed the same words since (`EditConflict`). The transcript in the object store stays as it
-is.
+if the same words were changed since (`EditConflict`). The transcript in the object store is never changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,19 +31,19 @@ Change = Callable[[Connection, Transcript], Edit]
 
 
 class EditConflict(Conflict):
-    """Somebody else changed these words meanwhile."""
+    """Another edit changed these words in the meantime."""
 
     def __init__(self, other: Edit) -> None:
         """`other` is the latest edit of the same words."""
         super().__init__(
-            f"{other.author} changed these words in revision {other.revision}; look at it, and edit again."
+            f"{other.author} changed these words in revision {other.revision}; review that and edit again."
         )
         self.other = other
 
 
 @dataclass(frozen=True, slots=True)
 class NewEdit:
-    """What a person asks for. seen: the latest revision that they saw, 0 for none."""
+    """A requested edit. seen: the latest revision that its author saw, 0 for none."""
 
     first: int
     last: int
@@ -60,7 +59,7 @@ def edits_of(tx: Connection, job_id: str) -> list[Edit]:
 
 
 def edits_of_all(tx: Connection, job_ids: Sequence[str]) -> dict[str, list[Edit]]:
-    """By job the edits of those of these jobs that have some, in order."""
+    """By job the edits, in order, of those of these jobs that have any."""
     rows = tx.execute(
         select(edits).where(edits.c.job_id.in_(job_ids)).order_by(edits.c.job_id, edits.c.revision)
     )
@@ -87,8 +86,8 @@ def edit_of(row: Row[Any]) -> Edit:
 def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) -> Edit:
     """Correct words of a job whose transcript is `record`.
 
-    Raises NotFound, Deleted, InvalidRequest for what does not fit, EditConflict where somebody changed the
-    same words after the revision that was seen.
+    Raises NotFound, Deleted, InvalidRequest for an edit that does not fit, and EditConflict if the same words
+    were changed after the revision that was seen.
     """
     before = _lock_edits(tx, job_id)
     since = [each for each in before if each.revision > asked.seen and each.touches(asked.first, asked.last)]
@@ -100,15 +99,15 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
 
 
 def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, author: str) -> Edit:
-    """Take one edit back, by an event of its own.
+    """Undo one edit, by a new event.
 
-    Raises NotFound, Deleted, and EditConflict where its words were changed again since.
+    Raises NotFound, Deleted, and EditConflict if its words were changed again since.
     """
     before = _lock_edits(tx, job_id)
     gone = {each.undoes for each in before}
     undoable = [each for each in before if each.revision == revision and each.undoes is None]
     if not undoable or revision in gone:
-        raise NotFound(f"Job {job_id} has no edit {revision} that could be undone.")
+        raise NotFound(f"Job {job_id} has no edit {revision} that can be undone.")
     later = [
         each
         for each in before
@@ -132,13 +131,13 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
 
 
 def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
-    """Let the search find these words of the job, in place of those that it had."""
+    """Replace the job's words in the search by these."""
     drop_passages(tx, [job_id])
     write_passages(tx, JobPassages(job_id, project, passages_of(transcript)))
 
 
 def _lock_edits(tx: Connection, job_id: str) -> list[Edit]:
-    """The edits of a job that nobody else edits until the commit."""
+    """The edits of a job, locked until the commit."""
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     refuse_deleted(get_job(tx, job_id), Content.TRANSCRIPT)
     return edits_of(tx, job_id)
@@ -180,7 +179,7 @@ def _names(record: Transcript, edit: Edit) -> list[str]:
 
 
 def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:
-    """Whoever changes words of a passage has listened to it; count what it has wrong now."""
+    """Mark the changed passages as checked, and count what is wrong in them now."""
     stands = standing_edits(events)
     c = review_passages.c
     rows = select(c.number, c.first_word, c.last_word).where(

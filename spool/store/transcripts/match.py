@@ -1,7 +1,7 @@
 """A query in the language of each database's full-text index, and as a condition on `passages`.
 
 Tokens are letters and digits only, so nothing in them needs quoting. A text is rendered into the statement
-and is no parameter: PostgreSQL plans by how frequent its words are.
+instead of being a parameter, since PostgreSQL plans by how frequent its words are.
 """
 
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ _INDEX = table("passage_index", column("rowid", Integer))
 _ALTERNATIVES = table("passage_index_alternatives", column("rowid", Integer))
 _FTS5_SIGNS = ("AND", "OR", " *")
 _ANY = "~"
-"""A token that no passage has: a word without a known spelling is nowhere."""
+"""A token that no passage has, for words without a known spelling."""
 
 
 def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnElement[bool]:
-    """SQL: the passage may match the query; with `alternatives` by a word that was heard in place of one of
-    its own."""
+    """SQL: the passage may match the query; with `alternatives` also by a recognised alternative to one of
+    its words."""
     if alternatives:
         expression = _of_alternatives(query, *(("&", "|", ":*") if dialect == "postgresql" else _FTS5_SIGNS))
     else:
@@ -50,7 +50,8 @@ def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnEl
         if not pairs:
             return condition
         if all(isinstance(each, Term) and len(each.tokens) > 1 for each in query.wanted):
-            # As a filter: the index of the words takes longer to say no than the few passages.
+            # As a filter, since the index of the words takes longer to rule passages out than reading the
+            # few.
             condition = condition.is_(true())
         return and_(passages.c.pairs.bool_op("@>")(_smallints(pairs)), condition)
     index = _ALTERNATIVES if alternatives else _INDEX
@@ -58,8 +59,8 @@ def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnEl
 
 
 def phrase_pairs(query: Query) -> list[int]:
-    """The pairs of tokens that a passage has which has the query's phrases. PostgreSQL's index knows which
-    passages have all words of a phrase, and has to read each of them for their order."""
+    """The pairs of tokens that a passage with the query's phrases must have. PostgreSQL's index knows which
+    passages have all words of a phrase, but has to read each of them to check the order."""
     return sorted(
         {
             pair
@@ -73,10 +74,10 @@ def phrase_pairs(query: Query) -> list[int]:
 def indexed_passages(
     dialect: str, alternatives: bool = False
 ) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
-    """What `matching` is a condition on, and its columns of the passage's number and project.
+    """The table for the condition `matching`, and its columns with the passage's number and project.
 
-    SQLite's index gives its numbers in order, so that a page reads no more than it shows; a condition on the
-    project must not make it begin with an index of `passages` instead.
+    SQLite's index yields its numbers in order, so that a page reads no more than it shows; a condition on the
+    project must not make it use an index of `passages` instead.
     """
     if dialect == "postgresql":
         return passages, passages.c.id, passages.c.project
@@ -86,8 +87,8 @@ def indexed_passages(
 
 
 def _of_alternatives(query: Query, both: str, either: str, begins: str) -> str:
-    """Every word that is sought, in any order, among the passage's words or what was heard in their place,
-    and at least one of them there."""
+    """All words of the query, in any order, among the passage's words or their alternatives, at least one of
+    them among the alternatives."""
     quote = "'" if both == "&" else '"'
     words, heard = [], []
     for clause in query.wanted:
@@ -103,7 +104,7 @@ def _of_alternatives(query: Query, both: str, either: str, begins: str) -> str:
 
 
 def _smallints(numbers: Sequence[int]) -> ColumnElement[Any]:
-    """In the statement, as what it is planned by."""
+    """Rendered into the statement, since the planner uses the values."""
     written: BindParameter[str] = bindparam(
         "pairs", f"{{{','.join(map(str, numbers))}}}", String(), unique=True, literal_execute=True
     )
@@ -124,7 +125,7 @@ def _ts_term(term: Term) -> str:
 
 
 def _ts_near(near: Near) -> str:
-    """Each distance on its own: PostgreSQL measures it between the last words of both sides."""
+    """Each distance separately: PostgreSQL measures it between the last words of both sides."""
     ways = []
     for one, other in ((near.left, near.right), (near.right, near.left)):
         size = 1 if other.sound else len(other.tokens)

@@ -37,13 +37,14 @@ from spool.tables import passage_words, passages, review_passages, review_record
 from spool.wer import normal_words
 
 PIECE, WORDS = 200, 5000
-"""Rows of a statement: making them all would let the transaction of a day's recording look abandoned."""
+"""Rows of a statement: building all of them at once would let the transaction of a day's recording look
+abandoned."""
 _WORD = struct.Struct("<IHH")
 _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
 
 class JobPassages(NamedTuple):
-    """The passages of one job's transcript; `review`: what there is to review, of a job that has none."""
+    """The passages of one job's transcript; `review`: its passages to review."""
 
     job_id: str
     project: str
@@ -82,7 +83,7 @@ def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
 
 
 def drop_review(tx: Connection, job_ids: Sequence[str]) -> None:
-    """Delete what is to be reviewed of these jobs, and who checked it."""
+    """Delete the review passages of these jobs, and who checked them."""
     for table in (review_passages, review_recordings):
         tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
 
@@ -114,8 +115,8 @@ _RECORDINGS = insert(review_recordings).from_select(_GIVEN.selected_columns.keys
 
 
 def update_recording(tx: Connection, job_id: str) -> None:
-    """Let the recording's doubt follow after marks on the job's passages changed. Others who change marks of
-    the same job wait until the commit, so that no change is missing from it."""
+    """Update the recording's doubt after marks on the job's passages changed. Concurrent changes of the same
+    job's marks wait until the commit, so that none is missed."""
     own = review_recordings.c.job_id == job_id
     tx.execute(select(review_recordings.c.job_id).where(own).with_for_update())
     row = tx.execute(recording_doubts([job_id])).one_or_none()

@@ -1,7 +1,7 @@
-"""Which finished transcript a job may take over: same project, same bytes, same options and weights.
+"""Which finished transcript a job may reuse: same project, same bytes, same options and weights.
 
-Two ways to know the bytes: by their SHA-256, which a worker noted when it read them, and for S3 by address,
-ETag and size together, which is known before anything is fetched. Reads rows; copies nothing.
+The bytes are identified by their SHA-256, which a worker recorded when it read them, or for S3 by address,
+ETag and size together, which are known before anything is fetched. Reads rows; copies nothing.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from spool.tables import jobs
 
 @dataclass(frozen=True, slots=True)
 class KnownTranscript:
-    """A done job's transcript. `job_id` is the job that decoded it, however often it was taken over since."""
+    """A done job's transcript. `job_id` is the job that decoded it, however often it was reused since."""
 
     job_id: str
     key: str
@@ -30,7 +30,7 @@ def known_by_content(
 
 
 def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str) -> KnownTranscript | None:
-    """The latest transcript of this version of an S3 object; None where the source tells no version."""
+    """The latest transcript of this version of an S3 object; None if the source has no version."""
     if source.kind != "s3" or source.etag is None or source.size is None:
         return None
     return _known(
@@ -47,8 +47,8 @@ def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str
 
 
 def copies_of(tx: Connection, job: Job, limit: int = 1000) -> list[str]:
-    """Other jobs of the project, by id, that still hold the transcript of this one: those that took it over,
-    the one that it was taken over from, and that one's other copies."""
+    """Other jobs of the project, by id, that still hold the transcript of this one: those that reused it, the
+    one that it was reused from, and that one's other copies."""
     origin = job.reused_from or job.id
     query = select(jobs.c.id).where(
         or_(jobs.c.reused_from == origin, jobs.c.id == origin),

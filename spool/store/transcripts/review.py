@@ -1,4 +1,4 @@
-"""The passages that people review: listed by doubt, alone or by recording, and marked as checked.
+"""The passages that people review: listed by doubt, individually or by recording, and marked as checked.
 
 `spool.store.transcripts.passages` writes them with a job's end; a correction marks those whose words it
 touches, in its own commit.
@@ -47,10 +47,9 @@ _RECORDING_KEY = (recordings.c.doubt, recordings.c.job_id)
 
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
-    """Which passages to list. model: of jobs of this model; reason: those that are doubtful for it, one of
-    `REASONS`; checked: those that somebody checked instead of those that nobody did; sample: those of
-    a sample; job: those of one job. newest: of each recording the newest transcript alone, of `model` where
-    one is named."""
+    """Which passages to list. model: of jobs of this model; reason: doubtful for this reason, one of
+    `REASONS`; checked: the checked passages instead of the unchecked ones; sample: those of a sample; job:
+    those of one job. newest: only each recording's newest transcript, or its newest of `model`."""
 
     jobs: JobFilter
     model: str | None = None
@@ -63,7 +62,7 @@ class ReviewFilter:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """A passage with its job; who checked it and when, if somebody did."""
+    """A passage with its job; who checked it and when, if it was checked."""
 
     job: Job
     passage: ReviewPassage
@@ -73,8 +72,8 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulRecording:
-    """A job whose recording has passages that nobody checked, `unchecked` of `passages`. doubt and doubts:
-    the means over its passages by their lengths, where a checked one has no doubt."""
+    """A job whose recording has unchecked passages, `unchecked` of `passages`. doubt and doubts: the means
+    over its passages by their lengths, where a checked one has no doubt."""
 
     job: Job
     passages: int
@@ -182,9 +181,9 @@ def list_recordings(
 
 
 def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, checked: bool = True) -> Reviewed:
-    """Note that a person listened to a passage and left its words right, or take that back.
+    """Mark a passage as checked with its words right, or undo that.
 
-    Raises NotFound for a passage that is not there, Deleted where the transcript is.
+    Raises NotFound if there is no such passage, Deleted if the transcript was deleted.
     """
     job = get_job(tx, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
@@ -211,7 +210,7 @@ def _of_jobs(matching: JobFilter, model: str | None) -> list[ColumnElement[bool]
 
 
 def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
-    """A job's words, as people corrected them."""
+    """A job's words, with corrections."""
     of_job = map(passage_of, tx.execute(select(passages).where(passages.c.job_id == job_id)))
     return [word for passage in of_job for word in passage.words[: passage.own]]
 

@@ -1,6 +1,6 @@
-"""Random samples of passages, and what people found in them.
+"""Random samples of passages, and the errors found in them.
 
-A sample is drawn once, from a seed that is kept: it stays what it is when more jobs end.
+A sample is drawn once, from a stored seed: it stays the same when more jobs end.
 """
 
 import secrets
@@ -26,14 +26,14 @@ from spool.tables import review_samples as samples
 from spool.wer import WordErrors
 
 MOST = 10_000
-"""Passages of a sample."""
+"""The most passages of a sample."""
 MAX_SEED = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What a sample is drawn from: the passages with words of each recording's newest transcript in a
-    project, of `model` where one is named; or of a batch's jobs, whatever ran after them."""
+    project, or the newest of `model`; or of a batch's jobs, whatever ran after them."""
 
     project: str
     batch: str | None = None
@@ -51,8 +51,8 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample that was drawn. margin: what it was to tell the rate within; population: how many passages it
-    was drawn from, of which it has `size`."""
+    """A drawn sample. margin: the precision it was drawn for; population: how many passages it was drawn
+    from, of which it has `size`."""
 
     id: str
     scope: Scope
@@ -66,7 +66,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a sample says so far. gone: passages whose transcript was deleted; by_model: of each model's."""
+    """A sample's result so far. gone: passages whose transcript was deleted; by_model: the result for each
+    model."""
 
     sample: Sample
     gone: int
@@ -75,7 +76,7 @@ class Result:
 
 
 def size_for(tx: Connection, scope: Scope, margin: float) -> Size:
-    """How many passages tell the rate within ± `margin`."""
+    """How many passages are needed to know the rate within ± `margin`."""
     n, p = passages.c.words, passages.c.confidence
     e = n * p
     sums = (n, e, n * n, e * e, e * n, e * (1 - p))
@@ -92,10 +93,10 @@ def size_for(tx: Connection, scope: Scope, margin: float) -> Size:
 def draw_sample(
     tx: Connection, scope: Scope, margin: float, author: str, size: int | None = None, seed: int | None = None
 ) -> Sample:
-    """Draw a sample of `size` passages, else of as many as `size_for` says, and keep it. The same seed draws
-    the same from the same passages.
+    """Draw a sample of `size` passages, by default as many as `size_for` says, and store it. The same seed
+    draws the same sample from the same passages.
 
-    Raises Conflict where there is nothing to draw from.
+    Raises Conflict if there is nothing to draw from.
     """
     if size is None:
         size = size_for(tx, scope, margin).passages
@@ -142,7 +143,7 @@ def list_samples(tx: Connection, project: str | None, cursor: str | None, limit:
 
 
 def result_of(tx: Connection, sample: Sample) -> Result:
-    """What the passages of a sample that were checked say."""
+    """The result of the checked passages of a sample."""
     c = passages.c
     there = drawn.join(passages, (c.job_id == drawn.c.job_id) & (c.number == drawn.c.number)).join(
         jobs, jobs.c.id == drawn.c.job_id
@@ -173,7 +174,7 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
     if scope.batch is not None:
         conditions.append(jobs.c.batch_id == scope.batch)
     else:
-        # Once for each job and not for each of its passages.
+        # Once for each job, not for each of its passages.
         superseded = select(jobs.c.id).where(jobs.c.project == scope.project, transcribed_later(scope.model))
         conditions.append(passages.c.job_id.not_in(superseded.correlate(None)))
     if scope.model is not None:
@@ -182,7 +183,7 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
 
 
 def _draw(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
-    """How many passages there are, and `size` of them, each as likely as any other."""
+    """How many passages there are, and `size` of them, all equally likely."""
     of_jobs = passages.join(jobs, jobs.c.id == passages.c.job_id)
     counted = tx.execute(
         select(passages.c.job_id, func.count())

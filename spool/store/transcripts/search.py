@@ -1,8 +1,8 @@
-"""The search over every word of every transcript, newest recording first.
+"""The search over all words of all transcripts, newest recording first.
 
-The index gives passages; where the words are in a passage, and how sure of them the model was, is decided by
-`spool.domain.archive.query`. A word that is sought by its sound is first looked up among the words that the
-archive has, and then searched for as these are spelled.
+The index finds passages; `spool.domain.archive.query` decides where the words are in a passage and how
+certain the model was of them. A word searched by its sound is first looked up among the words that the
+archive has, and then searched with their spellings.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from spool.tables import jobs, passages
 from spool.wer import edit_distance
 
 MOST_READ = 2000
-"""Passages that one page looks at, where a confidence is asked for that few have."""
+"""How many passages one page reads at most if only few have the requested confidence."""
 MOST_SPELLINGS = 20
 ALIKE, ALIKE_NEAR = 0.5, 0.65
-"""How alike two spellings are at least: the share of letters that need no edit. The second one for words
+"""The least similarity of two spellings: the share of letters that need no edit. The second one is for words
 whose sounds differ."""
 
 _UNREAD = {"terms", "pairs", "project", "alternatives", "alternative_terms"}
@@ -39,10 +39,9 @@ _COLUMNS = [column for column in passages.c if column.name not in _UNREAD]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched for, and in which jobs. `speaker` is a label or the name that a person gave;
-    `confidence`: what the model gave each matching word at least. `alternatives`: also in what jobs kept of
-    the words that were heard beside those of their transcripts. `newest`: of each recording in its newest
-    transcript alone."""
+    """What to search for, and in which jobs. `speaker` is a label or the name that a person gave;
+    `confidence`: the least confidence of each matching word. `alternatives`: also search the alternatives
+    that jobs kept beside their transcripts. `newest`: only each recording's newest transcript."""
 
     query: Query
     jobs: JobFilter
@@ -54,7 +53,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage, and where in it the words are: at least one place."""
+    """A passage, and where the words are in it: at least one place."""
 
     job: Job
     passage: Passage
@@ -62,8 +61,8 @@ class Hit:
 
 
 def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int = 50) -> Page[Hit]:
-    """Up to `limit` (1 to 200) hits after `cursor`; fewer, with a cursor for the rest, where many passages
-    had to be passed over.
+    """Up to `limit` (1 to 200) hits after `cursor`; fewer, with a cursor for the rest, if many passages had
+    to be passed over.
 
     Raises InvalidRequest for a limit out of range or a cursor that belongs to another search.
     """
@@ -89,7 +88,7 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
         read += len(rows)
         if len(rows) < size:
             return Page(_hits(tx, hits), None)
-        size = min(2 * size, MOST_READ - read)  # where few match, not many statements
+        size = min(2 * size, MOST_READ - read)  # so that few matches do not take many statements
     return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
 
 
@@ -115,15 +114,15 @@ def _rows(
     if before is not None:
         rows = rows.where(number < before)
     if tx.dialect.name == "postgresql" and _is_overestimated(query, alternatives):
-        # Not in the order of an index: PostgreSQL would read on until it has met enough of them.
+        # Not in the order of an index: PostgreSQL would read on until it has found enough of them.
         number = number + 0
     return rows.order_by(number.desc()).limit(limit)
 
 
 def _is_overestimated(query: Query, alternatives: bool) -> bool:
-    """Whether PostgreSQL takes what is sought for more frequent than it is: rare spellings, and words beside
-    or near each other without a pair that tells how often they are. Alternatives stand in any order but for
-    their pairs."""
+    """Whether PostgreSQL overestimates how frequent the query is: for rare spellings, and for words beside or
+    near each other without a pair that tells how often they are. Alternatives have no order except for their
+    pairs."""
     near = any(isinstance(each, Near) for each in query.wanted)
     phrases = any(len(each.tokens) > 1 for each in query.wanted if isinstance(each, Term))
     ordered = not alternatives and (near or (phrases and not phrase_pairs(query)))
@@ -131,7 +130,8 @@ def _is_overestimated(query: Query, alternatives: bool) -> bool:
 
 
 def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
-    """Beside the words: the project from the passage itself, so that its index serves; the rest from jobs."""
+    """Conditions besides the words: the project on the passage itself, so that its index is used; the rest on
+    jobs."""
     conditions = _of_project(tx, wanted)
     narrowed = wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project)
     if narrowed or wanted.newest:
@@ -172,7 +172,7 @@ def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Mat
 
 
 def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:
-    """With their jobs, all in one statement: a page of hits in as many jobs would take as many."""
+    """The hits with their jobs, in one statement, since the hits of a page may be in as many jobs."""
     ids = {job_id for job_id, _, _ in found}
     rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
     owners = {job.id: job for job in map(job_of, rows)}
@@ -180,7 +180,7 @@ def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]
 
 
 def _spellings_of(tx: Connection, term: Term, project: str | None) -> tuple[str, ...]:
-    """The spellings of a word that the project's archive has, or anybody's, the most similar first."""
+    """The spellings of a word in the project's archive, or in all, the most similar first."""
     token = term.tokens[0]
     likeness = {
         other: _likeness(token, other) for other in find_spellings(tx, sounds_near(term.sound or ""), project)

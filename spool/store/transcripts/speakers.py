@@ -1,7 +1,7 @@
-"""Who speaks in a job's recording: the turns that attempts heard, and the names that people give.
+"""The speakers of a job's recording: the turns that attempts found, and the names that people give.
 
 The turns of a channel, their cost line and the worker's sum commit together (law 5), and only while the claim
-holds (law 3). Names are kept with the job's row and never in its stored transcript, so a transcript rendered
+holds (law 3). Names are stored in the job's row and never in its stored transcript, so a transcript rendered
 later has them, and a deletion removes them with one statement.
 """
 
@@ -32,10 +32,10 @@ from spool.tables import jobs, speaker_turns
 
 @dataclass(frozen=True, slots=True)
 class SavedTurns:
-    """The turns of one channel in seconds of the recording, as a diarization model gave them, before they
-    were numbered by the words. fingerprint: of the model and its options. prints: voice prints by speaker,
-    in base64, where they were asked for; None once the job has ended. activity: each speaker's by frame, as
-    the worker packs it, where the model tells."""
+    """The turns of one channel in seconds of the recording, as a diarization model returned them, before they
+    were numbered by the words. fingerprint: of the model and its options. prints: voice prints by speaker, in
+    base64, if requested; None once the job has ended. activity: each speaker's by frame, as packed by the
+    worker, if the model reports it."""
 
     channel: int
     turns: tuple[Turn, ...]
@@ -47,8 +47,8 @@ class SavedTurns:
 
 
 def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
-    """Keep the turns and bill their engine time; the row carries the claim's attempt. Raises LeaseLost with
-    nothing written: the caller then bills the time as wasted by itself."""
+    """Save the turns and bill their engine time; the row carries the claim's attempt. Raises LeaseLost with
+    nothing written: the caller then bills the time as wasted."""
     lock_claim(tx, claim)
     row = {
         "job_id": claim.job.id,
@@ -87,8 +87,8 @@ def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
 
 
 def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
-    """Queue a finished job again to find out who speaks. Its words and its transcript stay meanwhile, and
-    where that fails or is cancelled; then it may be asked for again, by another model too.
+    """Queue a finished job again to find its speakers. Its words and its transcript stay available, also if
+    this fails or is cancelled; then it may be requested again, by another model too.
 
     Raises NotFound, Deleted, and Conflict for a job without a transcript or with one on its way.
     """
@@ -108,7 +108,7 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
         .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
-        raise Conflict(f"Job {job_id} is {job.state}; speakers can be asked for once it has a transcript.")
+        raise Conflict(f"Job {job_id} is {job.state}; speakers can be requested once it has a transcript.")
     queued = job_of(row)
     add_hints(tx, [(queued.id, queued.queue)])
     note_jobs(tx, queued)
@@ -118,7 +118,7 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
 def diarize_job_once(
     tx: Connection, job_id: str, diarization: Diarization, key: str | None
 ) -> tuple[Job, bool]:
-    """The same under an idempotency key of the job's project, if there is one. The bool is False for a
+    """`diarize_job` under an idempotency key of the job's project, if there is one. The bool is False for a
     repeat, which changes nothing.
 
     Raises as `diarize_job` does, which leaves the key free; Conflict for another request's key.
@@ -137,21 +137,23 @@ def diarize_job_once(
 def name_speakers(
     tx: Connection, job_id: str, names: Mapping[str, str | None], *, remember: bool = False
 ) -> Job:
-    """Name the speakers of a job's transcript by label; None takes a name away. Others keep theirs.
+    """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs.
 
-    remember: know them again in the project's other recordings, by their voice prints. Raises NotFound,
-    Deleted, Conflict for a job without speakers or a speaker without a print that is to be remembered,
-    InvalidRequest for an unknown label.
+    remember: recognise them in the project's other recordings, by their voice prints. Raises NotFound,
+    Deleted, Conflict for a job without speakers or a speaker to remember without a print, and InvalidRequest
+    for an unknown label.
     """
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     job = get_job(tx, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.speakers is None:
-        raise Conflict(f"Job {job_id} has no speakers; ask for them with POST /v1/jobs/{job_id}/diarize.")
+        raise Conflict(f"Job {job_id} has no speakers; request them with POST /v1/jobs/{job_id}/diarize.")
     known = [each["label"] for each in job.speakers]
     unknown = sorted(set(names) - set(known))
     if unknown:
-        raise InvalidRequest(f"There is no {unknown[0]}; the speakers are: {', '.join(known) or 'none'}.")
+        raise InvalidRequest(
+            f"There is no speaker {unknown[0]}; the speakers are: {', '.join(known) or 'none'}."
+        )
     speakers: list[JobSpeaker] = [
         {**each, "name": names.get(each["label"], each["name"])} for each in job.speakers
     ]

@@ -1,8 +1,8 @@
-"""Which words the archive has of given sounds.
+"""Which words of the archive have given sounds.
 
-A word has a row for each job that says it, so a job's end adds rows of its own and a deletion removes them,
-and neither waits for another job's. The lookup steps from one word to the next in the index and never reads
-all rows of one (a loose index scan).
+A word has a row for each job that contains it, so a job's end adds rows of its own and a deletion removes
+them, and neither waits for another job's. The lookup steps from one word to the next in the index and never
+reads all rows of one (a loose index scan).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from spool.tables import passage_words
 
 
 def find_spellings(tx: Connection, sounds: Sequence[str], project: str | None) -> list[str]:
-    """The words with these sounds that passages of the project have, or of any."""
+    """The words with these sounds in passages of the project, or of all projects."""
     projects = _projects(tx) if project is None else [project]
     if not projects:
         return []

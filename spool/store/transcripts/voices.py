@@ -1,7 +1,7 @@
-"""Voice prints: kept where a job asks for them, matched with voices that people named, never given out.
+"""Voice prints: stored if a job asks for them, matched with named voices, never returned.
 
-A voice belongs to a project. A print counts for it once a person confirmed that speaker, and goes with its
-job's transcript. Deleting a voice deletes the prints that were confirmed as it.
+A voice belongs to a project. A print counts for it once a person confirmed that speaker, and is deleted with
+its job's transcript. Deleting a voice deletes the prints that were confirmed as it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from spool.tables import jobs, speaker_turns, voice_prints, voices
 
 
 def write_prints(tx: Connection, job_id: str, encoder: str, prints: Mapping[str, bytes]) -> None:
-    """The prints of a job's speakers by label, in place of those it had. A speaker whose name is that of the
-    voice which an earlier speaker of the job was confirmed as stays confirmed."""
+    """Replace the prints of a job's speakers, by label. A speaker whose name is that of the voice which an
+    earlier speaker of the job was confirmed as stays confirmed."""
     known = select(voices.c.name, voices.c.id).join(voice_prints, voice_prints.c.voice_id == voices.c.id)
     confirmed = {row.name: row.id for row in tx.execute(known.where(voice_prints.c.job_id == job_id))}
     names = {each["label"]: each["name"] for each in _speakers(tx, job_id)}
@@ -33,19 +33,19 @@ def write_prints(tx: Connection, job_id: str, encoder: str, prints: Mapping[str,
 
 
 def copy_prints(tx: Connection, source_id: str, job_id: str) -> None:
-    """Give a job that took over another one's transcript the prints of its speakers, none confirmed."""
+    """Give a job that reused another one's transcript the prints of its speakers, none confirmed."""
     columns = ("job_id", "label", "encoder", "print")
     own = select(literal(job_id), *(voice_prints.c[name] for name in columns[1:]))
     tx.execute(insert(voice_prints).from_select(columns, own.where(voice_prints.c.job_id == source_id)))
 
 
 def forget_turn_prints(tx: Connection, job_id: str) -> None:
-    """Drop the prints that were kept for an attempt that goes on."""
+    """Drop the prints of an attempt that continues."""
     tx.execute(update(speaker_turns).where(speaker_turns.c.job_id == job_id).values(prints=null()))
 
 
 def drop_prints(tx: Connection, job_ids: Sequence[str]) -> None:
-    """Delete the prints of these jobs, and the voices that nothing else stands behind."""
+    """Delete the prints of these jobs, and voices that have no other print."""
     tx.execute(delete(voice_prints).where(voice_prints.c.job_id.in_(job_ids)))
     _drop_empty(tx)
 
@@ -53,10 +53,10 @@ def drop_prints(tx: Connection, job_ids: Sequence[str]) -> None:
 def confirm_voices(
     tx: Connection, job_id: str, project: str, names: Mapping[str, str | None], *, remember: bool
 ) -> None:
-    """Note that a person gave speakers of the job these names: from now on their prints count for the voices
-    of these names (`remember`), or for none where the name is another one.
+    """Record that a person gave speakers of the job these names: with `remember` their prints count for the
+    voices of these names, otherwise for none if the name changed.
 
-    Raises Conflict where a speaker that is to be remembered has no print.
+    Raises Conflict if a speaker to remember has no print.
     """
     rows = tx.execute(
         select(voice_prints.c.label, voices.c.name)
@@ -68,7 +68,7 @@ def confirm_voices(
         if remember and name is not None and label not in voice_of:
             raise Conflict(
                 f"{label} has no voice print to remember: ask for them with the option "
-                "`diarization: {voice_prints: true}`; who says less than some five seconds has none."
+                "`diarization: {voice_prints: true}`; speakers with less than five seconds have none."
             )
         if label not in voice_of or name == voice_of[label]:
             continue
@@ -82,7 +82,7 @@ def confirm_voices(
 
 
 def matches(tx: Connection, job_id: str, project: str) -> dict[str, list[VoiceMatch]]:
-    """By label the voices of the project that each speaker with a print may be; none for those confirmed."""
+    """By label the voices of the project that each speaker with a print may be; none for confirmed ones."""
     own = tx.execute(select(voice_prints).where(voice_prints.c.job_id == job_id)).all()
     if not own:
         return {}
@@ -118,7 +118,7 @@ def list_voices(tx: Connection, project: str | None = None) -> list[tuple[str, V
 
 
 def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> None:
-    """Delete a voice and every print confirmed as it; the speakers keep the name. Raises NotFound."""
+    """Delete a voice and every print confirmed as it; speakers keep the name. Raises NotFound."""
     query = select(voices.c.id).where(voices.c.id == voice_id)
     if project is not None:
         query = query.where(voices.c.project == project)
@@ -129,7 +129,7 @@ def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> N
 
 
 def _voice(tx: Connection, project: str, name: str) -> str:
-    """The project's voice of that name, made where there is none."""
+    """The project's voice of that name, created if there is none."""
     row = {"id": new_id("voi"), "project": project, "name": name, "created_at": now_utc()}
     upsert(tx, voices, row)
     query = select(voices.c.id).where(voices.c.project == project, voices.c.name == name)

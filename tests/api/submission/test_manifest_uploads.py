@@ -89,7 +89,9 @@ def test_lines_of_a_manifest_name_uploads_and_bad_ones_are_refused_by_number(
     messages = {bad["line"]: bad["message"] for bad in batch["bad_lines"]}
     assert messages[2] == f"There is no upload {theirs['id']}.", "the words of an unknown one"
     assert messages[3] == f"Upload {unfinished['id']} is open; complete it first."
-    assert messages[4] == f"Upload {used['id']} is the recording of job {taken['id']} already; rerun that."
+    assert (
+        messages[4] == f"Upload {used['id']} is already the recording of job {taken['id']}; rerun that job."
+    )
     assert messages[6] == "An earlier line of this batch names the same upload."
     jobs = sender.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]
     assert [(job["name"], job["source"]["kind"], job["source"]["size"]) for job in reversed(jobs)] == [

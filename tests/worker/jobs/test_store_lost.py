@@ -48,7 +48,7 @@ class ForgetfulDatabase(Database):
         self.commits += 1
         if self._chance.random() < self.lost_answers:
             self.breaks += 1
-            raise StorageError("The connection to the database broke.")
+            raise StorageError("The connection to the database was lost.")
 
 
 @pytest.fixture

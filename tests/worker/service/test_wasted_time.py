@@ -24,7 +24,7 @@ class Deaf(Database):
         with super().begin() as tx:
             yield tx
         if self.deaf:
-            raise StorageError("The connection to the database broke.")
+            raise StorageError("The connection to the database was lost.")
 
 
 @pytest.fixture
