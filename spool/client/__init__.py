@@ -4,13 +4,9 @@
         job = spool.wait(spool.submit("reel-42.flac").id)
         print(spool.transcript(job.id, "srt"))
 
-    blocking, awaiting, session    the two classes, and what they share: they send, sleep and stream
-    steps      what a call is made of, and when it is tried again
-    jobs, batches, reports, webhooks    the calls, written once for both classes
-    errors     what can go wrong
-
-Answers are the models of `spool.schemas`, the server's own. Knows HTTP; no terminal, no settings but
-`SPOOL_URL` and `SPOOL_API_KEY`.
+`sync`, `aio` and `base` have the two classes, `exchange` the steps of a call and its retries, `errors` what can
+go wrong; the other modules have the calls, written once for both classes. Answers are the server's own models
+(`spool.schemas`).
 """
 
 from spool.client.aio import AsyncSpool

@@ -1,6 +1,6 @@
 """The client for asyncio: sends, sleeps and streams, with every call as a method.
 
-What a call asks for is in `jobs`, `batches` and the others, when it is asked again in `exchange`.
+`jobs`, `batches` and the others define the calls, `exchange` when a request is repeated.
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class AsyncSpool(Session):
         await self.close()
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def _run(self, flow: Flow[T]) -> T:

@@ -1,4 +1,4 @@
-"""What the two clients share: where the server is, what lets one in, and how a call becomes a method."""
+"""What the two clients share: the server's address, the key, and how a call becomes a method."""
 
 import inspect
 import os
@@ -16,9 +16,9 @@ DEFAULT_URL = "http://127.0.0.1:8700"
 
 
 class Session:
-    """Where the server is and what lets one in: `SPOOL_URL` and `SPOOL_API_KEY` (or `SPOOL_API_KEY_FILE`)
-    unless given; an address that ends in `/v1`, as OpenAI's clients have it, means the same. The key goes to
-    that server alone: redirects are not followed."""
+    """The server's address and key: `SPOOL_URL` and `SPOOL_API_KEY` (or `SPOOL_API_KEY_FILE`) by default. An
+    address that ends in `/v1`, as OpenAI's clients have it, means the same. The key is sent only to that
+    server: redirects are not followed."""
 
     def __init__(
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
@@ -30,7 +30,7 @@ class Session:
 
 
 def as_method(method: Method) -> Method:
-    """So that help() and editors show the call's own parameters behind `self`."""
+    """Makes help() and editors show the call's own parameters after `self`."""
     signature = inspect.signature(method)
     own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *signature.parameters.values()]
     method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
@@ -38,7 +38,7 @@ def as_method(method: Method) -> Method:
 
 
 def answer(ask: Ask) -> Flow[httpx.Response]:
-    """Ask, and take the answer as it is."""
+    """Send the request, and return the answer unparsed."""
     response = yield ask
     assert response is not None
     return response

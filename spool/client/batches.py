@@ -1,4 +1,4 @@
-"""The calls about batches: submit an archive, see its progress, read its results, retry, cancel."""
+"""The calls about batches: submit an archive, show its progress, read its results, retry, cancel."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -34,13 +34,13 @@ def submit_batch(
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[BatchDetail]:
-    """Submit many recordings at once and return their batch; `bad_lines` says which lines make no job.
+    """Submit many recordings at once and return their batch; `bad_lines` lists the lines that make no job.
 
     `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
-    that ends in `.jsonl`); a manifest here, which is sent, with `sent(bytes, of)` called as it goes; a folder
-    here, for a server that sees the same files; or the lines of a manifest themselves, each with its
-    `source`. What is said here is for lines that do not say. `connection`: one of the project, with which
-    every `s3://` address is read.
+    that ends in `.jsonl`); a local manifest, which is uploaded, with `sent(bytes, of)` called as it
+    progresses; a local folder, for a server that sees the same files; or the lines of a manifest themselves,
+    each with its `source`. Arguments are defaults for the lines. `connection`: the project's connection that
+    reads every `s3://` address.
 
     Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
     good, or with `strict` when one is bad; Refused and Unreachable.
@@ -81,17 +81,17 @@ batches = all_pages(batch_page)
 def wait_batch(
     batch_id: str, *, progress: Callable[[BatchDetail], object] | None = None, timeout: float | None = None
 ) -> Flow[BatchDetail]:
-    """Wait until no job of the batch is open, and return it.
+    """Wait until every job of the batch has ended, and return it.
 
-    `progress` is called with the batch each time it was looked at. Raises TimedOut after `timeout` seconds.
+    `progress` is called with the batch after each poll. Raises TimedOut after `timeout` seconds.
     """
     return (yield from poll_until(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout))
 
 
 def results(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[BatchResult]:
-    """What became of each line, in the order of the manifest, as the answer arrives: text, or an error.
+    """The result of each line, in the order of the manifest, as it arrives: text, or an error.
 
-    Raises Unreachable when it breaks off before its end.
+    Raises Unreachable if it is interrupted.
     """
     return Lines(_results(batch_id, words=words, state=state), BatchResult.model_validate_json)
 
@@ -105,21 +105,21 @@ def transcripts(batch_id: str, format: str = "txt") -> Blocks:  # noqa: A002 - t
     """The transcripts of its finished jobs as the bytes of one zip, as they arrive; `missing.tsv` in it names
     the jobs without one.
 
-    Raises Unreachable when it breaks off before its end.
+    Raises Unreachable if it is interrupted.
     """
     path = f"/v1/batches/{batch_id}/transcripts"
     return Blocks(Ask("GET", path, {"format": format}, slow=True, stream=True))
 
 
 def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[BatchRetried]:
-    """Queue every failed job of the batch again; how many."""
+    """Queue every failed job of the batch again; returns how many."""
     path = f"/v1/batches/{batch_id}/retry-failed"
     ask = Ask("POST", path, key=idempotency_key or new_key(), slow=True)
     return (yield from read(ask, BatchRetried))
 
 
 def cancel_batch(batch_id: str) -> Flow[BatchDetail]:
-    """Cancel what waits; running jobs stop at their next chunk. What is done stays."""
+    """Cancel queued jobs; running ones stop at their next chunk. Finished ones are kept."""
     return (yield from read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail))
 
 

@@ -5,7 +5,7 @@ from spool.schemas.edits import EditOut, EditsOut
 
 
 def edits(job_id: str) -> Flow[list[EditOut]]:
-    """Every correction of a transcript and every undoing, oldest first."""
+    """All corrections of a transcript and all undos, oldest first."""
     return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/edits"), EditsOut)).items
 
 
@@ -22,8 +22,8 @@ def edit(
     """Replace words of a transcript by a text, or give them another speaker.
 
     `first_word` and `last_word`, both included, count from 0 in the transcript as it was recognised. `seen`
-    is the revision that you looked at. Raises Conflict with the code `edited` where somebody changed the same
-    words since; `problem["other"]` is that edit.
+    is the revision that you have seen. Raises Conflict with the code `edited` if the same words were changed
+    since; `problem["other"]` is that edit.
     """
     body = {"first_word": first_word, "last_word": last_word, "text": text, "speaker": speaker, "seen": seen}
     path = f"/v1/jobs/{job_id}/edits"
@@ -31,6 +31,6 @@ def edit(
 
 
 def undo_edit(job_id: str, revision: int, *, author: str | None = None) -> Flow[EditOut]:
-    """Take a correction back; what it replaced stands again."""
+    """Undo a correction; what it replaced is restored."""
     ask = Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", json={"author": author})
     return (yield from read(ask, EditOut))

@@ -22,11 +22,11 @@ import httpx
 
 
 class ClientError(Exception):
-    """Whatever this client raises."""
+    """The base class of the client's errors."""
 
 
 class Unreachable(ClientError):
-    """No Spool server answers at this address, or its answer broke off."""
+    """No Spool server answers at this address, or its answer was interrupted."""
 
     def __init__(self, url: str, cause: Exception) -> None:
         super().__init__(f"No answer from {url} ({str(cause) or type(cause).__name__}).")
@@ -34,11 +34,12 @@ class Unreachable(ClientError):
 
 
 class TimedOut(ClientError):
-    """What was waited for has not ended in time. It goes on; wait again or cancel it."""
+    """The awaited job or batch has not ended in time. It continues; wait again or cancel it."""
 
 
 class Refused(ClientError):
-    """The server refused. `code` is stable, `detail` is for people, `problem` is the whole document."""
+    """The server refused the request. `code` is stable, `detail` is for people, `problem` is the whole
+    document."""
 
     def __init__(self, status: int, code: str, detail: str, problem: Mapping[str, Any]) -> None:
         super().__init__(detail)
@@ -54,39 +55,39 @@ class Refused(ClientError):
 
 
 class InvalidRequest(Refused):
-    """What was asked cannot be done as asked."""
+    """The request is invalid."""
 
 
 class Unauthorized(Refused):
-    """No valid key came with the request."""
+    """The request had no valid key."""
 
 
 class Forbidden(Refused):
-    """The key is for something else."""
+    """The key does not allow the request."""
 
 
 class NotFound(Refused):
-    """There is no such thing for this key."""
+    """No such object exists for this key."""
 
 
 class Conflict(Refused):
-    """The state of the thing does not allow this."""
+    """The object's state does not allow the request."""
 
 
 class Deleted(Refused):
-    """It was deleted on purpose."""
+    """The object was deleted on purpose."""
 
 
 class TooLarge(Refused):
-    """More bytes than the server takes."""
+    """The request is larger than the server accepts."""
 
 
 class RateLimited(Refused):
-    """Asked too often."""
+    """Too many requests."""
 
 
 class ServerFailed(Refused):
-    """The server could not answer."""
+    """The server failed to answer the request."""
 
 
 _BY_STATUS: Mapping[int, type[Refused]] = {
@@ -106,7 +107,7 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
 
 
 def refusal(response: httpx.Response) -> Refused:
-    """The answer (already read) as an error; its status alone where it is no problem document."""
+    """The answer (already read) as an error; only its status if it is not a problem document."""
     kind = ServerFailed if response.status_code >= 500 else _BY_STATUS.get(response.status_code, Refused)
     try:
         problem = response.json()

@@ -1,8 +1,9 @@
-"""What a call of the client is made of: things to ask and pauses, as a generator that somebody drives.
+"""The steps of the client's calls: requests and pauses, as a generator that a client drives.
 
 A call is written once and driven by `Spool` (which blocks) and `AsyncSpool` (which awaits): it yields an
-`Ask` and gets the response, or yields a `Pause`. Here is also when an ask is sent again: while the server is
-busy or away, as long as `Retries` allows, and only where a second time does no harm. Opens no connection.
+`Ask` and gets the response, or yields a `Pause`. This module also decides when a request is repeated: while
+the server is busy or unreachable, as long as `Retries` allows, and only if repeating it is safe. Opens no
+connection.
 """
 
 import json
@@ -29,7 +30,7 @@ Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
 Sent: TypeAlias = Callable[[int, int], object]
-"""Told how many bytes of a file have been sent, and how many there are."""
+"""Called with how many bytes of a file have been sent, and how many there are."""
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -40,9 +41,9 @@ _BUSY = frozenset({429, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often an ask is sent, and how long to wait between: `first_s` doubled each time with some chance in
-    it, or as `Retry-After` says, never longer than `longest_s`. A server that has never answered this client
-    is tried `greetings` times."""
+    """How often a request is sent, and how long to wait in between: `first_s` doubled each time with some
+    jitter, or as `Retry-After` says, never longer than `longest_s`. A server that has never answered this
+    client is tried `greetings` times."""
 
     tries: int = 6
     greetings: int = 6
@@ -50,7 +51,7 @@ class Retries:
     longest_s: float = 30.0
 
     def pause(self, failures: int, response: httpx.Response | None) -> float:
-        """Seconds to wait after so many failures, the last of which may have been an answer."""
+        """Seconds to wait after this many failures, the last of which may have been an answer."""
         requested = None if response is None else _retry_after(response.headers.get("retry-after", ""))
         backed_off = self.first_s * 2 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         return min(self.longest_s, backed_off if requested is None else requested)
@@ -81,7 +82,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request. `again`: whether it may be sent once more when nobody knows if it arrived."""
+    """One request. `again`: whether it may be repeated if it is unknown whether it arrived."""
 
     method: str
     path: str
@@ -94,16 +95,16 @@ class Ask:
     stream: bool = False
     any_status: bool = False
     repeatable: bool = False
-    """It changes nothing more when it comes again."""
+    """Repeating it changes nothing more."""
 
     @property
     def again(self) -> bool:
-        """A GET changes nothing, and a POST with a key happens once however often it comes."""
+        """A GET changes nothing, and a POST with a key takes effect once however often it is sent."""
         return self.method == "GET" or self.key is not None or self.repeatable
 
     @contextmanager
     def parts(self) -> Iterator[dict[str, Any]]:
-        """The request as httpx takes it, a file in it open for as long as the block lasts."""
+        """The request as httpx takes it; a file in it is open within the block."""
         arguments: dict[str, Any] = {
             "params": {name: value for name, value in self.params.items() if value is not None}
         }
@@ -118,14 +119,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so long."""
+    """Wait this many seconds."""
 
     seconds: float
 
 
 Flow: TypeAlias = Generator[Ask | Pause | Parts, httpx.Response | None, Result]
-"""A call: yields what is to be asked, gets the responses, returns what came of it. A connection that failed
-is raised into it as `Unreachable`. `Parts` of a file go to the object store."""
+"""A call: yields requests, gets the responses, returns the result. A failed connection is raised into it as
+`Unreachable`. `Parts` of a file go to the object store."""
 
 
 class Page(Protocol[Item]):
@@ -133,11 +134,11 @@ class Page(Protocol[Item]):
 
     @property
     def items(self) -> "list[Item]":
-        """What is on it."""
+        """The items on it."""
 
     @property
     def next_cursor(self) -> str | None:
-        """Fetches the next one; None on the last."""
+        """The cursor of the next page; None on the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +149,15 @@ class Pages(Generic[Item]):
 
 
 def all_pages(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
-    """The call that goes through all pages of another one, whose parameters it has: `limit` is how many a
-    page has, `cursor` where to begin."""
+    """The call that goes through all pages of another call, with the same parameters: `limit` is the size of
+    a page, `cursor` where to begin."""
 
     @wraps(page)
     def call(*args: P.args, **kwargs: P.kwargs) -> Pages[Item]:
         fetch: Callable[..., Flow[Page[Item]]] = partial(page, *args, **kwargs)
         return Pages(lambda cursor: fetch() if cursor is None else fetch(cursor=cursor))
 
-    call.__doc__ = f"All that `{page.__name__}` finds, fetched a page at a time while it is asked for."
+    call.__doc__ = f"All that `{page.__name__}` finds, fetched a page at a time as needed."
     return call
 
 
@@ -188,7 +189,7 @@ class Contact:
 
 
 def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
-    """Ask until there is an answer. Raises Refused and Unreachable."""
+    """Repeat the request until there is an answer. Raises Refused and Unreachable."""
     failures = 0
     while True:
         response: httpx.Response | None = None
@@ -199,7 +200,7 @@ def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
             if response.is_success or ask.any_status:
                 return response
             failures += 1
-            # Asked too often: nothing was done. Anything else may have been done, and only its answer lost.
+            # Too many requests: nothing was done. After any other failure only the answer may have been lost.
             harmless = ask.again or response.status_code == httpx.codes.TOO_MANY_REQUESTS
             if response.status_code not in _BUSY or not harmless or contact.tried_enough(failures):
                 raise refusal(response)
@@ -211,7 +212,7 @@ def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
 
 
 def with_retries(flow: Flow[Result], contact: Contact) -> Flow[Result]:
-    """The same call with each of its asks made persistent."""
+    """The same call with each of its requests repeated if necessary."""
     response: httpx.Response | None = None
     failed: ClientError | None = None
     while True:
@@ -231,7 +232,7 @@ def with_retries(flow: Flow[Result], contact: Contact) -> Flow[Result]:
 
 
 def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
-    """Ask, and read the answer as a `kind`."""
+    """Send the request, and parse the answer as a `kind`."""
     response = yield ask
     assert response is not None
     try:
@@ -242,12 +243,12 @@ def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
 
 
 def kind_of(path: Path) -> str:
-    """The media type that a file's name tells."""
+    """The media type of a file by its name."""
     return mimetypes.guess_type(path.name)[0] or "application/octet-stream"
 
 
 class _Watched(BufferedReader):
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, path: Path, sent: Sent) -> None:
         super().__init__(FileIO(path))

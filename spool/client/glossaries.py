@@ -31,9 +31,10 @@ def put_glossary(
     auto_add_after: int | None = None,
     project: str | None = None,
 ) -> Flow[GlossaryOut]:
-    """Add a version of a glossary, from one of `phrases`, `text` (a phrase a line) and `csv`; with `extend`
-    its latest version's phrases stay too. With `auto_add_after` it takes up by itself what corrections wrote
-    in so many recordings. Where the latest version has the same, that one is returned."""
+    """Add a version of a glossary, from one of `phrases`, `text` (one phrase per line) and `csv`; with
+    `extend` it includes the latest version's phrases. With `auto_add_after` names that corrections wrote in
+    that many recordings are added automatically. If the latest version has the same phrases, that one is
+    returned."""
     values: dict[str, Any] = {"phrases": None if phrases is None else list(phrases), "text": text, "csv": csv}
     values |= {"weight": weight, "auto_add_after": auto_add_after, "extend": extend or None}
     body = {"name": name, "project": project, **values}
@@ -54,22 +55,22 @@ def glossary(reference: str, *, project: str | None = None) -> Flow[GlossaryDeta
 def glossary_suggestions(
     *, project: str | None = None, glossary: str | None = None, recordings: int = 1, limit: int = 100
 ) -> Flow[list[SuggestionOut]]:
-    """Names that corrections wrote in at least so many recordings, the commonest first, without those that
-    `glossary` has."""
+    """Names that corrections wrote in at least this many recordings, the most frequent first, without those
+    in `glossary`."""
     asked = {"project": project, "glossary": glossary, "recordings": recordings, "limit": limit}
     return (yield from read(Ask("GET", "/v1/glossary-suggestions", asked), SuggestionList)).items
 
 
 def remove_glossary(name: str, *, project: str | None = None) -> Flow[None]:
-    """Delete a glossary with every version. Jobs keep the phrases that they were given."""
+    """Delete all versions of a glossary. Jobs keep their phrases."""
     yield from answer(Ask("DELETE", f"{_ALL}/{name}", {"project": project}))
 
 
 def put_language_model(
     name: str, file: Path, *, model: str | None = None, project: str | None = None
 ) -> Flow[LanguageModelOut]:
-    """Add a version of a language model from an ARPA file over the tokens of `model`. Where the latest
-    version has the same file, that one is returned. Raises OSError for a file that cannot be read."""
+    """Add a version of a language model from an ARPA file over the tokens of `model`. If the latest version
+    has the same file, that one is returned. Raises OSError for a file that cannot be read."""
     values = {"name": name, "project": project, "model": model}
     request = {field: value for field, value in values.items() if value is not None}
     upload = Upload(request, file, file.name, "application/octet-stream")
@@ -87,5 +88,5 @@ def language_model(reference: str, *, project: str | None = None) -> Flow[Langua
 
 
 def remove_language_model(name: str, *, project: str | None = None) -> Flow[None]:
-    """Delete a language model with every version. Refused while a job that names it has not ended."""
+    """Delete all versions of a language model. Refused while a job that uses it has not ended."""
     yield from answer(Ask("DELETE", f"{_MODELS}/{name}", {"project": project}))

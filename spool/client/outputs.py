@@ -18,8 +18,8 @@ def add_connection(
     access: Access | None = None,
     project: str | None = None,
 ) -> Flow[ConnectionOut]:
-    """Keep credentials of a bucket under a name that outputs of the project may use, or its sources (`access`
-    `read`), or both. The secret is kept encrypted and not shown again."""
+    """Store the credentials of a bucket under a name that the project's outputs may use, or its sources
+    (`access` `read`), or both. The secret is stored encrypted and not shown again."""
     values = {"endpoint": endpoint, "region": region, "access": access, "project": project}
     body = {"name": name, "prefix": prefix, "key_id": key_id, "secret": secret}
     body |= {field: value for field, value in values.items() if value is not None}
@@ -27,7 +27,7 @@ def add_connection(
 
 
 def connections(*, project: str | None = None) -> Flow[list[ConnectionOut]]:
-    """Every connection, by project and name."""
+    """All connections, by project and name."""
     return (yield from read(Ask("GET", _ALL, {"project": project}), ConnectionList)).items
 
 

@@ -14,7 +14,7 @@ def costs(
     group_by: GroupBy = "day",
     tag: str | None = None,
 ) -> Flow[CostReportOut]:
-    """What a period cost: whole UTC days from `start` to before `end`, the last 30 days unless given.
+    """The costs of a period: whole UTC days from `start` to before `end`, by default the last 30 days.
 
     `tag` names the tag of `group_by="tag"`.
     """
@@ -28,7 +28,7 @@ def costs(
 
 
 def workers() -> Flow[list[WorkerOut]]:
-    """Every worker that registered, the latest heard of first; for a key of the scope `admin`."""
+    """Every worker that registered, the most recently seen first; requires a key with the scope `admin`."""
     return (yield from read(Ask("GET", "/v1/workers"), WorkerList)).items
 
 
@@ -38,10 +38,10 @@ def models() -> Flow[list[ModelOut]]:
 
 
 def set_default_model(name: str) -> Flow[DefaultModel]:
-    """Let jobs that name no model have this one from now on; for a key of the scope `admin`."""
+    """Set the model of jobs that name none; requires a key with the scope `admin`."""
     return (yield from read(Ask("PUT", "/v1/models/default", json={"name": name}), DefaultModel))
 
 
 def readiness() -> Flow[Readiness]:
-    """Whether every part behind the server answers, also when one does not."""
+    """Whether every part behind the server answers; also returned if one does not."""
     return (yield from read(Ask("GET", "/readyz", any_status=True), Readiness))

@@ -29,9 +29,9 @@ def review_page(
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
 ) -> Flow[ReviewPage]:
-    """Up to `limit` (1 to 200) passages that nobody checked, the most doubtful first, after the `next_cursor`
-    of another page. `checked`: those that somebody did instead. `versions`: `all` for those of transcripts
-    whose recording was run again, too."""
+    """Up to `limit` (1 to 200) unchecked passages, the most doubtful first, after the `next_cursor` of
+    another page. `checked`: the checked ones instead. `versions`: `all` includes transcripts whose recording
+    was transcribed again."""
     query: Query = {
         "project": project,
         "batch": batch,
@@ -63,8 +63,8 @@ def review_recordings_page(
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
 ) -> Flow[ReviewRecordingPage]:
-    """Up to `limit` (1 to 200) recordings with passages that nobody checked, the most doubtful first,
-    after the `next_cursor` of another page."""
+    """Up to `limit` (1 to 200) recordings with unchecked passages, the most doubtful first, after the
+    `next_cursor` of another page."""
     query: Query = {
         "project": project,
         "batch": batch,
@@ -84,7 +84,7 @@ review_recordings = all_pages(review_recordings_page)
 def check_passage(
     job_id: str, passage: int, *, author: str | None = None, checked: bool = True
 ) -> Flow[ReviewPassageOut]:
-    """Say that a passage's words are right, or with `checked=False` take that back."""
+    """Mark a passage as checked, because its words are right, or with `checked=False` undo that."""
     path = f"/v1/jobs/{job_id}/passages/{passage}/check"
     ask = Ask("POST", path, json={"author": author, "checked": checked})
     return (yield from read(ask, ReviewPassageOut))
@@ -97,7 +97,7 @@ def sample_size(
     model: str | None = None,
     margin: float = 0.02,
 ) -> Flow[SizeOut]:
-    """How many passages let the word error rate be known within ± `margin` with 95 % confidence."""
+    """How many passages are needed to know the word error rate within ± `margin` with 95 % confidence."""
     query: Query = {"project": project, "batch": batch, "model": model, "margin": margin}
     return (yield from read(Ask("GET", "/v1/review/size", query), SizeOut))
 
@@ -112,8 +112,7 @@ def draw_sample(
     seed: int | None = None,
     author: str | None = None,
 ) -> Flow[SampleOut]:
-    """Draw passages at random, as many as `margin` needs unless `passages` says how many. Raises Conflict
-    where there are none."""
+    """Draw passages at random, by default as many as `margin` requires. Raises Conflict if there are none."""
     body = {
         "project": project,
         "batch": batch,
@@ -127,7 +126,7 @@ def draw_sample(
 
 
 def sample(sample_id: str) -> Flow[SampleOut]:
-    """The error rate by a sample, with its 95 % interval."""
+    """The error rate of a sample, with its 95 % interval."""
     return (yield from read(Ask("GET", f"/v1/review/samples/{sample_id}"), SampleOut))
 
 

@@ -27,8 +27,8 @@ def search_page(
 ) -> Flow[SearchPage]:
     """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
 
-    `q` is written as in `docs/search.md`; the rest narrows it down, `versions` `newest` to the newest
-    transcript of each recording. Raises Refused where `q` cannot be read.
+    `docs/search.md` describes `q`; the other arguments narrow it down, `versions="newest"` to the newest
+    transcript of each recording. Raises Refused if `q` is invalid.
     """
     query: Query = {
         "q": q,

@@ -23,9 +23,9 @@ def watch(
     output: Mapping[str, Any] | None = None,
     **more: Any,  # noqa: ANN401 - what else a batch may be given
 ) -> Flow[SourceOut]:
-    """Watch `s3://bucket/prefix/` or `file:///folder/`: every recording there is submitted once, and each
-    that comes or changes. `more`: `reuse`, `connection`, `pool`, `worker`, `requires` and `priority`, as for
-    batches."""
+    """Watch `s3://bucket/prefix/` or `file:///folder/`: every recording in it is submitted once, and each one
+    that is added or changes. `more`: `reuse`, `connection`, `pool`, `worker`, `requires` and `priority`, as
+    for batches."""
     values = {
         "name": name,
         "project": project,
@@ -40,12 +40,12 @@ def watch(
 
 
 def sources(*, project: str | None = None) -> Flow[list[SourceOut]]:
-    """Every watched folder and bucket, newest first."""
+    """All watched folders and buckets, newest first."""
     return (yield from read(Ask("GET", _ALL, {"project": project}), SourceList)).items
 
 
 def source(source_id: str) -> Flow[SourceOut]:
-    """One of them, with how much it found."""
+    """One source, with how much it found."""
     return (yield from read(Ask("GET", f"{_ALL}/{source_id}"), SourceOut))
 
 
@@ -58,7 +58,7 @@ def change_source(
     paused: bool | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Flow[SourceOut]:
-    """Change what is named. `options` replace those of its jobs to come; the others stay."""
+    """Change the given fields. `options` replace those of its future jobs; the others stay."""
     values: dict[str, Any] = {
         "name": name,
         "every_seconds": every_seconds,
@@ -71,22 +71,22 @@ def change_source(
 
 
 def pause_source(source_id: str) -> Flow[SourceOut]:
-    """List it no more until it is resumed."""
+    """Stop listing a source until it is resumed."""
     return (yield from read(Ask("POST", f"{_ALL}/{source_id}/pause"), SourceOut))
 
 
 def resume_source(source_id: str) -> Flow[SourceOut]:
-    """List it again, beginning now."""
+    """List a source again, starting now."""
     return (yield from read(Ask("POST", f"{_ALL}/{source_id}/resume"), SourceOut))
 
 
 def check_source(source_id: str) -> Flow[SourceOut]:
-    """List it now."""
+    """List a source now."""
     return (yield from read(Ask("POST", f"{_ALL}/{source_id}/check"), SourceOut))
 
 
 def remove_source(source_id: str) -> Flow[None]:
-    """Stop watching; its jobs stay."""
+    """Stop watching; its jobs are kept."""
     yield from answer(Ask("DELETE", f"{_ALL}/{source_id}"))
 
 

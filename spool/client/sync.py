@@ -1,6 +1,6 @@
-"""The client that blocks: sends, sleeps and streams, with every call as a method.
+"""The blocking client: sends, sleeps and streams, with every call as a method.
 
-What a call asks for is in `jobs`, `batches` and the others, when it is asked again in `exchange`.
+`jobs`, `batches` and the others define the calls, `exchange` when a request is repeated.
 """
 
 import time
@@ -166,7 +166,7 @@ class Spool(Session):
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._http.close()
 
     def _run(self, flow: Flow[T]) -> T:

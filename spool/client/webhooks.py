@@ -18,7 +18,7 @@ def add_webhook(
     batch: str | None = None,
     description: str = "",
 ) -> Flow[WebhookSecret]:
-    """Have events sent to an address: every end unless `events` names others. Its secret is shown once."""
+    """Send events to a URL, by default every end of a job or batch. Its secret is shown once."""
     values = {"events": list(events) if events else None, "project": project, "batch": batch}
     body = {"url": url, "description": description} | {
         name: value for name, value in values.items() if value is not None
@@ -27,22 +27,22 @@ def add_webhook(
 
 
 def webhooks(*, project: str | None = None) -> Flow[list[WebhookOut]]:
-    """Every webhook, newest first."""
+    """All webhooks, newest first."""
     return (yield from read(Ask("GET", _ALL, {"project": project}), WebhookList)).items
 
 
 def remove_webhook(webhook_id: str) -> Flow[None]:
-    """Send nothing more there, and forget its deliveries."""
+    """Stop sending, and delete its deliveries."""
     yield from answer(Ask("DELETE", f"{_ALL}/{webhook_id}"))
 
 
 def rotate_webhook(webhook_id: str) -> Flow[WebhookSecret]:
-    """Make a new secret; the one so far signs beside it for a day."""
+    """Replace the secret; the previous one also signs for a day."""
     return (yield from read(Ask("POST", f"{_ALL}/{webhook_id}/rotate"), WebhookSecret))
 
 
 def enable_webhook(webhook_id: str) -> Flow[WebhookOut]:
-    """Send there again after it was disabled."""
+    """Enable a webhook that was disabled."""
     return (yield from read(Ask("POST", f"{_ALL}/{webhook_id}/enable"), WebhookOut))
 
 
@@ -54,7 +54,7 @@ def test_webhook(webhook_id: str) -> Flow[DeliveryOut]:
 def delivery_page(
     webhook_id: str, *, state: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
 ) -> Flow[DeliveryPage]:
-    """One page of what a webhook was sent, newest first."""
+    """One page of a webhook's deliveries, newest first."""
     query: Query = {"state": state, "cursor": cursor, "limit": limit}
     return (yield from read(Ask("GET", f"{_ALL}/{webhook_id}/deliveries", query), DeliveryPage))
 
@@ -63,5 +63,5 @@ deliveries = all_pages(delivery_page)
 
 
 def replay_delivery(webhook_id: str, delivery_id: str) -> Flow[DeliveryOut]:
-    """Send a message again, under its own id."""
+    """Send a message again, with its original id."""
     return (yield from read(Ask("POST", f"{_ALL}/{webhook_id}/deliveries/{delivery_id}/replay"), DeliveryOut))

@@ -1,4 +1,4 @@
-"""The schemas of batches. Jobs are in `spool.schemas.jobs`; routes and SQL are for others."""
+"""The schemas of batches. Jobs are in `spool.schemas.jobs`."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -39,7 +39,7 @@ class BatchUploadRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    requires: Requires = Field(None, description="What the machines of its jobs have to be.")
+    requires: Requires = Field(None, description="Requirements of its jobs' machines.")
     priority: Priority = Field(
         "normal", description="high, normal or low; a line's own priority takes precedence."
     )
@@ -65,7 +65,7 @@ class LinesOut(BaseModel):
     read: int | None = Field(description="Lines read; null until all are.")
     accepted: int = Field(description="Jobs created.")
     bad: int = Field(description="Lines that create no job.")
-    skipped: int = Field(0, description="Files of the folder or prefix that are no recordings, or hidden.")
+    skipped: int = Field(0, description="Files of the folder or prefix that are hidden or not recordings.")
 
 
 class BadLineOut(BaseModel):
@@ -109,7 +109,7 @@ class BatchOut(BaseModel):
     times: BatchTimesOut
     priority: Priority = "normal"
     deadline: DeadlineOut | None = None
-    held: HeldOut | None = Field(None, description="Why its jobs are held, where a quota is used up.")
+    held: HeldOut | None = Field(None, description="Why its jobs are held, if a quota is exhausted.")
 
 
 class BatchAudioOut(BaseModel):
@@ -121,7 +121,7 @@ class BatchAudioOut(BaseModel):
 
 
 class BatchSpeedOut(BaseModel):
-    """Throughput over the last ten minutes; null when nothing was decoded."""
+    """Throughput over the last ten minutes; null if nothing was decoded."""
 
     rtfx_now: float | None = Field(description="Seconds of audio per second of engine.")
     pace: float | None = Field(description="Seconds of audio per second of wall time, all workers together.")
@@ -155,7 +155,7 @@ class BatchDetail(BatchOut):
         description="The first files that were skipped, and why; `lines.skipped` counts all of them.",
     )
     waiting_for: list[str] = Field(
-        default_factory=list, description="What queued jobs wait for that no worker can take now."
+        default_factory=list, description="What queued jobs are waiting for that no worker can take now."
     )
     reused: int = Field(description="Jobs that reused an existing transcript, free of charge.")
     incomplete: int = Field(
@@ -208,7 +208,7 @@ class BatchResult(BaseModel):
         None, description="False: the recording was cut off. Null: the file does not state its length."
     )
     expected_seconds: float | None = Field(None, description="The length that the recording's header states.")
-    missing_seconds: float | None = Field(None, description="How much of it is missing, where known.")
+    missing_seconds: float | None = Field(None, description="How much of it is missing, if known.")
     reused_from: str | None
     text: str | None = None
     words: list[dict[str, Any]] | None = Field(None, description="With `include=words`.")

@@ -1,6 +1,6 @@
 """The types that the schemas share: names, dates, money, and how a schema carries its example.
 
-Money is decimal text, times are UTC. Routes and SQL are for others.
+Money is decimal text, times are UTC.
 """
 
 from datetime import date, datetime
@@ -50,6 +50,6 @@ def with_example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict
     """A model's configuration: frozen, with an example for OpenAPI; `strict` refuses unknown fields."""
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
     # Strict also means no conversions: neither 1 nor "yes" is true.
-    # Deferred: a command uses few of the schemas that it imports.
+    # Deferred, since a command uses few of the schemas that it imports.
     schema: dict[str, Any] = {"examples": [example]}
     return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra=schema, defer_build=True)

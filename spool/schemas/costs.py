@@ -1,4 +1,4 @@
-"""The schemas of cost reports. Routes and SQL are for others."""
+"""The schemas of cost reports."""
 
 from datetime import date
 from typing import Literal
@@ -67,4 +67,4 @@ class CostReportOut(BaseModel):
     idle_seconds: float | None = Field(description="The fleet's; null for one project.")
     idle_cost: Money | None
     projection: ProjectionOut | None = Field(None, description="Null if nothing was transcribed.")
-    budgets: list[BudgetOut] = Field(default_factory=list, description="Of the projects that have one.")
+    budgets: list[BudgetOut] = Field(default_factory=list, description="Of the projects that have a budget.")

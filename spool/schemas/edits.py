@@ -1,4 +1,4 @@
-"""Corrections of transcripts over HTTP."""
+"""The schemas of corrections."""
 
 from datetime import datetime
 from typing import Annotated
@@ -13,7 +13,7 @@ WordNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class EditRequest(BaseModel):
-    """What some words are to be instead."""
+    """A correction of some words."""
 
     model_config = with_example(examples.EDIT_REQUEST, strict=True)
 
@@ -23,27 +23,27 @@ class EditRequest(BaseModel):
     last_word: WordNumber = Field(description="The last word, included.")
     text: Annotated[str, Field(max_length=20_000)] | None = Field(
         default=None,
-        description="Their text from now on; empty deletes them. Without it they stay, and only the speaker "
+        description="The correct text; empty deletes the words. Without it they stay, and only the speaker "
         "changes.",
     )
-    speaker: SpeakerLabel | None = Field(default=None, description="Who says them, by label.")
+    speaker: SpeakerLabel | None = Field(default=None, description="The label of their speaker.")
     seen: Annotated[int, Field(ge=0, lt=2**31)] = Field(
         default=0,
-        description="`X-Spool-Revision` of the transcript that the author looked at: where somebody changed "
-        "the same words since, the answer is 409 `edited`, with that edit.",
+        description="`X-Spool-Revision` of the transcript that the author saw: if these words were changed "
+        "since, the answer is 409 `edited`, with that edit.",
     )
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        default=None, description="Who corrects; the key's id unless given."
+        default=None, description="Who makes the correction. Default: the key's id."
     )
 
 
 class UndoRequest(BaseModel):
-    """Who takes an edit back."""
+    """Who undoes an edit."""
 
     model_config = with_example(examples.UNDO_REQUEST, strict=True)
 
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        default=None, description="Who undoes it; the key's id unless given."
+        default=None, description="Who undoes it. Default: the key's id."
     )
 
 
@@ -55,9 +55,9 @@ class EditOut(BaseModel):
     revision: int
     first_word: int
     last_word: int
-    text: str | None = Field(description="Null where only the speaker changed, and of an undoing.")
+    text: str | None = Field(description="Null if only the speaker changed, and for an undo.")
     speaker: SpeakerLabel | None
-    undoes: int | None = Field(description="The revision that this one took back.")
+    undoes: int | None = Field(description="The revision that this one undid.")
     stands: bool = Field(description="Whether the transcript shows it: not undone, and not replaced.")
     author: str
     created_at: datetime

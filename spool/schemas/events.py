@@ -32,11 +32,11 @@ class JobEvent(BaseModel):
     state: JobState
     name: str | None = None
     attempt: int | None = None
-    audio_seconds: float | None = Field(None, description="Of `job.done`, like the next ones.")
+    audio_seconds: float | None = Field(None, description="Of `job.done`, like the following fields.")
     words: int | None = None
     coverage: float | None = None
     complete: bool | None = Field(
-        None, description="Whether the recording is as long as its header states; null where it states none."
+        None, description="Whether the recording is as long as its header states; null if it states none."
     )
     reused_from: str | None = None
     speakers: int | None = Field(None, description="How many, if speakers were told apart.")
@@ -44,7 +44,7 @@ class JobEvent(BaseModel):
     files: dict[str, int] | None = Field(
         None, description="Of `job.exported`: files of its output by state (`written`, `failed`, `replaced`)."
     )
-    revision: int | None = Field(None, description="Of `transcript.corrected`, like the next ones.")
+    revision: int | None = Field(None, description="Of `transcript.corrected`, like the following fields.")
     undoes: int | None = Field(None, description="The revision that was undone; null for an edit.")
     author: str | None = None
 
@@ -60,7 +60,7 @@ class BatchEvent(BaseModel):
     custom_id: None
     at: datetime
     name: str | None = Field(None, description="Of `batch.created`.")
-    lines: int | None = Field(None, description="Of `batch.received`, like the next ones.")
+    lines: int | None = Field(None, description="Of `batch.received`, like the following fields.")
     accepted: int | None = None
     bad: int | None = None
     skipped: int | None = None
@@ -89,4 +89,4 @@ class BatchProgress(BaseModel):
 
 
 EVENTS: tuple[type[BaseModel], ...] = (JobEvent, BatchEvent, JobProgress, BatchProgress)
-"""What a stream's `data` may be, beside the empty object of its `end`."""
+"""The possible `data` of a stream, besides the empty object of its `end`."""

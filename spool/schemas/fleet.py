@@ -1,4 +1,4 @@
-"""The schemas of workers, models, health, problems and the overview. Routes and SQL are for others."""
+"""The schemas of workers, models, health, problems and the overview."""
 
 from datetime import datetime
 from typing import Literal
@@ -20,25 +20,27 @@ class QualityOut(BaseModel):
     rtfx: float
     dtype: str
     device: str
-    joules: float | None = Field(None, description="For a second of audio, where the machine tells.")
+    joules: float | None = Field(None, description="For a second of audio, if the machine reports it.")
     measured_at: datetime
 
 
 class WorkerModelOut(BaseModel):
-    """A model as a worker has it; what it does not know yet is empty."""
+    """A model as a worker has it; unknown fields are empty."""
 
     name: str
     family: str = ""
     sha256: str = Field("", description="Of the weights.")
-    languages: list[str] = Field(default_factory=list, description="Codes; empty: it takes no language.")
+    languages: list[str] = Field(
+        default_factory=list, description="Codes; empty if it has no choice of language."
+    )
     tasks: list[str] = Field(default_factory=list)
     dtype: str = ""
     heads: list[str] = Field(
         default_factory=list,
-        description="What a search drives: tdt, rnnt, ctc, attention; ctc+attention and rnnt+attention: "
-        "their hypotheses can be rescored.",
+        description="What a search uses: tdt, rnnt, ctc, attention; with ctc+attention and rnnt+attention "
+        "hypotheses can be rescored.",
     )
-    streams: bool | None = Field(None, description="Whether live sessions can have it; null: not known yet.")
+    streams: bool | None = Field(None, description="Whether live sessions can use it; null if not known yet.")
 
 
 class WorkerOut(BaseModel):
@@ -58,7 +60,7 @@ class WorkerOut(BaseModel):
     alive: bool = Field(description="Whether its heartbeat is recent.")
     models: list[str] = Field(description="Models that it can load.")
     model_facts: list[WorkerModelOut] = Field(
-        default_factory=list, description="What it knows of each of them."
+        default_factory=list, description="What it knows of each model."
     )
     backend: str | None = Field(None, description="Where MLX computes: metal, cuda or cpu.")
     rtfx: float | None = Field(
@@ -77,7 +79,7 @@ class WorkerOut(BaseModel):
     price_per_hour: Money
     busy_seconds: float
     refused_jobs: int = Field(
-        0, description="Jobs that it gave back as ones that it cannot do, since it started."
+        0, description="Jobs that it returned because it cannot run them, since it started."
     )
     junk_messages: int = Field(
         0, description="Messages in its queues that Spool did not send, dropped since it started."
@@ -101,7 +103,7 @@ class ModelOut(BaseModel):
     default: bool
     workers: int = Field(description="Live workers that can load it.")
     streams: bool | None = Field(
-        None, description="Whether live sessions can have it; null until a worker has loaded it."
+        None, description="Whether live sessions can use it; null until a worker has loaded it."
     )
 
 
@@ -123,7 +125,7 @@ class OpenAIModel(BaseModel):
 
 
 class ModelDetail(OpenAIModel, ModelOut):
-    """One model: our words for it, and those of OpenAI's API (`models.retrieve()`)."""
+    """One model, in Spool's terms and those of OpenAI's API (`models.retrieve()`)."""
 
     model_config = with_example(examples.MODEL)
 
@@ -146,7 +148,7 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
     version: str
     detail: list[str] = Field(
-        default_factory=list, description="What deserves a look, in sentences; the process is well."
+        default_factory=list, description="Warnings, as sentences; the process itself is healthy."
     )
 
 

@@ -1,4 +1,4 @@
-"""The schemas of glossaries and language models: named and versioned, of a project."""
+"""The schemas of glossaries and language models."""
 
 from datetime import datetime
 from typing import Annotated
@@ -25,9 +25,9 @@ class GlossaryRequest(BaseModel):
     phrases: Annotated[tuple[Phrase, ...], Field(max_length=MOST_PHRASES, strict=False)] | None = Field(
         None, description="Words and phrases as they are spoken."
     )
-    text: str | None = Field(None, description="A phrase a line; lines that begin with # are skipped.")
+    text: str | None = Field(None, description="One phrase per line; lines that begin with # are skipped.")
     csv: str | None = Field(
-        None, description="Its column `phrase`, or the first one where no first line names one."
+        None, description="The column `phrase`, or the first column if there is none of that name."
     )
 
     extend: bool = Field(
@@ -35,14 +35,14 @@ class GlossaryRequest(BaseModel):
     )
     auto_add_after: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None,
-        description="When a job names the glossary without a version, it takes up by itself the phrases that "
-        "corrections wrote in at least so many recordings of the project. Null: only what is put into it.",
+        description="When a job names the glossary without a version, add phrases that "
+        "corrections wrote in at least this many recordings of the project. Null: add none automatically.",
     )
 
     @model_validator(mode="after")
     def _has_one(self) -> "GlossaryRequest":
         if sum(each is not None for each in (self.phrases, self.text, self.csv)) != 1:
-            raise ValueError("give exactly one of phrases, text and csv")
+            raise ValueError("send exactly one of phrases, text and csv")
         return self
 
 
@@ -58,7 +58,7 @@ class GlossaryOut(BaseModel):
     sha256: str = Field(description="The digest of the phrases, which jobs show as `boost.sha256`.")
     weight: float
     auto_add_after: int | None = Field(
-        description="It takes up by itself what corrections wrote in so many recordings; null: it does not."
+        description="Adds names that corrections wrote in this many recordings; null: it does not."
     )
     created_at: datetime
     created_by: str
@@ -73,19 +73,19 @@ class GlossaryDetail(GlossaryOut):
 
 
 class SuggestionOut(BaseModel):
-    """A phrase that people wrote in place of what was recognised."""
+    """A phrase that corrections put in place of what was recognised."""
 
     model_config = with_example(examples.SUGGESTION)
 
     phrase: str
     recordings: int = Field(description="In how many recordings.")
     job: str = Field(description="The latest job with such a correction.")
-    first_word: int = Field(description="The words of it that were corrected, as they were recognised.")
+    first_word: int = Field(description="The corrected words, as they were recognised.")
     last_word: int
 
 
 class SuggestionList(BaseModel):
-    """Phrases from corrections, the commonest first."""
+    """Phrases from corrections, the most frequent first."""
 
     model_config = with_example(examples.SUGGESTIONS)
 
@@ -101,7 +101,7 @@ class GlossaryList(BaseModel):
 
 
 class LanguageModelRequest(BaseModel):
-    """What is said of an ARPA file that is added as a version of a language model."""
+    """The description of an ARPA file to be added as a version of a language model."""
 
     model_config = with_example(examples.LANGUAGE_MODEL_REQUEST, strict=True)
 
@@ -126,7 +126,7 @@ class LanguageModelOut(BaseModel):
     size: int = Field(description="Bytes of the file.")
     ngram_order: int
     ngrams: int
-    model: str | None = Field(description="Over whose tokens it is, as its author says.")
+    model: str | None = Field(description="The model whose tokens it uses, according to its author.")
     created_at: datetime
     created_by: str
 

@@ -1,6 +1,6 @@
-"""The schemas of jobs: requests and answers, options, priorities, deadlines, and what content was deleted.
+"""The schemas of jobs: requests and answers, options, priorities, deadlines, and deleted content.
 
-Routes and SQL are for others; batches are in `spool.schemas.batches`.
+Batches are in `spool.schemas.batches`.
 """
 
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def option_schema() -> dict[str, Any]:
 
 
 def inline_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON schema with every reference resolved, to stand inside the OpenAPI page."""
+    """The model's JSON schema with every reference resolved, to be included in the OpenAPI page."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
@@ -81,11 +81,11 @@ Deadline = Annotated[
 
 
 class HeldOut(BaseModel):
-    """Why jobs wait although workers may be free. They keep their place in the queue."""
+    """Why jobs wait although workers may be free. They keep their position in the queue."""
 
-    by: HeldBy = Field(description="The project's quota that is used up.")
+    by: HeldBy = Field(description="The project's quota that is exhausted.")
     reason: str
-    until: datetime | None = Field(description="When they continue; null where that depends on other jobs.")
+    until: datetime | None = Field(description="When they continue; null if that depends on other jobs.")
 
 
 class DeadlineOut(BaseModel):
@@ -111,12 +111,12 @@ class UploadRequest(BaseModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="How to transcribe; options that are left out have the server's defaults.",
+        description="How to transcribe; omitted options have the server's defaults.",
         json_schema_extra=option_schema(),
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
-    requires: Requires = Field(None, description="What its machine has to be.")
+    requires: Requires = Field(None, description="Requirements of its machine.")
     tags: Tags = Field(default_factory=dict)
     reuse: bool = Field(
         False,
@@ -146,7 +146,7 @@ class SourceOut(BaseModel):
     kind: Literal["upload", "file", "s3", "https", "live"]
     uri: str
     size: int | None = Field(description="Size in bytes; null while unknown.")
-    connection: str | None = Field(None, description="The connection with which it is read.")
+    connection: str | None = Field(None, description="The connection that reads it.")
 
 
 class ProgressOut(BaseModel):
@@ -199,9 +199,9 @@ class SpeakerOut(BaseModel):
     """One speaker of a transcript."""
 
     label: str = Field(description="`speaker_0` speaks first, `speaker_1` second, and so on.")
-    name: str | None = Field(description="What a person calls them.")
+    name: str | None = Field(description="The name that a person gave.")
     talk_seconds: float = Field(description="How long they speak.")
-    words: int = Field(description="How many words are theirs.")
+    words: int = Field(description="The number of their words.")
 
 
 class VoiceMatchOut(BaseModel):
@@ -214,11 +214,11 @@ class VoiceMatchOut(BaseModel):
 
 
 class HeardSpeakerOut(SpeakerOut):
-    """One speaker of a transcript, and who it may be."""
+    """One speaker of a transcript, and the voices it may be."""
 
     has_voice_print: bool = Field(description="Whether it can be remembered.")
     matches: list[VoiceMatchOut] = Field(
-        description="Voices of the project that are like it, the likest first; empty once confirmed."
+        description="Voices of the project that resemble it, the most similar first; empty once confirmed."
     )
 
 
@@ -254,7 +254,7 @@ class SpeakerNames(BaseModel):
 
     names: Annotated[
         dict[SpeakerLabel, SpeakerName | None], Field(min_length=1, max_length=MOST_SPEAKERS)
-    ] = Field(description="Names by label; null removes a name. Speakers that are left out keep theirs.")
+    ] = Field(description="Names by label; null removes a name. Omitted speakers keep theirs.")
     remember: bool = Field(
         default=False,
         strict=True,
@@ -263,13 +263,13 @@ class SpeakerNames(BaseModel):
 
 
 class DiarizeRequest(Diarization):
-    """What is known of a job's speakers."""
+    """A request to find a job's speakers, with what is known of them."""
 
     model_config = with_example(jobs.DIARIZE_REQUEST, strict=True)
 
     @property
     def plain(self) -> Diarization:
-        """The same as a job keeps it."""
+        """The same as a job stores it."""
         return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
@@ -284,40 +284,40 @@ class JobOut(BaseModel):
     state: JobState
     source: SourceOut
     options: JobOptions
-    pool: str | None = Field(description="The pool that was asked for, or in which it ran last.")
+    pool: str | None = Field(description="The requested pool, or the one in which it ran last.")
     worker: str | None = Field(description="The worker it is pinned to, if any.")
-    requires: Requires = Field(None, description="What its machine has to be.")
+    requires: Requires = Field(None, description="Requirements of its machine.")
     waiting_for: str | None = Field(
-        None, description="What it waits for, where no worker can take it now; null while one can."
+        None, description="What it is waiting for if no worker can take it now; null while one can."
     )
     lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(description="How often a worker has claimed it.")
     crashes: int = Field(description="Attempts whose worker died.")
     refusals: dict[str, str] | None = Field(
-        None, description="Workers that gave it back as a job that they cannot do, and why; others go first."
+        None, description="Workers that returned it because they cannot run it, and why; others go first."
     )
     cancel_requested: bool
     progress: ProgressOut
     times: TimesOut
     words: int | None = Field(description="Words in the transcript, once done.")
     language: str | None = Field(
-        None, description="Language spoken for most of the time, once done, where the model tells."
+        None, description="Language spoken for most of the time, once done, if the model detects it."
     )
     coverage: float | None = Field(
-        description="Share of the samples that lie in exactly one chunk, 0 to 1, once done."
+        description="Share of the samples in exactly one chunk, 0 to 1, once done."
     )
     warnings: list[str] = Field(
         default_factory=list,
-        description="What was odd about the recording, and what was asked for and could not be done.",
+        description="Anomalies of the recording, and requested options that could not be applied.",
     )
     decoded_seconds: float | None = Field(None, description="Audio that the engine decoded, once done.")
     skipped_seconds: float | None = Field(
-        None, description="Audio passed over, since it is silence or nobody was heard to speak in it."
+        None, description="Audio passed over as silence or without detected speech."
     )
     speech_coverage: float | None = Field(
         None,
-        description="Share of the detected speech within half a second of a word, once done; null where no "
-        "speech was detected, or nothing listened for it.",
+        description="Share of the detected speech within half a second of a word, once done; null if no "
+        "speech was detected, or detection was off.",
     )
     complete: bool | None = Field(
         None,
@@ -325,27 +325,25 @@ class JobOut(BaseModel):
         "off, and what was there is transcribed. Null: the file does not state its length.",
     )
     expected_seconds: float | None = Field(None, description="The length that the recording's header states.")
-    missing_seconds: float | None = Field(
-        None, description="How much of it is missing; null where that is not known."
-    )
+    missing_seconds: float | None = Field(None, description="How much of it is missing; null if unknown.")
     error: JobErrorOut | None
     batch: str | None = Field(None, description="The batch that it belongs to.")
     custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")
     tags: dict[str, str] = Field(default_factory=dict)
     reused_from: str | None = Field(None, description="The job whose transcript was reused, free of charge.")
     rerun_of: str | None = Field(
-        None, description="The first job on its recording, where it runs that recording again."
+        None, description="The first job on its recording, if it transcribes that recording again."
     )
     priority: Priority = "normal"
     deadline: datetime | None = None
     late: bool = Field(False, description="It is queued and can no longer meet its deadline.")
-    held: HeldOut | None = Field(None, description="Why it is held, where a quota of its project is used up.")
+    held: HeldOut | None = Field(None, description="Why it is held, if a quota of its project is exhausted.")
     deleted: DeletedOut | None = Field(None, description="Its content that was deleted.")
     speakers: list[SpeakerOut] | None = Field(
-        None, description="The speakers of its transcript; null where they were not asked for."
+        None, description="The speakers of its transcript; null if not requested."
     )
     output: OutputOut | None = Field(
-        None, description="Where its transcript is written to, besides Spool's own store."
+        None, description="Where its transcript is written, besides Spool's own store."
     )
 
 
@@ -361,7 +359,7 @@ class JobDetail(JobOut):
 
 
 class JobDeletion(JobDetail):
-    """One job whose content was deleted, and who else still has its transcript."""
+    """One job whose content was deleted, and which jobs still have its transcript."""
 
     model_config = with_example(jobs.JOB_DELETION)
 
@@ -381,7 +379,7 @@ class JobPage(BaseModel):
 
 
 class PhrasesOut(BaseModel):
-    """The words and phrases that a job boosts; empty where it boosts none."""
+    """The words and phrases that a job boosts; empty if it boosts none."""
 
     model_config = with_example(jobs.PHRASES)
 

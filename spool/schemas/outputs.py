@@ -1,4 +1,4 @@
-"""The schemas of outputs and connections: other people's stores."""
+"""The schemas of outputs and connections."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -25,11 +25,11 @@ class OutputRequest(BaseModel):
         "that of the connection."
     )
     formats: Annotated[list[Format], Field(min_length=1, max_length=len(FORMATS))] = Field(
-        description="A file in each of these formats."
+        description="One file in each of these formats."
     )
     layout: Layout = Field(
         "mirror",
-        description="`mirror`: folders as the recordings have them; `flat`: all files in one folder.",
+        description="`mirror`: the same folders as the recordings; `flat`: all files in one folder.",
     )
     connection: ConnectionName | None = Field(
         None, description="A connection of the project, for a bucket that the server itself may not write to."
@@ -46,12 +46,12 @@ Output = Annotated[
 
 Connection = Annotated[
     ConnectionName | None,
-    Field(description="A connection of the project that may read: `s3://` sources are read with it."),
+    Field(description="A connection of the project that may read; it reads `s3://` sources."),
 ]
 
 
 class OutputOut(BaseModel):
-    """Where a job's transcript is written to."""
+    """Where a job's transcript is written."""
 
     prefix: str
     formats: list[str]
@@ -68,7 +68,7 @@ class ExportOut(BaseModel):
     )
     uri: str | None = Field(description="The file; null before it has a name.")
     revision: int = Field(description="Grows when the transcript changes; the file then is written again.")
-    error: str | None = Field(description="Why it is not there, or not yet.")
+    error: str | None = Field(description="Why it was not written, or not yet.")
     tries: int
     next_try_at: datetime | None
     written_at: datetime | None = Field(description="When it was last written.")
@@ -96,9 +96,7 @@ class ConnectionRequest(BaseModel):
     prefix: Annotated[
         Printable, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$", max_length=1000)
     ] = Field(description="`s3://bucket/prefix/`; what is read or written with the connection lies below it.")
-    access: Access = Field(
-        "write", description="Whether outputs may be written with it, sources read, or both."
-    )
+    access: Access = Field("write", description="Whether it may write outputs, read sources, or both.")
     key_id: Annotated[Printable, Field(min_length=1, max_length=200)]
     secret: Annotated[SecretStr, Field(min_length=1, max_length=1000)] = Field(
         description="The secret access key. It is kept encrypted and never shown."

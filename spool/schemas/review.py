@@ -1,4 +1,4 @@
-"""The schemas of the review. Routes and SQL are for others."""
+"""The schemas of the review."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -16,16 +16,16 @@ class DoubtsOut(BaseModel):
     """Why a passage is doubtful, each from 0 to 1."""
 
     confidence: Annotated[Share, Field(description="One minus the mean of the words' confidence.")]
-    versions: Annotated[Share, Field(description="The share of words that the version before has otherwise.")]
+    versions: Annotated[Share, Field(description="The share of words that differ in the previous version.")]
     speech: Annotated[
         Share,
         Field(
-            description="The share of words where the speech detector heard nobody; of speech without words "
+            description="The share of words without detected speech; for speech without words "
             "its length over ten seconds."
         ),
     ]
     language: Annotated[
-        Share, Field(description="Where the language changes, what the model leaves to other languages.")
+        Share, Field(description="Where the language changes, the probability of other languages.")
     ]
 
 
@@ -44,9 +44,9 @@ class ReviewPassageOut(BaseModel):
     end: float
     first_word: int
     last_word: Annotated[
-        int, Field(description="Included; of speech without words the one before `first_word`.")
+        int, Field(description="Included; for speech without words the one before `first_word`.")
     ]
-    text: Annotated[str, Field(description="As recognised; empty where speech has no words.")]
+    text: Annotated[str, Field(description="As recognised; empty for speech without words.")]
     doubt: Annotated[Share, Field(description="All doubts together.")]
     doubts: DoubtsOut
     checked_by: str | None
@@ -64,16 +64,16 @@ class ReviewPage(BaseModel):
 
 
 class ReviewRecordingOut(BaseModel):
-    """A recording with what its passages say of it."""
+    """A recording with the sums of its passages."""
 
     model_config = with_example(examples.RECORDING)
 
-    job: Annotated[str, Field(description="The newest that transcribed it.")]
+    job: Annotated[str, Field(description="The newest job that transcribed it.")]
     name: str
     project: str
     model: str
     passages: int
-    unchecked: Annotated[int, Field(description="Passages that nobody has checked or corrected.")]
+    unchecked: Annotated[int, Field(description="Passages neither checked nor corrected.")]
     doubt: Annotated[
         Share,
         Field(description="The mean of the passages' doubt by their lengths, 0 for those that were checked."),
@@ -92,13 +92,13 @@ class ReviewRecordingPage(BaseModel):
 
 
 class CheckRequest(BaseModel):
-    """Who listened to a passage."""
+    """Who checked a passage."""
 
     model_config = with_example(examples.CHECK_REQUEST, strict=True)
 
-    checked: bool = Field(default=True, description="False takes the mark back.")
+    checked: bool = Field(default=True, description="False removes the mark.")
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        default=None, description="Who checked it; the key's id unless given."
+        default=None, description="Who checked it. Default: the key's id."
     )
 
 
@@ -115,7 +115,9 @@ class SizeOut(BaseModel):
 
     population: Annotated[int, Field(description="Passages with words in all.")]
     words: Annotated[int, Field(description="Words in them.")]
-    passages: Annotated[int, Field(description="How many passages let the rate be known within ± `margin`.")]
+    passages: Annotated[
+        int, Field(description="How many passages are needed to know the rate within ± `margin`.")
+    ]
 
 
 class SampleRequest(BaseModel):
@@ -123,7 +125,7 @@ class SampleRequest(BaseModel):
 
     model_config = with_example(examples.SAMPLE_REQUEST, strict=True)
 
-    project: Project | None = Field(default=None, description="The key's project unless given.")
+    project: Project | None = Field(default=None, description="Default: the key's project.")
     batch: Annotated[str, Field(max_length=64)] | None = Field(
         default=None, description="Only from jobs of this batch."
     )
@@ -132,24 +134,25 @@ class SampleRequest(BaseModel):
     )
     margin: Margin = 0.02
     passages: Annotated[int, Field(ge=2, le=10_000)] | None = Field(
-        default=None, description="How many to draw; as many as `margin` needs unless given."
+        default=None, description="How many to draw. Default: as many as `margin` requires."
     )
     seed: Annotated[int, Field(ge=0, lt=2**53)] | None = Field(
-        default=None, description="The same seed draws the same from the same passages; random unless given."
+        default=None,
+        description="The same seed draws the same sample from the same passages. Default: random.",
     )
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        default=None, description="Who draws it; the key's id unless given."
+        default=None, description="Who draws it. Default: the key's id."
     )
 
 
 class EstimateOut(BaseModel):
-    """The word error rate by the passages that were checked."""
+    """The word error rate of the checked passages."""
 
     model_config = with_example(examples.ESTIMATE)
 
     checked: Annotated[int, Field(description="Passages.")]
     words: Annotated[int, Field(description="Words that they should have.")]
-    errors: Annotated[int, Field(description="Words that were wrong, missing or too many in them.")]
+    errors: Annotated[int, Field(description="Substituted, missing and superfluous words in them.")]
     rate: Annotated[float | None, Field(description="Errors by words; null before any passage is checked.")]
     low: Annotated[
         float | None, Field(description="Lower end of the 95 % interval; null below two passages.")
@@ -158,7 +161,7 @@ class EstimateOut(BaseModel):
 
 
 class SampleOut(BaseModel):
-    """A random sample of passages, and what it says so far."""
+    """A random sample of passages, and its result so far."""
 
     model_config = with_example(examples.SAMPLE)
 
@@ -170,7 +173,7 @@ class SampleOut(BaseModel):
     margin: float
     seed: int
     size: int
-    gone: Annotated[int, Field(description="Of its passages those whose transcript was deleted.")]
+    gone: Annotated[int, Field(description="Its passages whose transcript was deleted.")]
     created_at: datetime
     created_by: str
     estimate: EstimateOut

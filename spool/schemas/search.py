@@ -1,4 +1,4 @@
-"""The schemas of the search. Routes and SQL are for others."""
+"""The schemas of the search."""
 
 from typing import Annotated
 
@@ -10,21 +10,21 @@ from spool.schemas.examples import search
 
 
 class MatchOut(BaseModel):
-    """Words that match: when they are spoken, how sure the model is of the least certain of them, and the
-    characters of the hit's `text` that they are. A match by what was heard beside the transcript has that as
-    its `alternative`; the characters are what the transcript has in its place."""
+    """Words that match: when they are spoken, the confidence of the least certain of them, and their
+    characters in the hit's `text`. A match by an alternative has it as its `alternative`; the characters are
+    then those of the transcript in its place."""
 
     model_config = with_example(search.MATCH)
 
     start: float
     end: float
     confidence: Annotated[
-        Share | None, Field(description="None for an alternative of an n-best list, which gives none.")
+        Share | None, Field(description="None for an alternative from an n-best list, which has none.")
     ]
     first_character: Annotated[int, Field(description="The first one is 0.")]
     last_character: Annotated[int, Field(description="The one after the last.")]
     alternative: Annotated[
-        str | None, Field(description="The words that match, where the transcript has others in their place.")
+        str | None, Field(description="The words that match, if the transcript has others in their place.")
     ]
 
 
@@ -40,9 +40,9 @@ class HitOut(BaseModel):
     custom_id: str | None
     channel: int
     speaker: Annotated[str | None, Field(description="The speaker's label.")]
-    speaker_name: Annotated[str | None, Field(description="What people call the speaker.")]
+    speaker_name: Annotated[str | None, Field(description="The name that a person gave the speaker.")]
     start: Annotated[float, Field(description="When the first match begins, in seconds.")]
-    text: Annotated[str, Field(description="The words around, up to 50.")]
+    text: Annotated[str, Field(description="The surrounding words, up to 50.")]
     matches: list[MatchOut]
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
 

@@ -1,4 +1,4 @@
-"""The schemas of watched folders and buckets. Routes and SQL are for others."""
+"""The schemas of watched folders and buckets."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ ItemState = Literal["settling", "taken", "skipped", "refused"]
 
 
 class SourceRequest(BaseModel):
-    """A folder or prefix to watch, and what its jobs get."""
+    """A folder or prefix to watch, and the options of its jobs."""
 
     model_config = with_example(examples.REQUEST, strict=True)
 
@@ -31,7 +31,7 @@ class SourceRequest(BaseModel):
     )
     settle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] | None = Field(
         None,
-        description="A file is submitted once it has not changed for so long. Default: 30 for a folder; 0 "
+        description="A file is submitted once it has been unchanged for so long. Default: 30 for a folder; 0 "
         "for a bucket, where objects appear whole.",
     )
     options: dict[str, Any] = Field(
@@ -44,19 +44,19 @@ class SourceRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    requires: Requires = Field(None, description="What the machines of its jobs have to be.")
+    requires: Requires = Field(None, description="Requirements of its jobs' machines.")
     priority: Priority = "normal"
     output: Output = None
     connection: Connection = None
 
     def for_jobs(self) -> dict[str, Any]:
-        """What each of its jobs gets, as a batch's request says it."""
+        """The options of its jobs, in the form of a batch's request."""
         own = {"source", "name", "project", "every_seconds", "settle_seconds"}
         return self.model_dump(mode="json", exclude=own, exclude_none=True)
 
 
 class SourceChangeRequest(BaseModel):
-    """What is to be different from now on; what is not named stays."""
+    """What to change; omitted fields stay as they are."""
 
     model_config = with_example(examples.CHANGE, strict=True)
 
@@ -67,21 +67,23 @@ class SourceChangeRequest(BaseModel):
     settle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] | None = Field(
         None, description="How long a file must have been unchanged."
     )
-    paused: bool | None = Field(None, description="True: list it no more. False: list it again, now.")
+    paused: bool | None = Field(
+        None, description="True: stop listing it. False: list it again, starting now."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Options that replace those of its jobs to come; the others stay.",
+        description="Options that replace those of its future jobs; the others stay.",
         json_schema_extra=option_schema(),
     )
 
 
 class SourceCounts(BaseModel):
-    """Versions of files that were seen."""
+    """Versions of files, by state."""
 
     settling: int = Field(0, description="Files that may still be growing.")
     taken: int = Field(0, description="Submitted.")
     skipped: int = Field(0, description="No recordings, or hidden.")
-    refused: int = Field(0, description="Recordings that no job could be made of.")
+    refused: int = Field(0, description="Recordings for which no job could be created.")
 
 
 class SourceOut(BaseModel):
@@ -101,12 +103,12 @@ class SourceOut(BaseModel):
     options: dict[str, Any]
     tags: dict[str, str]
     output: OutputOut | None
-    connection: str | None = Field(None, description="The connection with which it is read.")
+    connection: str | None = Field(None, description="The connection that reads it.")
     counts: SourceCounts
     files: int | None = Field(description="Files in the last listing; null before the first.")
     created_at: datetime
     paused_at: datetime | None
-    listed_at: datetime | None = Field(description="When a listing last came to its end.")
+    listed_at: datetime | None = Field(description="When a listing was last completed.")
     next_listing_at: datetime | None = Field(description="Null while it is paused.")
 
 
@@ -121,7 +123,7 @@ class SourceList(BaseModel):
 class SourceItemOut(BaseModel):
     """One version of a file."""
 
-    path: str = Field(description="Below the source's address; of a very long path a digest ends it.")
+    path: str = Field(description="Below the source's address; a very long path ends in a digest.")
     version: str = Field(description="An object's ETag, or a file's size and time of change.")
     state: ItemState
     reason: str | None = Field(description="Why it was not submitted.")
@@ -139,8 +141,8 @@ class SourceItemPage(BaseModel):
 
 
 class S3Notification(RootModel[dict[str, Any] | list[dict[str, Any]]]):
-    """An event notification of S3 or MinIO, as it is or in an envelope of SNS, SQS or EventBridge; other
-    fields are ignored."""
+    """An event notification of S3 or MinIO, plain or in an envelope of SNS, SQS or EventBridge; other fields
+    are ignored."""
 
     model_config = ConfigDict(json_schema_extra={"example": examples.NOTIFICATION})
 
@@ -152,6 +154,6 @@ class Marked(BaseModel):
 
     marked: int
     to_confirm: list[str] = Field(
-        description="SNS topics that wait for their subscription to be confirmed; the server's log has the "
-        "command. Spool confirms none by itself."
+        description="SNS topics whose subscriptions wait for confirmation; the server's log has the "
+        "command. Spool never confirms one itself."
     )

@@ -1,4 +1,4 @@
-"""The schemas of uploads that go past the API, in parts."""
+"""The schemas of direct uploads, past the API."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -11,16 +11,16 @@ from spool.schemas.examples import uploads as examples
 
 
 class NewUploadRequest(BaseModel):
-    """A recording that is to be sent straight to the object store."""
+    """A recording to be sent straight to the object store."""
 
     model_config = with_example(examples.REQUEST, strict=True)
 
-    name: Name = Field(description="The file's name, which the job has unless it is given another.")
+    name: Name = Field(description="The file's name, and the default name of its job.")
     bytes: Annotated[int, Field(ge=1, le=2**53)] = Field(description="Its size.")
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None,
-        description="Of the whole file. A worker that reads other bytes fails the job, and a repeat of this "
-        "request answers with the same upload until a job names it.",
+        description="Of the whole file. A worker that reads other bytes fails the job, and repeating this "
+        "request returns the same upload until a job uses it.",
     )
     content_type: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}/[\w.+-]{1,50}$")] = "application/octet-stream"
     project: Project | None = Field(
@@ -29,22 +29,22 @@ class NewUploadRequest(BaseModel):
 
 
 class UploadOut(BaseModel):
-    """An upload past the API."""
+    """A direct upload."""
 
     model_config = with_example(examples.UPLOAD)
 
     id: str
-    state: Literal["open", "complete", "used"] = Field(description="`used`: a job has it.")
-    source: str = Field(description="What a job names as its source once the upload is complete.")
+    state: Literal["open", "complete", "used"] = Field(description="`used`: it is a job's recording.")
+    source: str = Field(description="The source that a job names once the upload is complete.")
     name: str
     project: str
     bytes: int
     sha256: str | None
     part_bytes: int = Field(description="Bytes of each part; the last one has what is left.")
-    parts: int = Field(description="How many there are.")
-    job: str | None = Field(description="The job that has it.")
+    parts: int = Field(description="The number of parts.")
+    job: str | None = Field(description="The job that uses it.")
     created_at: datetime
-    expires_at: datetime = Field(description="When it is dropped unless a job has it.")
+    expires_at: datetime = Field(description="When it is deleted unless a job uses it.")
 
 
 class PartOut(BaseModel):
@@ -52,9 +52,9 @@ class PartOut(BaseModel):
 
     number: int = Field(description="1, 2, 3 …")
     offset: int = Field(description="Where it begins in the file.")
-    bytes: int = Field(description="How many it has; the store refuses others.")
+    bytes: int = Field(description="Its exact size; the store refuses any other.")
     received: bool = Field(description="Whether the store has it.")
-    url: str | None = Field(description="Where to PUT it, without a key; null for one that was received.")
+    url: str | None = Field(description="Where to PUT it, without a key; null once it was received.")
 
 
 class PartPage(BaseModel):
@@ -64,4 +64,6 @@ class PartPage(BaseModel):
 
     items: list[PartOut]
     next: int | None = Field(description="`from` of the next page; null on the last.")
-    expires_at: datetime = Field(description="Until when the addresses are good; ask again for others.")
+    expires_at: datetime = Field(
+        description="Until when the URLs are valid; repeat the request for new ones."
+    )

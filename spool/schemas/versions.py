@@ -1,4 +1,4 @@
-"""The schemas of versions: a recording's jobs beside each other, and where their words differ."""
+"""The schemas of versions: the jobs of one recording, and where their words differ."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from spool.schemas.jobs import CostOut, Priority, option_schema
 
 
 class RerunRequest(BaseModel):
-    """What is to be different this time."""
+    """What to change for the new version."""
 
     model_config = with_example(versions.RERUN, strict=True)
 
@@ -53,7 +53,8 @@ class VersionList(BaseModel):
 
     recording: Annotated[str, Field(description="The first job on it.")]
     stored: Annotated[
-        bool, Field(description="False: it was uploaded and has been deleted, so it cannot be run again.")
+        bool,
+        Field(description="False: it was uploaded and has been deleted, so it cannot be transcribed again."),
     ]
     items: list[VersionOut]
 
@@ -70,20 +71,20 @@ class ComparedWord(BaseModel):
 
 
 class DifferenceOut(BaseModel):
-    """A stretch where two versions have other words; either side may have none."""
+    """A stretch where the words of two versions differ; either side may be empty."""
 
     model_config = with_example(versions.DIFFERENCE)
 
     channel: int
     start: float
     end: float
-    doubt: Annotated[Share, Field(description="One less the confidence of its least certain word.")]
+    doubt: Annotated[Share, Field(description="One minus the confidence of its least certain word.")]
     base: list[ComparedWord]
     other: list[ComparedWord]
 
 
 class DiffOut(BaseModel):
-    """Where the words of two versions differ. Case and punctuation are no difference."""
+    """Where the words of two versions differ. Case and punctuation are ignored."""
 
     model_config = with_example(versions.DIFF)
 
@@ -91,7 +92,7 @@ class DiffOut(BaseModel):
     other: str
     words: Annotated[int, Field(description="Words of `base`, as WER counts them.")]
     edits: Annotated[int, Field(description="Words substituted, deleted or inserted.")]
-    wer: Annotated[float | None, Field(description="Edits per word of `base`; null where it has none.")]
+    wer: Annotated[float | None, Field(description="Edits per word of `base`; null if it has none.")]
     total: Annotated[int, Field(description="The number of differences.")]
     items: list[DifferenceOut]
 
@@ -126,7 +127,7 @@ class ComparedJob(BaseModel):
 
 
 class BatchDiff(BaseModel):
-    """A page of the jobs of a batch beside their later versions. `sums` are of this page alone."""
+    """A page of the jobs of a batch beside their later versions. `sums` cover this page only."""
 
     model_config = with_example(versions.BATCH_DIFF)
 

@@ -1,4 +1,4 @@
-"""The schemas of webhooks and their deliveries. Routes and SQL are for others."""
+"""The schemas of webhooks and their deliveries."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -59,9 +59,9 @@ class WebhookOut(BaseModel):
     state: Literal["enabled", "failing", "disabled"]
     reason: str | None = Field(description="Why it was disabled.")
     created_at: datetime
-    succeeded_at: datetime | None = Field(description="When a delivery last arrived.")
+    succeeded_at: datetime | None = Field(description="When a delivery last succeeded.")
     failing_since: datetime | None = Field(description="The first failure since then.")
-    delivered: int = Field(description="Deliveries that arrived.")
+    delivered: int = Field(description="Deliveries that succeeded.")
     given_up: int = Field(description="Deliveries that failed for good.")
 
 

@@ -1,4 +1,4 @@
-"""A live session from Python: `LiveStream`, which outlives its connection."""
+"""A live session from Python: `LiveStream`, which survives a lost connection."""
 
 from spool.client.live.stream import LiveStream
 

@@ -32,17 +32,17 @@ _OPEN_SECONDS = 60.0
 """The server waits for a worker with room before it answers."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _FOR_GOOD = frozenset({1003, 1007, 1008, 1009})
-"""Close codes behind which the session is over: what was sent cannot be taken, or another client goes on."""
+"""Close codes after which the session is over: the audio cannot be accepted, or another client continues."""
 _MAY_PASS = frozenset({429, 500, 502, 503, 504})
-"""Statuses behind which another try may succeed."""
+"""Statuses after which another try may succeed."""
 
 
 class SessionEnded(ClientError):
-    """The server has ended the session. What came before is in its job (`LiveStream.job`)."""
+    """The server has ended the session. Its words so far are in its job (`LiveStream.job`)."""
 
 
 class LiveStream(Session):
-    """One session, opened when it is made. `job` is the id of its job."""
+    """One session, opened on creation. `job` is the id of its job."""
 
     def __init__(
         self,
@@ -77,24 +77,24 @@ class LiveStream(Session):
         self.close()
 
     def send(self, pcm: bytes) -> None:
-        """The next audio: 16-bit PCM, whole samples. Does not wait for a connection that is lost."""
+        """The next audio: 16-bit PCM, whole samples. Does not wait for a lost connection."""
         with self._lock:
             self._kept += pcm
             self._send_kept()
 
     def finish(self) -> None:
-        """No audio comes after this; the last words and `Metadata` do."""
+        """End the audio; the last words and `Metadata` follow."""
         with self._lock:
             self._finished = True
             self._send_kept()
 
     def close(self) -> None:
-        """Leave; the session ends, with what was sent."""
+        """Leave; the session ends, with the audio sent so far."""
         self._socket.close()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What the server says (Deepgram's messages), up to `Metadata`. Raises SessionEnded where it ends the
-        session early, and as a request does where the client cannot come back."""
+        """The server's messages (in Deepgram's format), up to `Metadata`. Raises SessionEnded if it ends the
+        session early, and request errors if the client cannot reconnect."""
         while True:
             try:
                 message: dict[str, Any] = json.loads(self._socket.recv())
@@ -115,13 +115,13 @@ class LiveStream(Session):
                 return
 
     def _drop(self, size: int) -> None:
-        """So much of the session is stored for good."""
+        """So much of the session is stored durably."""
         with self._lock:
             del self._kept[: max(0, size - self._base)]
             self._base = max(self._base, size)
 
     def _send_kept(self) -> None:
-        """Send what this connection was not sent yet. Where it is lost, the reader notices."""
+        """Send what this connection was not sent yet. If it is lost, the reader notices."""
         try:
             while (at := self._sent - self._base) < len(self._kept):
                 frame = bytes(self._kept[at : at + _FRAME_BYTES])
@@ -133,7 +133,7 @@ class LiveStream(Session):
             pass
 
     def _come_back(self) -> None:
-        """Another connection of the session, to which all goes that is not stored."""
+        """Reconnect, and send again everything that is not stored."""
         deadline, pause = time.monotonic() + self._resume_seconds, _FIRST_PAUSE
         while True:
             query = self._told | {"acknowledge": "true", "session": self.job, "from": f"{self._heard:.3f}"}
@@ -158,7 +158,7 @@ class LiveStream(Session):
     def _connected(self, query: dict[str, str]) -> ClientConnection:
         address = f"{self.url.replace('http', 'ws', 1)}/v1/listen?{urlencode(query)}"
         try:
-            # From websockets 17.1 on a connection wants to be entered; it is closed by `close` all the same.
+            # From websockets 17.1 on a connection should be entered; `close` closes it all the same.
             return ExitStack().enter_context(
                 connect(address, additional_headers=self._headers, proxy=None, open_timeout=_OPEN_SECONDS)
             )

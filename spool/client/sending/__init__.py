@@ -1,1 +1,1 @@
-"""Recordings on their way past the API: parts of a file, and the call that sends them."""
+"""Direct uploads: parts of a file, and the call that sends them."""

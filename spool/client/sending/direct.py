@@ -1,7 +1,7 @@
-"""The call that sends a file past the API: begin or go on, send what is missing, have it put together.
+"""The call that sends a file straight to the object store: begin or resume, send missing parts, complete.
 
-The server says which parts the store has, so nothing is remembered here: after an interruption the same call
-goes on. Generators of steps (`spool.client.exchange`).
+The server says which parts the store has, so the client stores nothing: after an interruption the same call
+continues. Generators of steps (`spool.client.exchange`).
 """
 
 import hashlib
@@ -14,15 +14,15 @@ from spool.client.sending.parts import Parts
 from spool.schemas.uploads import PartPage, UploadOut
 
 DIRECT_BYTES = 16 * 2**20
-"""Files of more bytes go past the API where the server takes them; for smaller ones it would be four requests
-in place of one."""
+"""Larger files are uploaded directly if the server accepts that; for smaller ones it would take four requests
+instead of one."""
 _PAGE = 32
 _BLOCK = 4 * 2**20
 _RETRIES = Retries()
 
 
 def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -> Flow[UploadOut | None]:
-    """The file's upload, complete; None where the server takes none past it. Raises OSError, Refused and
+    """The file's completed upload; None if the server accepts none. Raises OSError, Refused and
     Unreachable."""
     size = path.stat().st_size
     request = {"name": name, "bytes": size, "sha256": (yield from _sha256(path))}
@@ -40,7 +40,7 @@ def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -
             yield from _send_missing(path, upload, sent)
             done = Ask("POST", f"/v1/uploads/{upload.id}/complete", repeatable=True)
             upload = yield from read(done, UploadOut)
-        except Conflict:  # somebody else was faster, or a part went astray
+        except Conflict:  # another client was faster, or a part is missing
             failures += 1
             upload = yield from get_upload(upload.id)
             if upload.state == "open" and failures == _RETRIES.tries:
@@ -49,12 +49,13 @@ def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -
 
 
 def get_upload(upload_id: str) -> Flow[UploadOut]:
-    """The upload as the server sees it now."""
+    """The current state of the upload."""
     return (yield from read(Ask("GET", f"/v1/uploads/{upload_id}"), UploadOut))
 
 
 def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None]:
-    """Send every part that the store lacks, a page of parts at a time, until it has them or gives up."""
+    """Send every part that the store lacks, a page of parts at a time. Raises ServerFailed if parts keep
+    failing."""
     there = 0
 
     def arrived(more: int) -> None:
@@ -81,7 +82,7 @@ def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None
             host = urlsplit(str(step.parts[0].url)).netloc
             detail = (
                 f"{path.name}: {len(step.faults)} parts did not reach the object store at {host} "
-                f"({step.faults[0]}). What arrived is kept: submit the same file again to go on."
+                f"({step.faults[0]}). Received parts are kept: submit the same file again to continue."
             )
             raise ServerFailed(503, "interrupted", detail, {})
         yield Pause(_RETRIES.pause(failures, None))
@@ -92,5 +93,5 @@ def _sha256(path: Path) -> Flow[str]:
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
-            yield Pause(0.0)  # others have their turn while a large file is read
+            yield Pause(0.0)  # lets other tasks run while a large file is read
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Parts of a file, each PUT to an address of its own: several at once, each once, and without the key.
+"""Parts of a file, each PUT to its own URL: several at once, each once, and without the key.
 
-A step of a call, as the client's other steps are (`spool.client.exchange`): what did not arrive is for the
-call to ask for again.
+A step of a call, like the client's other steps (`spool.client.exchange`): the call itself repeats what did
+not arrive.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ import httpx
 from spool.schemas.uploads import PartOut
 
 AT_ONCE = 4
-"""Parts under way at once; so many are in memory."""
+"""Parts sent at once, which are in memory."""
 # An answer to a part waits until the store has written it.
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
 
 
 @dataclass
 class Parts:
-    """Send these parts of the file. `arrived` is told the bytes of each that did; `faults` has a reason for
-    each that did not, once the step is over. Raises OSError for a file that cannot be read."""
+    """Send these parts of the file. `arrived` is called with the bytes of each that did; `faults` has a
+    reason for each that did not, once the step is over. Raises OSError for a file that cannot be read."""
 
     path: Path
     parts: Sequence[PartOut]
@@ -40,7 +40,7 @@ class Parts:
                 }
                 for each in as_completed(asked):
                     self._judge(asked[each], each)
-            finally:  # whoever interrupts does not wait for what is on its way
+            finally:  # an interrupt does not wait for parts on their way
                 pool.shutdown(wait=False, cancel_futures=True)
 
     async def send_soon(self) -> None:

@@ -1,7 +1,4 @@
-"""The examples of the OpenAPI page for batches: the same archive, all of it at once.
-
-Pure data; a test holds each against its schema.
-"""
+"""The examples of the OpenAPI page for batches. Pure data; a test checks each against its schema."""
 
 from spool.schemas.examples.jobs import JOB_ID, Example
 

@@ -1,7 +1,5 @@
-"""The examples of the OpenAPI page: one archive's afternoon, told in JSON.
-
-Pure data; a test holds each against its schema.
-"""
+"""The examples of the OpenAPI page, all from one archive. Pure data; a test checks each against its
+schema."""
 
 from typing import Any
 

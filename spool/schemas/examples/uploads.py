@@ -1,4 +1,4 @@
-"""Examples of uploads that go past the API, for the OpenAPI page."""
+"""Examples of direct uploads for the OpenAPI page."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The examples of the OpenAPI page about webhooks. Pure data; a test holds each against its schema."""
+"""The examples of the OpenAPI page about webhooks. Pure data; a test checks each against its schema."""
 
 from spool.schemas.examples.jobs import Example
 

@@ -63,7 +63,7 @@ def test_what_arrived_before_an_interruption_is_not_sent_again(
     proxy.rules.append(lost)
     told: list[tuple[int, int]] = []
     with Spool(live.url) as spool:
-        with pytest.raises(ServerFailed, match="What arrived is kept: submit the same file again"):
+        with pytest.raises(ServerFailed, match="Received parts are kept: submit the same file again"):
             spool.submit(tape, sent=lambda done, of: told.append((done, of)))
         assert lost.used == 2
         assert told[-1] == (2 * PART, len(BODY))
