@@ -4,8 +4,8 @@
         job = spool.wait(spool.submit("reel-42.flac").id)
         print(spool.transcript(job.id, "srt"))
 
-`sync`, `aio` and `base` have the two classes, `exchange` the steps of a call and its retries, `errors` what can
-go wrong; the other modules have the calls, written once for both classes. Answers are the server's own models
+`sync`, `aio` and `base` have the two classes, `exchange` the steps of a call and its retries, `errors` its
+exceptions; the other modules have the calls, written once for both classes. Answers are the server's models
 (`spool.schemas`).
 """
 
