@@ -76,12 +76,8 @@ def plan(
         str | None,
         typer.Option(help="Second model that rescores the beam's hypotheses, named as --model."),
     ] = None,
-    attention_weight: Annotated[
-        float, typer.Option(min=0, help="Weight of these decoders; 0 disables them.")
-    ] = 1,
-    reverse_weight: Annotated[
-        float, typer.Option(min=0, max=1, help="Weight of the right-to-left decoder.")
-    ] = 0,
+    attention_weight: Annotated[float, typer.Option(min=0, help="Their weight; 0 disables them.")] = 1,
+    reverse_weight: Annotated[float, typer.Option(min=0, max=1, help="Right-to-left decoder's weight.")] = 0,
     fleet: Annotated[
         str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
@@ -159,9 +155,7 @@ def _reads(shape: Shape, decoder: Search, attention: float, reverse: float) -> R
         return "none"
     readers = shape.readers if isinstance(shape, ModelShape) else None
     if readers is None:
-        raise InvalidRequest(
-            f"--decoder rescore: {shape.name} has no attention decoders besides its CTC head"
-        )
+        raise InvalidRequest(f"--decoder rescore: {shape.name} has no attention decoders beside its CTC head")
     if reverse and not readers.backwards:
         raise InvalidRequest(f"--reverse-weight: {shape.name} has no decoder that reads from right to left")
     if not attention:

@@ -1,8 +1,8 @@
-"""The laws as rules over what is stored: what counts as a breach, and what is merely work in progress.
+"""The laws as rules over what is stored: what counts as a violation, and what is merely work in progress.
 
-Pure: facts in, breaches out. `spool.audit.runner` applies these rules to a live database and object store;
-the queries are in `spool.store.audit`. Every rule holds after each commit, whatever died in between, so a
-breach is a defect of Spool or a change by hand, never bad luck.
+Pure: facts in, violations out. `spool.audit.runner` applies these rules to a live database and object store;
+the queries are in `spool.store.audit`. Every rule holds after each commit, whatever crashed in between, so a
+violation is a defect of Spool or a manual change, never bad luck.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,26 +16,26 @@ from spool.domain.retention import Content, Retention, content_of, rule_for
 
 RULES = {
     "owned": "every job has ended, is owned under a live lease, or is due to be sent or swept",
-    "version": "a job that runs a recording again is a version of a recording that its project has",
+    "version": "a rerun is a version of a recording that its project has",
     "ended": "a job that ended says how: a transcript and full coverage, or an error",
     "chunks": "chunks are unique, in order, and never overlap",
     "covered": "the chunks of a finished job cover every sample of each channel exactly once",
     "billed": "a job's billable lines are exactly its saved chunks, attempt by attempt",
-    "wasted": "wasted time stands apart: it bills no audio",
+    "wasted": "wasted time is kept separate: it bills no audio",
     "priced": "a line's money is its time at its price",
     "busy": "a worker's lines add up to its charged time, and to its engine's when it has stopped",
     "period": "no worker is billed more time than it had been up by the end of each day",
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the store until it is deleted on purpose, or its job failed as source_missing",
-    "searchable": "the search has every word of every transcript, and no other",
+    "searchable": "the search has exactly the words of the transcripts",
     "corrected": "no correction of a transcript is lost",
-    "reviewed": "passages have the errors of the corrections that stand, and recordings their doubt",
-    "exported": "every finished job with an output has its files written elsewhere, or says why not",
+    "reviewed": "passages count the errors of standing corrections, and recordings sum up their doubts",
+    "exported": "every finished job with an output has its files written elsewhere, or a reason why not",
     "language_model": "the file of every language model is in the object store with the recorded hash",
-    "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
-    "retained": "nothing is kept for longer than its project's rule says",
-    "upload": "no upload past the API outlives its time",
-    "orphan": "no object under jobs/ is without its job, or the upload that waits for one",
+    "deleted": "content deleted on purpose left no trace, and its deletion is logged",
+    "retained": "nothing is kept for longer than its project's rule allows",
+    "upload": "no direct upload outlives its expiry",
+    "orphan": "every object under jobs/ belongs to a job, or to an upload that waits for one",
 }
 
 
@@ -49,7 +49,7 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; workers send a
+    """How long work in progress may look unowned: a hint is recent for `hint_seconds`; workers send a
     heartbeat each `beat_seconds`; sweeps, heartbeats and clocks may be late by `grace_seconds`; an upload may
     take `upload_seconds` to get its row."""
 
@@ -81,30 +81,30 @@ class JobFacts:
     error_code: str | None
     now: datetime
     complete: bool | None = None
-    """Whether the recording was as long as its header states; None where it states no length."""
+    """Whether the recording was as long as its header states; None if the header states no length."""
     reused: bool = False
     """Its transcript is a copy of an earlier job's, whose chunks covered the same bytes."""
     project: str = ""
     deleted: frozenset[Content] = frozenset()
-    """What of it was deleted on purpose."""
+    """The contents deleted on purpose."""
     logged: frozenset[Content] = frozenset()
-    """Of what the log says so."""
+    """The contents whose deletion is logged."""
     words: int | None = None
     """Of its transcript."""
     indexed: int = 0
-    """Words of it that the search has."""
+    """The number of its words in the search."""
     edited_words: int | None = None
-    """Words of the transcript as people corrected it; None where nobody did."""
+    """The number of words of the corrected transcript; None without corrections."""
     missing_edits: int = 0
-    """Revisions that are not there, though later ones are."""
+    """Missing revisions before existing ones."""
     spelled: bool = False
-    """The search by sound has words of it."""
+    """Whether the search by sound has words of it."""
     files: int = 0
-    """Of its output, by the job's options."""
+    """The number of files of its output, by the job's options."""
     exports: int = 0
-    """Of these, what is written, or says why it is not yet or not at all."""
+    """How many of these are written, or have a reason why not."""
     still_read: bool = False
-    """A version of its recording is still to be made."""
+    """A version of its recording has yet to be made."""
     stray: bool = False
     """It is a version of a recording that no job of its project has, or of another one."""
     traces: bool = False
@@ -122,7 +122,7 @@ class Core(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """What one attempt at a job was billed (without wasted lines), beside what it saved."""
+    """What one attempt at a job was billed (without wasted lines), compared with what it saved."""
 
     job_id: str
     attempt: int
@@ -147,8 +147,8 @@ class Line(NamedTuple):
 
 
 class WorkerFacts(NamedTuple):
-    """A worker's sums. `billed_ns` is the sum of its lines, `last_sign` when it stopped or was last heard
-    of."""
+    """A worker's sums. `billed_ns` is the sum of its lines, `last_sign` when it stopped or sent its last
+    heartbeat."""
 
     id: str
     state: str
@@ -157,11 +157,11 @@ class WorkerFacts(NamedTuple):
     billed_ns: int
     unbilled_ns: int = 0
     gone: bool = False
-    """It did not stop, and was not heard of for a while: it died."""
+    """It did not stop and sent no heartbeat for a while: it died."""
 
 
 class Lost(NamedTuple):
-    """Engine time of one worker that is on no bill, in nanoseconds: no less and no more than this."""
+    """Unbilled engine time of one worker, in nanoseconds, between a lower and an upper bound."""
 
     least_ns: int
     most_ns: int
@@ -178,7 +178,7 @@ class WorkerDay(NamedTuple):
 
 
 def check_owner(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
-    """`sweeping`: some process holds the sweep's lock or did a moment ago, so that what is due goes out."""
+    """`sweeping`: some process holds the sweep's lock or did a moment ago, so that due messages are sent."""
     if job.state.terminal:
         return
     allowance = timedelta(seconds=grace.grace_seconds)
@@ -186,39 +186,42 @@ def check_owner(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]
         late = job.now - (job.lease_until or job.queued_at)
         if late > allowance:
             seconds = late.total_seconds()
-            yield Breach("owned", job.id, f"Its lease ran out {seconds:.0f} s ago and nobody took it back.")
+            yield Breach("owned", job.id, f"Its lease ran out {seconds:.0f} s ago and was not taken back.")
         return
     sent = job.hinted_at or job.queued_at
     recent = job.now - sent <= allowance + timedelta(seconds=grace.hint_seconds)
     if not (job.in_outbox or recent or sweeping):
-        yield Breach("owned", job.id, f"It waits since {sent:%Y-%m-%d %H:%M:%S} UTC and nobody sweeps.")
+        yield Breach(
+            "owned", job.id, f"It has been waiting since {sent:%Y-%m-%d %H:%M:%S} UTC and no process sweeps."
+        )
 
 
 def check_version(job: JobFacts) -> Iterator[Breach]:
-    """A job that runs a recording again is a version of a recording that its project has."""
+    """A rerun is a version of a recording that its project has."""
     if job.stray:
-        yield Breach("version", job.id, "The first job on its recording is gone, or has another recording.")
+        yield Breach(
+            "version", job.id, "The first job on its recording does not exist, or has another recording."
+        )
 
 
 def check_end(job: JobFacts) -> Iterator[Breach]:
-    """What a row in a terminal state has to say."""
+    """What a row in a terminal state must have."""
     if job.state.terminal and job.finished_at is None:
-        yield Breach("ended", job.id, f"It is {job.state} without a time.")
+        yield Breach("ended", job.id, f"It is {job.state} without an end time.")
     if job.state is JobState.FAILED and not job.error_code:
         yield Breach("ended", job.id, "It failed without a reason.")
     if job.state is not JobState.DONE:
         return
     if Content.TRANSCRIPT in job.deleted:
-        return  # the rules of deletion say what is left
+        return  # the rules of deletion apply
     if not job.transcript_key or not job.transcript_sha256 or job.audio_seconds is None:
-        yield Breach("ended", job.id, "It is done and names no transcript.")
+        yield Breach("ended", job.id, "It is done but names no transcript.")
     elif job.coverage != 1:
         yield Breach("ended", job.id, f"It is done with a coverage of {job.coverage}.")
 
 
 def check_index(job: JobFacts) -> Iterator[Breach]:
-    """The words that can be searched are those of the transcript that the job has, if it has one, as people
-    corrected it."""
+    """The words in the search are those of the job's transcript, if it has one, with its corrections."""
     words = (job.words or 0) if job.edited_words is None else job.edited_words
     words = words if job.transcript_key else 0
     if job.indexed != words:
@@ -234,15 +237,16 @@ def check_corrections(job: JobFacts) -> Iterator[Breach]:
 
 
 def check_exports(job: JobFacts) -> Iterator[Breach]:
-    """Each file of a finished job's output has a row, which the tables make say where it is or why not."""
+    """Each file of a finished job's output has a row, which by the tables' constraints says where it is or
+    why not."""
     if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
-        message = f"Its output has {job.files} files, and {job.exports} of them are written or to be written."
+        message = f"Its output has {job.files} files, but only {job.exports} of them are written or due."
         yield Breach("exported", job.id, message)
 
 
 def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
-    """The job's cores in order of channel and number. A finished job's tile [0, total) of every channel from
-    0 on; any other job's are in order and apart."""
+    """The job's cores in order of channel and number. A finished job's cover [0, total) of every channel from
+    0 on; any other job's are in order and do not overlap."""
     done = job.state is JobState.DONE and job.audio_seconds is not None
     done = done and not job.reused and Content.TRANSCRIPT not in job.deleted
     total = round((job.audio_seconds or 0) * SAMPLE_RATE) if done else None
@@ -300,7 +304,8 @@ def check_line(line: Line) -> Iterator[Breach]:
 
 
 def check_busy_time(worker: WorkerFacts) -> Iterator[Breach]:
-    """Lines, charged time and, for a worker that ended in good order, its engine's own count are one sum."""
+    """The sum of its lines, its charged time and, for a worker that stopped properly, its engine's own count
+    are equal."""
     if worker.billed_ns != worker.busy_ns:
         yield Breach(
             "busy", worker.id, f"Its lines add up to {worker.billed_ns} ns; charged were {worker.busy_ns} ns."
@@ -311,12 +316,12 @@ def check_busy_time(worker: WorkerFacts) -> Iterator[Breach]:
 
 
 def measure_lost_time(worker: WorkerFacts, grace: Grace) -> Lost:
-    """What a worker's engine did that nobody is charged for.
+    """A worker's engine time that is charged to nobody.
 
-    While it lives, and when it stopped, that is what it says: batches that raised are measured; batches that
-    died with the engine's process are as long as they were out, which is an upper bound. A worker that died
-    takes with it what it had not billed: at least what its engine had finished by the last sign of life, at
-    most that, the batch that was then on the device, and all of the time until the next sign was due.
+    For a worker that lives or has stopped, this is what it reports: batches that raised are measured; batches
+    that died with the engine's process count from when they were sent, which is an upper bound. A worker that
+    died loses what it had not billed: at least what its engine had finished by the last heartbeat; at most
+    that, the batch then on the device, and all of the time until the next heartbeat was due.
     """
     if not worker.gone:
         return Lost(0, worker.unbilled_ns)
@@ -326,7 +331,7 @@ def measure_lost_time(worker: WorkerFacts, grace: Grace) -> Lost:
 
 
 def check_days(days: Iterable[WorkerDay], grace: Grace) -> Iterator[Breach]:
-    """An engine does one thing at a time: up to the end of any day, no more was billed than it was up.
+    """An engine does one thing at a time: by the end of any day, no more was billed than its uptime.
 
     `days` in order of worker and day.
     """
@@ -345,28 +350,29 @@ def check_days(days: Iterable[WorkerDay], grace: Grace) -> Iterator[Breach]:
 
 
 SWEEP_GRACE = timedelta(hours=1)
-"""By so much the sweep may be late: a rule that is new has much to delete at once."""
+"""How late the sweep may be: a new rule has much to delete at once."""
 
 
 class Stored(NamedTuple):
-    """A job as its objects need it: the transcript that counts, and what of the job should be gone by now."""
+    """A job as its objects need it: the transcript that counts, and which content should be deleted by
+    now."""
 
     transcript_key: str | None
     gone: frozenset[Content]
 
 
 def check_deletion(job: JobFacts, chunks: int) -> Iterator[Breach]:
-    """What SQL has to say of a job of which something was deleted; `chunks` are its saved ones."""
+    """What SQL must have for a job with deleted content; `chunks` is the number of its saved ones."""
     for content in sorted(job.deleted - job.logged):
-        yield Breach("deleted", job.id, f"Its {content} was deleted and no log says so.")
+        yield Breach("deleted", job.id, f"Its {content} was deleted, but the deletion is not logged.")
     if Content.TRANSCRIPT in job.deleted and (chunks or job.traces):
-        yield Breach("deleted", job.id, "Its transcript was deleted, and traces of it are in the database.")
+        yield Breach("deleted", job.id, "Its transcript was deleted, but traces of it are in the database.")
     if job.deleted and not job.state.terminal:
-        yield Breach("deleted", job.id, f"Content of it was deleted, and it is {job.state}.")
+        yield Breach("deleted", job.id, f"Its content was deleted, but it is {job.state}.")
 
 
 def check_retention(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
-    """Whether something of the job should have been deleted by now."""
+    """Whether content of the job should have been deleted by now."""
     if job.finished_at is None:
         return
     for content in Content:
@@ -380,11 +386,11 @@ def check_retention(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[B
         late = job.now - job.finished_at - kept_for
         if late > SWEEP_GRACE:
             hours = late.total_seconds() / 3600
-            yield Breach("retained", job.id, f"Its {content} should be gone for {hours:.0f} h.")
+            yield Breach("retained", job.id, f"Its {content} should have been deleted {hours:.0f} h ago.")
 
 
 def check_deleted_object(key: str, stored: Stored) -> Iterator[Breach]:
-    """An object of a job of which something was deleted."""
+    """An object of a job with deleted content."""
     content = content_of(key)
     if content in stored.gone:
-        yield Breach("deleted", key, f"Its job's {content} was deleted, and it is still in the object store.")
+        yield Breach("deleted", key, f"Its job's {content} was deleted, but it is still in the object store.")

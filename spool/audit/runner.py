@@ -1,8 +1,9 @@
-"""Audits a live database and its object store, and reports every breach of the rules in `spool.audit.rules`.
+"""Audits a live database and its object store, and reports every violation of the rules in
+`spool.audit.rules`.
 
 Reads in short transactions of a page of jobs each, touches no object while one is open, and uses constant
-memory. Changes nothing, unless asked to remove the uploads that a killed API left without a job. What cannot
-be read ends the audit with StorageError, since half an audit proves nothing.
+memory. Changes nothing, unless asked to remove the uploads that a killed API left without a job. If something
+cannot be read the audit ends with StorageError, since half an audit proves nothing.
 """
 
 import hashlib
@@ -62,19 +63,19 @@ KEPT = 1000
 BLOCK = 1024 * 1024
 JOBS = "jobs/"
 _NOTHING = digest_of((), ())
-# What streams by is judged between two statements, and a reader holds no row that others need.
+# Streamed rows are judged between two statements, and a reader locks no row that others need.
 IDLE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class AuditReport:
-    """What was looked at, how many breaches there are of each rule, and the first `KEPT` of them.
+    """What was examined, how many violations there are of each rule, and the first `KEPT` of them.
 
-    `arriving` are objects so young that their job may still be on its way; `leftovers` are files of attempts
-    that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed;
-    `died` are workers that did not stop in good order. Of the finished jobs, `cut_off` are those whose
-    recording is shorter than its header states, `unstated` those whose file states no length. Engine time on
-    no bill is between `lost_least_ns` and `lost_most_ns`.
+    `arriving` are objects so recent that their job may still be on its way; `leftovers` are files of attempts
+    that do not count, which cost space and are harmless; `removed` are orphans that this audit removed;
+    `died` are workers that did not stop properly. Of the finished jobs, `cut_off` are those whose recording
+    is shorter than its header states, `unstated` those whose file states no length. Unbilled engine time is
+    between `lost_least_ns` and `lost_most_ns`.
     """
 
     jobs: int = 0
@@ -99,7 +100,7 @@ class AuditReport:
         return not self.counts
 
     def add(self, breaches: Iterable[Breach]) -> None:
-        """Take these breaches in."""
+        """Add these violations."""
         for breach in breaches:
             self.counts[breach.rule] += 1
             if len(self.breaches) < KEPT:
@@ -107,7 +108,7 @@ class AuditReport:
 
 
 class Corrections(NamedTuple):
-    """The edits of a job, and of one that has some the passages that people review."""
+    """The edits of a job, and if it has any, its review passages."""
 
     edits: Sequence[Edit]
     passages: Sequence[facts.PassageErrors]
@@ -121,7 +122,7 @@ def audit(
     remove_orphans: bool = False,
     retention: Mapping[str, Retention] | None = None,
 ) -> AuditReport:
-    """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
+    """Check everything; without `objects`, only SQL. Raises StorageError."""
     grace = grace or Grace()
     report = AuditReport()
     for page in _pages(db, grace, report, retention or {}):
@@ -131,7 +132,7 @@ def audit(
                 indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
                 reviewed = facts.passage_errors(tx, edits)
                 wrong = facts.wrong_recordings(tx, ids)
-            message = "The review has another doubt of its recording than its passages give."
+            message = "The doubt of its recording does not follow from its passages."
             report.add(Breach("reviewed", job_id, message) for job_id in wrong)
             for job, channels in page:
                 digest = indexed.get(job.id, _NOTHING)
@@ -148,8 +149,8 @@ def audit(
 def _pages(
     db: Database, grace: Grace, report: AuditReport, retention: Mapping[str, Retention]
 ) -> Iterator[list[tuple[JobFacts, int]]]:
-    """Judge the jobs a page at a time by what SQL says of them, and pass each page on, every job with the
-    number of channels that it has chunks of."""
+    """Judge the jobs a page at a time by their rows, and pass on each page, every job with the number of
+    channels that it has chunks of."""
     last = ""
     while True:
         with db.read(IDLE_SECONDS) as tx:
@@ -179,7 +180,7 @@ def _pages(
 
 
 def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Counter[str]:
-    """Judge the chunks of these jobs as they stream by; how many channels each job has."""
+    """Judge the chunks of these jobs as they are streamed; returns how many channels each job has."""
     channels: Counter[str] = Counter()
 
     def counted(cores: Iterable[Core]) -> Iterator[Core]:
@@ -230,13 +231,13 @@ def _language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
 def _objects_of(
     objects: ObjectStore, job: JobFacts, channels: int, indexed: str, corrections: Corrections
 ) -> Iterator[Breach]:
-    """A job's upload, and a finished one's files; `indexed` is the digest of what the search has of it."""
+    """A job's upload, and a finished one's files; `indexed` is the digest of its words in the search."""
     uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
     if uploaded and job.error_code != SourceMissing.code and objects.head(job.source_uri) is None:
         yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
     key = job.transcript_key
     if job.state is not JobState.DONE or key is None:
-        return  # the rule `ended` has said so
+        return  # the rule `ended` has reported it
     try:
         record = read_verified(objects, key, job.transcript_sha256 or "")
     except NotFound:
@@ -256,22 +257,22 @@ def _objects_of(
         yield from _rendered(objects, job.id, key, transcript)
         spoken = passages_of(apply_edits(transcript, corrections.edits))
         if digest_of(spoken, sounds_of(spoken)) != indexed:
-            yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
+            yield Breach("searchable", job.id, "The search and its transcript have different words.")
         yield from _reviewed(job.id, transcript, corrections)
 
 
 def _reviewed(job_id: str, transcript: Transcript, corrections: Corrections) -> Iterator[Breach]:
-    """The passages that corrections touched count what these have wrong."""
+    """The passages that corrections touched count their errors."""
     stands = standing_edits(corrections.edits)
     for each in corrections.passages:
         errors = passage_errors(transcript.words, stands, each.first, each.last).edits
         if errors != each.errors:
-            counted = f"Passage {each.number} is said to have {each.errors} errors; by its corrections it has"
+            counted = f"Passage {each.number} counts {each.errors} errors; by its corrections it has"
             yield Breach("reviewed", job_id, f"{counted} {errors}.")
 
 
 def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcript) -> Iterator[Breach]:
-    """The other forms beside a transcript: they are what it gives when rendered, so they need no hash."""
+    """The other formats beside a transcript: they must equal its rendering, so they need no hash."""
     for form in STORED:
         if form == "json":
             continue
@@ -305,24 +306,26 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
                 objects.delete(item.key)
                 report.removed += 1
             else:
-                report.add([Breach("orphan", item.key, "There is no job that it belongs to.")])
+                report.add([Breach("orphan", item.key, "It belongs to no job.")])
 
 
 def _uploads(
     db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool
 ) -> Iterator[Breach]:
-    """Uploads past the API that should be gone, and parts that belong to none."""
+    """Direct uploads that should be deleted, and parts that belong to none."""
     late = OVERDUE_SECONDS + grace.grace_seconds
     with db.read() as tx:
         for upload in list_overdue(tx, late):
-            yield Breach("upload", upload.id, f"It expired at {upload.expires_at} and is still there.")
+            yield Breach("upload", upload.id, f"It expired at {upload.expires_at} but still exists.")
     for stray in find_strays(db, objects, STRAY_SECONDS + late):
         receiver = objects.receiver()
         if remove and receiver is not None:
             receiver.abort(stray.key, stray.upload)
             report.removed += 1
         else:
-            yield Breach("orphan", stray.key, f"Parts of it lie there since {stray.begun}, for no upload.")
+            yield Breach(
+                "orphan", stray.key, f"It has had parts since {stray.begun}, but belongs to no upload."
+            )
 
 
 def _job_of(key: str) -> str:
@@ -330,7 +333,7 @@ def _job_of(key: str) -> str:
 
 
 def _left_over(key: str, transcript_key: str | None) -> bool:
-    """Whether this is a transcript, and of another attempt than the one that counts."""
+    """Whether this is a transcript of another attempt than the one that counts."""
     if transcript_key is None or "/attempt-" not in key:
         return False
     return key.rpartition("/")[0] != transcript_key.rpartition("/")[0]

@@ -1,1 +1,1 @@
-"""Threads that keep a running process's work moving: relay, sweeper, event numbers, deletions."""
+"""Background threads: relay and sweeper, event numbers, exports, deletions, signing of sources."""

@@ -1,7 +1,7 @@
-"""Carries out deletions: those that were requested, and those that a project's retention rule asks for.
+"""Carries out deletions: requested ones, and those that a project's retention rule demands.
 
-First the commit that marks them (`spool.store.deletions`), then the objects, then the record that they are
-gone: after a crash in between the deletion is still due, and deleting what is gone already does no harm.
+First the commit that marks them (`spool.store.deletions`), then the objects, then the record of their
+deletion: after a crash in between the deletion is still due, and deleting an object twice is harmless.
 `ContentDeleter` runs this in API processes, one process at a time. Queued and running jobs are never touched.
 """
 
@@ -31,7 +31,7 @@ _STEPS = 200
 """Steps in one round, so that a stop does not wait for millions of jobs."""
 
 _ARRIVING_SECONDS = 3600.0
-"""In which a stored language model gets its row."""
+"""How soon a stored language model must get its row."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ def delete_content(
     db: Database, objects: ObjectStore, job_ids: Sequence[str], contents: Sequence[Content], asked_by: str
 ) -> bool:
     """Delete these contents of those jobs that have ended; return whether the object store deleted all of
-    them. A later round repeats what it refused. Raises StorageError where the database does not answer."""
+    them. A later round repeats what it refused. Raises StorageError if the database does not answer."""
     lines = []
     with db.begin() as tx:
         for content in contents:
@@ -70,7 +70,7 @@ def carry_out(db: Database, objects: ObjectStore, line: Deletion) -> None:
 
 
 def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: str) -> int | None:
-    """Carry out what is due, then mark what has expired; return how many lines were carried out.
+    """Carry out due deletions, then mark expired content; return how many deletions were carried out.
 
     None when another process holds the lock. Raises StorageError.
     """
@@ -91,7 +91,7 @@ def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: s
 
 
 class ContentDeleter(BackgroundLoop):
-    """Deletes at each interval what is due."""
+    """Deletes due content at each interval."""
 
     def __init__(self, db: Database, objects: ObjectStore, settings: Settings) -> None:
         super().__init__("spool-deleter", delay=jitter(settings.retention_sweep_seconds))
@@ -99,7 +99,7 @@ class ContentDeleter(BackgroundLoop):
         self._owner = new_id("dlr")
 
     def run_once(self) -> float:
-        """Delete what is due; return the seconds until the next round."""
+        """Delete due content; return the seconds until the next round."""
         delete_once(self._db, self._objects, self._settings, self._owner)
         return jitter(self._settings.retention_sweep_seconds)
 
@@ -110,7 +110,7 @@ class ContentDeleter(BackgroundLoop):
 
 
 def _delete_unused_language_models(db: Database, objects: ObjectStore) -> None:
-    """The files that no version has: of a request that died before its row, or a deletion after it."""
+    """Files that no version uses: of a request that crashed before its row, or a deletion after it."""
     oldest = datetime.now(UTC) - timedelta(seconds=_ARRIVING_SECONDS)
     old = [item.key for item in objects.list(FOLDER) if item.modified is not None and item.modified < oldest]
     if not old:
@@ -129,7 +129,7 @@ def _objects_of(objects: ObjectStore, line: Deletion) -> Iterator[str]:
 
 
 def _try_delete(db: Database, objects: ObjectStore, line: Deletion) -> bool:
-    """Carry out a line, or postpone it where the object store refuses, so that the others go on."""
+    """Carry out a deletion, or postpone it if the object store refuses, so that the others continue."""
     try:
         carry_out(db, objects, line)
     except SpoolError as error:

@@ -13,7 +13,7 @@ _PRUNE_S = 600.0
 
 
 class EventSequencer:
-    """Keeps the log in order. `placed` is called after events were numbered here; events older than `days`
+    """Keeps the log in order. `placed` is called after this process numbered events; events older than `days`
     are deleted."""
 
     def __init__(self, database: Database, days: float, placed: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ class EventSequencer:
         self._next_prune = 0.0
 
     def run_once(self, stopping: Callable[[], bool]) -> None:
-        """Number what is new and, every ten minutes, delete what is old. Raises StorageError."""
+        """Number new events and, every ten minutes, delete old ones. Raises StorageError."""
         with self._database.read() as tx:
             waiting = any_unplaced(tx)
         while waiting and not stopping():

@@ -1,8 +1,8 @@
-"""Writes transcripts to where jobs say (`output`): to folders and buckets that are not Spool's.
+"""Writes transcripts to the outputs of jobs: folders and buckets outside Spool's store.
 
 One process at a time does it, in rounds: each file gets its name, is rendered from the verified transcript,
-written whole, and noted. A crash in between writes the same bytes again. What fails is repeated for a day by
-the schedule of webhooks; a destination that does not answer holds up its own files only.
+written whole, and recorded. A crash in between writes the same bytes again. Failures are retried for a day on
+the schedule of webhooks; a destination that does not answer delays only its own files.
 """
 
 import time
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 class Exporter(BackgroundLoop):
-    """Writes what is due until stopped."""
+    """Writes due files until stopped."""
 
     def __init__(self, db: Database, objects: ObjectStore, settings: Settings, box: SecretBox) -> None:
         super().__init__("spool-exporter")
@@ -63,7 +63,7 @@ class Exporter(BackgroundLoop):
         self._reencrypted = False
 
     def run_once(self) -> float:
-        """Write what is due; return the seconds until the next round."""
+        """Write due files; return the seconds until the next round."""
         if not self._reencrypted:
             with self._db.begin() as tx:
                 reencrypt_connections(tx, self._box)
@@ -75,7 +75,7 @@ class Exporter(BackgroundLoop):
         with self._db.begin() as tx:
             if not locks.try_lock(tx, LOCK, self._owner, _LOCK_SECONDS):
                 return LOOK_S
-        with self._db.look() as tx:  # another process may have written some before it gave the lock up
+        with self._db.look() as tx:  # another process may have written some before it released the lock
             due = due_exports(tx, AT_ONCE)
         self._write_all(due)
         return 0.0
@@ -102,13 +102,13 @@ class Exporter(BackgroundLoop):
                     silent.add((export.project, export.destination))
 
     def _write(self, export: Export, job: Job, record: Transcript | SpoolError) -> bool:
-        """Write one file and note what came of it; False where its destination does not answer."""
+        """Write one file and record the outcome; False if its destination does not answer."""
         try:
             if isinstance(record, SpoolError):
                 raise record
             form = _format(export.format)
             data = render_bytes(record, form)
-        except StorageError as error:  # our own object store; the file's turn comes again
+        except StorageError as error:  # our own object store failed; the file is retried
             self._note_failed(export, job, error)
             return True
         except SpoolError as error:
@@ -177,7 +177,7 @@ class Exporter(BackgroundLoop):
 
 
 def _transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript | SpoolError:
-    """The job's transcript as people read it, or why there is none."""
+    """The job's transcript with its corrections, or why there is none."""
     if job.transcript_key is None:
         return NotFound(
             "The transcript was deleted." if job.transcript_deleted_at else "There is no transcript."
@@ -193,11 +193,11 @@ def _format(name: str) -> Format:
     for form in FORMATS:
         if form == name:
             return form
-    raise InvalidRequest(f"{name} is no format of a transcript.")
+    raise InvalidRequest(f"{name} is not a transcript format.")
 
 
 def _uris(job: Job, form: Format) -> Iterator[str]:
-    """Where the file goes; where that name is another recording's, with the job's id in front of it."""
+    """Where the file goes; if another recording has that name, with the job's id in front of it."""
     assert job.output is not None
     path = file_name(job.output["path"], SUFFIXES[form])
     for each in (path, path.with_name(f"{job.id} {path.name}")):

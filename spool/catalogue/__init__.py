@@ -1,4 +1,4 @@
-"""The models that Spool can fetch by name, and the store that they are fetched into."""
+"""The models that Spool can fetch by name, and the store that keeps them."""
 
 from spool.catalogue.entries import Catalogue, Entry, load_catalogue, read_catalogue
 from spool.catalogue.packages import hash_of

@@ -1,4 +1,4 @@
-"""Runs a downloader as a child process and counts the bytes that it has written. Knows no downloader."""
+"""Runs a downloader as a child process and counts the bytes that it has written."""
 
 import os
 import subprocess
@@ -31,8 +31,8 @@ def run_downloader(
 ) -> Finished:
     """Runs this Python with these arguments and with `scratch` as its folder for temporary files.
 
-    `on_bytes` gets the bytes below `scratch` several times a second; what it raises ends the child and goes
-    on upwards, and so does KeyboardInterrupt. The child is gone when this returns.
+    `on_bytes` gets the bytes below `scratch` several times a second; an exception from it ends the child and
+    propagates, and so does KeyboardInterrupt. The child has ended when this returns.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     log = scratch / "output.txt"

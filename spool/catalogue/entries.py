@@ -1,6 +1,6 @@
-"""What the catalogue says about each model: licence, languages, and where its files come from, in order.
+"""What the catalogue says about each model: licence, languages, and the sources of its files, in order.
 
-Reads and checks `models.toml`; fetches nothing and knows no folder of this machine but the package's own.
+Reads and checks `models.toml`; fetches nothing, and reads no folder other than the package's own.
 """
 
 import difflib
@@ -79,7 +79,7 @@ class PackageSource(_Frozen):
         for file in self.files:
             unknown = {part.package for part in file.parts} - names
             if unknown or not file.parts:
-                raise ValueError(f"{file.path} has to be made of members of {', '.join(sorted(names))}")
+                raise ValueError(f"{file.path} must be made of members of {', '.join(sorted(names))}")
         return self
 
     def describe(self) -> str:
@@ -90,15 +90,15 @@ class PackageSource(_Frozen):
 class HubSource(_Frozen):
     """A repository on the Hugging Face hub.
 
-    Its hashes are not known here: the store records those of the first fetch, together with the commit, and
-    takes nothing else from then on.
+    Its hashes are not in the catalogue: the store records those of the first fetch, together with the commit,
+    and accepts nothing else from then on.
     """
 
     kind: Literal["hub"]
     id: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
     revision: str = "main"
     files: tuple[str, ...] = Field(min_length=1)
-    """Names or glob patterns, each of which has to match."""
+    """Names or glob patterns, each of which must match."""
 
     def describe(self) -> str:
         """The source in a few words, for records and messages."""
@@ -106,7 +106,7 @@ class HubSource(_Frozen):
 
 
 class RepositorySource(_Frozen):
-    """A folder of Spool's own repository, used where it lies."""
+    """A folder of Spool's own repository, used in place."""
 
     kind: Literal["repository"]
     folder: RelativePath
@@ -132,17 +132,17 @@ class Entry(_Frozen):
     decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = ()
     good_for: str
     sources: tuple[Source, ...] = Field(min_length=1)
-    """In the order in which they are tried; one that gives wrong bytes ends the attempt."""
+    """In the order in which they are tried; one with wrong bytes ends the attempt."""
 
     @model_validator(mode="after")
     def _words_have_a_language(self) -> "Entry":
         if self.tasks != ("diarize",) and not (self.languages and self.decoders):
-            raise ValueError(f"{self.name} has to name its languages and decoders")
+            raise ValueError(f"{self.name} must name its languages and decoders")
         return self
 
     @property
     def known_bytes(self) -> int | None:
-        """The length of all files of the first source that states it; None for a model of the hub alone."""
+        """The length of all files of the first source that states it; None for a model on the hub only."""
         for source in self.sources:
             if not isinstance(source, HubSource):
                 return sum(file.bytes for file in source.files)
@@ -163,7 +163,7 @@ class Catalogue(_Frozen):
     def _names_are_unique(self) -> "Catalogue":
         names = [entry.name for entry in self.models]
         if len(names) != len(set(names)):
-            raise ValueError("a name stands twice")
+            raise ValueError("a name occurs twice")
         return self
 
     def has(self, name: str) -> bool:

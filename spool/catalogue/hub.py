@@ -1,8 +1,8 @@
 """Model files from the Hugging Face hub, by a child process that runs this module.
 
-The child keeps `huggingface_hub` out of processes that only need a path, and can be ended in the middle of
-a file; a second try goes on where it stopped. `HF_ENDPOINT`, `HF_TOKEN` and the hub's other variables apply.
-Knows nothing of the store: which hashes count, once a model was fetched, is the store's.
+The child keeps `huggingface_hub` out of processes that only need a path, and can be ended in the middle of a
+file; a second try continues where it stopped. `HF_ENDPOINT`, `HF_TOKEN` and the hub's other variables apply.
+The store decides which hashes are expected after the first fetch.
 """
 
 import json
@@ -32,10 +32,10 @@ def fetch_from_hub(
     seconds: float,
     on_bytes: Callable[[int, int | None], None],
 ) -> str:
-    """Puts the source's files at `revision` into `target` and returns the commit that it stands for.
+    """Writes the source's files at `revision` into `target` and returns its commit.
 
-    `pinned` are the hashes of an earlier fetch, by path; the hub's own are checked where it states them.
-    Raises ModelUnavailable when the hub cannot be reached or refuses, ChecksumMismatch when any byte differs,
+    `pinned` are the hashes of an earlier fetch, by path; the hub's own are checked if it states them. Raises
+    ModelUnavailable when the hub cannot be reached or refuses, ChecksumMismatch when any byte differs,
     DiskFull.
     """
     files, plan = work / "files", work / "plan.json"
@@ -69,7 +69,7 @@ def fetch_from_hub(
 
 
 def _total(plan: Path) -> int | None:
-    """The bytes of all files, once the hub has told them."""
+    """The bytes of all files, once the hub has reported them."""
     try:
         total: int = sum(facts["bytes"] for facts in json.loads(plan.read_text())["files"].values())
         return total
@@ -78,7 +78,7 @@ def _total(plan: Path) -> int | None:
 
 
 def choose_files(offered: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[str, Any]:
-    """Those of the offered files that a pattern names. Raises LookupError for a pattern without a file."""
+    """The offered files that a pattern matches. Raises LookupError for a pattern that matches none."""
     chosen: dict[str, Any] = {}
     for pattern in patterns:
         named = {name: facts for name, facts in offered.items() if fnmatchcase(name, pattern)}
@@ -94,7 +94,7 @@ def choose_files(offered: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[
 
 
 def _download(hub_id: str, revision: str, work: Path, patterns: tuple[str, ...]) -> None:
-    from huggingface_hub import HfApi, hf_hub_download  # of the worker's extra alone
+    from huggingface_hub import HfApi, hf_hub_download  # only in the worker extra
 
     info = HfApi().model_info(hub_id, revision=revision, files_metadata=True)
     offered = {

@@ -1,6 +1,6 @@
-"""What lies in a model store's folder: records, pins, hashes that count, last uses. Reads, and marks uses.
+"""The content of a model store's folder: records, pins, expected hashes, last uses. Reads, and marks uses.
 
-The layout of the folder is described in `store`, which installs and evicts.
+`store` describes the folder's layout, installs and evicts.
 """
 
 import errno
@@ -38,7 +38,7 @@ class Inventory:
                 f"`spool models get --force {name}` fetches the model again."
             ) from cause
         if record.name != name:
-            raise ModelUnreadable(f"{path} is the record of {record.name}; its folder has to have that name.")
+            raise ModelUnreadable(f"{path} is the record of {record.name}; its folder must have that name.")
         return record
 
     def records(self) -> dict[str, Record]:
@@ -54,12 +54,12 @@ class Inventory:
         return records
 
     def is_installed(self, name: str) -> bool:
-        """Whether all files are there, by their lengths."""
+        """Whether all files exist with their recorded lengths."""
         record = self.record(name)
         return record is not None and not self.damage(name, record)
 
     def damage(self, name: str, record: Record) -> str:
-        """What is wrong with an installed model, by the lengths of its files alone; empty when nothing is."""
+        """What is wrong with an installed model, by the lengths of its files alone; empty if nothing is."""
         for path, known in record.files.items():
             file = self.folder / name / path
             if not file.is_file():
@@ -85,7 +85,7 @@ class Inventory:
         return _openable(self.folder / name)
 
     def state_of(self, entry: Entry) -> Installed:
-        """What the store holds of a model."""
+        """The state of a model in this store."""
         if entry.bundled is not None:
             return Installed(entry, "bundled", entry.known_bytes)
         try:
@@ -111,7 +111,7 @@ class Inventory:
         return _compare(name, self.folder / name, self._expected(entry, record), complete=True)
 
     def _expected(self, entry: Entry, record: Record) -> dict[str, tuple[str, int]]:
-        """The hashes that count: the catalogue's, else those of the first fetch, else the record's."""
+        """The expected hashes: the catalogue's, else those of the first fetch, else the record's."""
         for source in entry.sources:
             if source.describe() != record.source:
                 continue
@@ -122,7 +122,7 @@ class Inventory:
         return {path: (known.sha256, known.bytes) for path, known in record.files.items()}
 
     def pins(self, name: str, source: HubSource) -> Pins | None:
-        """What was first fetched from this source, if anything was. Raises ModelUnreadable."""
+        """The pins of the first fetch from this source, if there was one. Raises ModelUnreadable."""
         path = self._pins_path(name)
         try:
             pins = Pins.model_validate_json(path.read_bytes())
@@ -133,7 +133,7 @@ class Inventory:
         return pins if pins.hub_id == source.id else None
 
     def pin(self, name: str, pins: Pins) -> None:
-        """Keeps the hashes of a first fetch for good."""
+        """Stores the hashes of a first fetch permanently."""
         path = self._pins_path(name)
         path.parent.mkdir(exist_ok=True)
         path.with_suffix(".part").write_text(pins.model_dump_json(indent=2) + "\n")
@@ -143,11 +143,11 @@ class Inventory:
         return self.folder / ".pins" / f"{name}.json"
 
     def stamp(self, name: str) -> Path:
-        """The record's file; its time of change is that of the model's last use."""
+        """The record's file; its modification time is that of the model's last use."""
         return self.folder / name / RECORD_NAME
 
     def last_use(self, name: str) -> float:
-        """When the model was last asked for, in seconds since 1970; 0 when it has just gone."""
+        """When the model was last requested, in seconds since 1970; 0 if it was just removed."""
         try:
             return self.stamp(name).stat().st_mtime
         except FileNotFoundError:
@@ -162,7 +162,7 @@ class Inventory:
 
 
 def record_of(entry: Entry, source: str, commit: str, folder: Path) -> Record:
-    """The record of the files that lie in a folder, hashed now."""
+    """The record of the files in a folder, hashed now."""
     files = {
         path.relative_to(folder).as_posix(): hash_of(path)
         for path in sorted(folder.rglob("*"))
@@ -183,7 +183,7 @@ def _bundled_folder(entry: Entry, source: RepositorySource) -> Path:
 
 
 def _openable(folder: Path) -> Path:
-    """The folder itself, or the one `.nemo` file that is all of it."""
+    """The folder itself, or its `.nemo` file if that is its only content."""
     archives = list(folder.glob("*.nemo"))
     return archives[0] if len(archives) == 1 and not (folder / "config.json").exists() else folder
 
@@ -191,7 +191,7 @@ def _openable(folder: Path) -> Path:
 def _compare(
     name: str, folder: Path, expected: Mapping[str, tuple[str, int]], *, complete: bool
 ) -> Verification:
-    """The folder's files against their hashes; `complete`: no other files may be there."""
+    """Compares the folder's files with their hashes; `complete`: it may contain no other files."""
     problems, total = [], 0
     for path, (sha256, size) in expected.items():
         file = folder / path

@@ -19,8 +19,8 @@ def hold_lock(
 ) -> Iterator[None]:
     """Holds the lock, waiting up to `seconds` for it; `on_wait` is called at every try and may raise.
 
-    Raises Conflict when somebody else holds it for all that time. On a read-only file system nothing can
-    change, so a shared lock is not needed there and none is taken.
+    Raises Conflict if another process holds it for all that time. On a read-only file system nothing can
+    change, so no shared lock is needed or taken there.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

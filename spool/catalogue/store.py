@@ -29,9 +29,9 @@ from spool.settings import Settings, load_settings
 
 DEFAULT_LIMIT_BYTES = 20 * 2**30
 SORTFORMER = "sortformer"
-"""The family of diarization models, and the name of the one that is usual: the catalogue's first."""
+"""The family of diarization models, and the name of the default one: the catalogue's first."""
 _SPARE_BYTES = 64 * 2**20
-"""What is left free on the disk beside a download."""
+"""The space left free on the disk besides a download."""
 
 
 Report = Callable[[Progress], None]
@@ -53,7 +53,7 @@ class ModelStore:
         keep: Collection[str] = (),
         fetch_seconds: float = 4 * 3600.0,
     ) -> None:
-        """`keep` names models that are never evicted; `fetch_seconds` ends a download."""
+        """`keep` names models that are never evicted; `fetch_seconds` limits a download."""
         self.folder = folder
         self.catalogue = catalogue or load_catalogue()
         self._inventory = Inventory(folder, self.catalogue)
@@ -62,7 +62,7 @@ class ModelStore:
         self._seconds = fetch_seconds
 
     def path_of(self, name: str) -> Path:
-        """What a loader opens: the model's folder, or its `.nemo` file. Marks the model as just used.
+        """The path for a loader: the model's folder, or its `.nemo` file. Marks the model as just used.
 
         Raises UnknownModel, ModelUnavailable when it was not fetched, ModelUnreadable when files are missing.
         """
@@ -70,7 +70,7 @@ class ModelStore:
 
     @contextmanager
     def in_use(self, name: str) -> Iterator[Path]:
-        """`path_of`, and no other process evicts or replaces the model before this ends."""
+        """`path_of`, with the model protected from eviction and replacement within the block."""
         if self.catalogue.find(name).bundled is not None:
             yield self.path_of(name)
             return
@@ -78,11 +78,11 @@ class ModelStore:
             yield self.path_of(name)
 
     def get(self, name: str, progress: Report = _ignore, *, force: bool = False) -> Path:
-        """Fetches the model unless it is there (`force`: even then) and returns what `path_of` does.
+        """Fetches the model unless it is installed (`force`: even then) and returns its `path_of`.
 
-        Another process that fetches the same model is waited for. What `progress` raises ends the attempt;
-        the next goes on from the parts that were finished. Raises UnknownModel, ModelUnavailable,
-        ChecksumMismatch, ModelError when it does not fit the limit, Conflict, DiskFull, StorageError.
+        Waits for another process that fetches the same model. An exception from `progress` ends the attempt;
+        the next continues with the finished parts. Raises UnknownModel, ModelUnavailable, ChecksumMismatch,
+        ModelError when it exceeds the limit, Conflict, DiskFull, StorageError.
         """
         entry = self.catalogue.find(name)
         if entry.bundled is not None or (not force and self._inventory.is_installed(name)):
@@ -96,7 +96,7 @@ class ModelStore:
         return self.path_of(name)
 
     def entries(self) -> list[Installed]:
-        """Every model of the catalogue, with what this store holds of it."""
+        """Every model of the catalogue, with its state in this store."""
         return [self._inventory.state_of(entry) for entry in self.catalogue.models]
 
     def verify(self, name: str) -> Verification:
@@ -119,7 +119,7 @@ class ModelStore:
         self._make_room(need, entry.name)
         partial = self.folder / ".partial" / entry.name
         partial.mkdir(parents=True, exist_ok=True)
-        # The downloads and the files made of them lie side by side for a while.
+        # The downloads and the files made from them exist side by side for a while.
         room = 2 * need + _SPARE_BYTES
         if shutil.disk_usage(partial).free < room:
             raise DiskFull(f"{self.folder}: {entry.name} needs {room:,} bytes of free space.")
@@ -137,7 +137,7 @@ class ModelStore:
         shutil.rmtree(partial, ignore_errors=True)
 
     def _fetch(self, entry: Entry, partial: Path, staged: Path, progress: Report) -> Record:
-        """Tries the sources in their order. Wrong bytes end the attempt: the next source might hide them."""
+        """Tries the sources in order. Wrong bytes end the attempt, since the next source might hide them."""
 
         def report(done: int, total: int | None) -> None:
             progress(Progress(entry.name, "downloading", done, total))
@@ -191,12 +191,12 @@ class ModelStore:
         )
         if size + kept > self._limit:
             raise ModelError(
-                f"{name} has {size:,} bytes, more than the model store may hold beside the models that "
-                f"it has to keep: SPOOL_MODEL_STORE_BYTES is {self._limit:,}."
+                f"{name} has {size:,} bytes, more than the model store may hold besides the models that "
+                f"it must keep: SPOOL_MODEL_STORE_BYTES is {self._limit:,}."
             )
 
     def _make_room(self, need: int, spared: str) -> None:
-        """Evicts models, longest unused first, until `need` more bytes fit. Those in use stay."""
+        """Evicts models, least recently used first, until `need` more bytes fit. Models in use stay."""
         with hold_lock(self.folder / ".locks" / "eviction.lock", seconds=self._seconds):
             for grave in (self.folder / ".partial").glob("evicted-*"):
                 shutil.rmtree(grave)
@@ -209,7 +209,7 @@ class ModelStore:
                     used -= records[name].total_bytes
 
     def _evict(self, name: str) -> bool:
-        """Whether the model went; it stays while a process installs or loads it."""
+        """Whether the model was evicted; it stays while a process installs or loads it."""
         try:
             with hold_lock(self._lock(name), seconds=0):
                 grave = self.folder / ".partial" / f"evicted-{name}-{time.time_ns()}"
@@ -236,7 +236,7 @@ class ModelStore:
 
 
 def _flush(folder: Path) -> None:
-    """Writes a folder's files through to the disk, so that the rename after it publishes complete ones."""
+    """Flushes a folder's files to the disk, so that the rename after it publishes complete ones."""
     for path in (*folder.rglob("*"), folder):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -252,8 +252,8 @@ def open_store(settings: Settings) -> ModelStore:
 
 
 def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> str:
-    """What a loader opens for `model`: a name of the catalogue is fetched where need be, anything else is
-    given back as it is. Raises what `ModelStore.get` raises."""
+    """The path for a loader of `model`: a name of the catalogue is fetched if necessary, anything else is
+    returned as it is. Raises as `ModelStore.get` does."""
     if Path(model).expanduser().exists() or not load_catalogue().has(model):
         return model
     return str(open_store(settings).get(model, progress))
@@ -261,7 +261,7 @@ def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> s
 
 @contextmanager
 def hold_model(model: str, settings: Settings) -> Iterator[None]:
-    """No other process evicts or replaces `model` before this ends, where it is a name of the catalogue."""
+    """Protects `model` from eviction and replacement within the block, if it is a name of the catalogue."""
     if Path(model).expanduser().exists() or not load_catalogue().has(model):
         yield
         return
@@ -270,8 +270,8 @@ def hold_model(model: str, settings: Settings) -> Iterator[None]:
 
 
 def loadable_models(settings: Settings) -> dict[str, str]:
-    """The models that a worker with these settings takes jobs of: its own, and where it fetches models every
-    one of the catalogue."""
+    """The models whose jobs a worker with these settings takes: its own, and if it fetches models all of the
+    catalogue."""
     if not settings.fetch_models:
         return dict(settings.models)
     entries = (entry for entry in load_catalogue().models if "transcribe" in entry.tasks)
@@ -279,8 +279,9 @@ def loadable_models(settings: Settings) -> dict[str, str]:
 
 
 def diarization_places(places: Mapping[str, str]) -> dict[str, str]:
-    """The models beside `default` that jobs may name to tell speakers apart, each with its place: the
-    catalogue's, by name and hub id, `sortformer` for the usual one of these, and `places` of the settings."""
+    """The models besides `default` that jobs may name to tell speakers apart, each with its place: the
+    catalogue's, by name and hub id, `sortformer` for the default one of these, and `places` of the
+    settings."""
     entries = [entry for entry in load_catalogue().models if entry.family == SORTFORMER]
     names = {SORTFORMER: entries[0].name}
     for entry in entries:
@@ -290,8 +291,8 @@ def diarization_places(places: Mapping[str, str]) -> dict[str, str]:
 
 
 def installed_path(model: str) -> Path:
-    """Where the files of `model` are, as far as they are on this machine; of the catalogue's they may not
-    be."""
+    """Where the files of `model` are or would be on this machine; those of the catalogue may not be fetched
+    yet."""
     path = Path(model).expanduser()
     if path.exists() or not load_catalogue().has(model):
         return path

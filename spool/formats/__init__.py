@@ -57,7 +57,7 @@ CONTENT_TYPES: dict[Format, str] = {
 
 def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
     """`transcript` in one of `TEXT_FORMATS`; raises `InvalidRequest` for any other name, and `NotFound` for a
-    lattice or speakers that nobody asked for."""
+    lattice or speakers that were not requested."""
     renderers: dict[str, Callable[[Transcript], str]] = {
         "json": _json,
         "txt": txt,

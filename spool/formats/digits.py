@@ -1,7 +1,7 @@
 """Numbers as digits: a rendering for readers, never in the record.
 
 By text2num (MIT, Allo-Media): cardinal, ordinal and decimal numbers of eight languages. It leaves dates and
-money as they are but for their numbers, and splits years ("19 45"); in English `english_numbers` goes on.
+money unchanged except for their numbers, and splits years ("19 45"); for English `english_numbers` continues.
 """
 
 from text_to_num import alpha2digit
@@ -18,14 +18,14 @@ AUTO = "auto"
 def with_digits(transcript: Transcript, language: str) -> Transcript:
     """The transcript with its numbers as digits, read in `language` (a code, or `auto` for the transcript's).
 
-    A number takes the time of its words. Raises InvalidRequest for a language that is not known here.
+    A number takes the time of its words. Raises InvalidRequest for an unsupported language.
     """
     code = transcript.language if language == AUTO else language
     known = ", ".join(LANGUAGES)
     if code is None:
-        raise InvalidRequest(f"digits: the transcript does not state its language; name it: {known}.")
+        raise InvalidRequest(f"digits: the transcript does not state its language; choose one of {known}.")
     if code not in LANGUAGES:
-        raise InvalidRequest(f"digits: numbers are read in {known}, not in {code!r}.")
+        raise InvalidRequest(f"digits: {code!r} is not supported; choose one of {known}.")
     texts = [each.text for each in transcript.segments]
     if code == "en":
         return rewrite_segments(transcript, [write_english_numbers(text) for text in texts])

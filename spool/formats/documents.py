@@ -6,15 +6,15 @@ import zipfile
 from spool.domain.transcript import Transcript
 from spool.formats.text import group_segments, replace_non_xml, voices_of, written_language
 
-# The earliest that a ZIP archive can state: the same transcript gives the same bytes at any time.
+# The earliest date of a ZIP archive: the same transcript yields the same bytes at any time.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _LONGEST_TITLE = 255
-"""Characters that a document property holds."""
+"""The most characters of a document property."""
 
 
 def docx(transcript: Transcript) -> bytes:
     """A document to read and correct: the recording's name, its length, language and model, then the
-    paragraphs of `paragraphs`, each under its time and who says it."""
+    paragraphs of `paragraphs`, each under its time and speaker."""
     from docx import Document  # slow to import, and most processes write none
     from docx.shared import Pt
 

@@ -1,7 +1,7 @@
 """English dates, years, sums of money, percentages and times of day, written as readers expect them.
 
-Works on what text2num leaves, which knows numbers and not what they count ("on may 3rd 19 45", "25 dollars
-and 50 cents"). What may mean something else stays: `we may first`, `in 19 45` is a year and `19 45` alone is
+Processes the output of text2num, which converts numbers regardless of what they count ("on may 3rd 19 45",
+"25 dollars and 50 cents"). Ambiguous cases stay: `we may first`, `in 19 45` is a year and `19 45` alone is
 not, `5 pounds` may be a weight. The cases are those of NeMo's inverse text normalization for English
 (`nemo_text_processing/inverse_text_normalization/en`).
 """
@@ -13,7 +13,7 @@ from text_to_num import alpha2digit
 
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _SMALL = {"one": "1", "two": "2", "first": "1", "second": "2"}
-"""What text2num leaves as words."""
+"""The numbers that text2num leaves as words."""
 _YEAR = r"(?P<{0}>(?:1[5-9]|20) (?:\d\d|oh [1-9])|1[5-9]\d\d|20\d\d)"
 _BEFORE_YEARS = (
     "in|since|until|till|by|from|before|after|during|around|of|"

@@ -1,4 +1,4 @@
-"""The name of a transcript's file, from what a recording is called. Pure; opens nothing."""
+"""The name of a transcript's file, from a recording's name. Pure; opens nothing."""
 
 from pathlib import PurePosixPath
 
@@ -12,19 +12,19 @@ SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "kaldi": ".ark",
 }
 _LONGEST_NAME = 80
-"""Characters; in UTF-8 with a suffix they fit in what file systems take."""
+"""The most characters; in UTF-8 with a suffix they fit the limits of file systems."""
 
 
 def file_name(name: str, suffix: str) -> PurePosixPath:
-    """Where a transcript of this name goes, below a folder and never out of it, whatever the name is."""
+    """The relative path of a transcript of this name, which never leaves its folder, whatever the name."""
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in {"/", "..", "."}]
     *folders, last = [part[:_LONGEST_NAME] for part in parts] or ["transcript"]
     return PurePosixPath(*folders, f"{last}{suffix}")
 
 
 def free_name(name: str, suffix: str, job_id: str, taken: set[str]) -> PurePosixPath:
-    """`file_name`, with the job's id in front where `taken` has the name in any case of its letters, as file
-    systems of Macs and Windows compare them; adds it to `taken`."""
+    """`file_name`, with the job's id in front if `taken` has the name, ignoring case as the file systems of
+    Macs and Windows do; adds it to `taken`."""
     path = file_name(name, suffix)
     if str(path).casefold() in taken:
         path = path.with_name(f"{job_id} {path.name}")

@@ -1,9 +1,9 @@
 """The lattices of a transcript: as JSON, and as a Kaldi text archive.
 
 The archive is what Kaldi's `lattice-copy ark:… ark,t:-` prints of compact lattices, with words instead of
-their numbers (`utils/sym2int.pl -f 3 words.txt` turns them back): a line with the utterance's name, a line an
-arc (`from to word graph,acoustic,frames`), a line a final state, an empty line. Costs are negated natural
-logarithms; `frames` holds a 1 for each encoder frame, so that Kaldi's tools find the times.
+their numbers (`utils/sym2int.pl -f 3 words.txt` converts them back): one line with the utterance's name, one
+per arc (`from to word graph,acoustic,frames`), one per final state, an empty line. Costs are negated natural
+logarithms; `frames` has a 1 for each encoder frame, so that Kaldi's tools find the times.
 """
 
 import json
@@ -18,13 +18,13 @@ _UNSAFE = re.compile(r"\s+")
 
 
 def lattice(transcript: Transcript) -> str:
-    """A JSON array, one lattice a chunk, by time and channel."""
+    """A JSON array, one lattice per chunk, by time and channel."""
     items = [item.model_dump(mode="json") for item in _requested(transcript)]
     return json.dumps(items, ensure_ascii=False) + "\n"
 
 
 def kaldi(transcript: Transcript) -> str:
-    """A Kaldi text archive, one lattice a chunk; each is named by recording, channel and hundredths of a
+    """A Kaldi text archive, one lattice per chunk; each is named by recording, channel and hundredths of a
     second."""
     name = _UNSAFE.sub("_", transcript.audio.name) or "recording"
     return "".join(format_entry(item, name) for item in _requested(transcript))

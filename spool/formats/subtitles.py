@@ -1,9 +1,9 @@
 """Subtitles: SRT, WebVTT and TTML.
 
 A cue belongs to one segment and so to one channel and one speaker, has at most two lines of 42 characters,
-and lasts from 1 s (where the next cue leaves room) to 7 s. Cues of one channel never overlap. When two
-channels speak at once their cues share the time, as the speakers did. Each names its speaker, or its channel
-where no speakers were told apart.
+and lasts from 1 s (if the next cue leaves room) to 7 s. Cues of one channel never overlap. When two channels
+speak at once their cues share the time, as the speakers did. Each names its speaker, or its channel if
+speakers were not told apart.
 """
 
 import re
@@ -37,7 +37,7 @@ class Cue:
     lines: tuple[str, ...]
     channel: int
     voice: str = ""
-    """Who says it; empty where there is nothing to tell apart."""
+    """The speaker's name; empty if there is only one voice."""
     speaker: str | None = None
     """The speaker's label."""
 
@@ -64,14 +64,14 @@ def vtt(transcript: Transcript) -> str:
 def ohms(transcript: Transcript) -> str:
     """WebVTT as OHMS (Oral History Metadata Synchronizer) imports it: not subtitles but the paragraphs of a
     transcript. Each cue is one line of one voice, since a line break begins a paragraph there, and no longer
-    than `OHMS_SECONDS`, which is how far a reader has to look for what is heard."""
+    than `OHMS_SECONDS`, which is how far a reader has to search for what is heard."""
     voice_of = voices_of(transcript)
     blocks = ["WEBVTT\n"]
     for group in sorted(_stretches(transcript), key=lambda group: (group[0].start, group[0].channel)):
         start = _ms(group[0].start)
         end = max(start + 1, _ms(max(segment.end for segment in group)))
         text = " ".join(" ".join(segment.text.split()) for segment in group)
-        # OHMS keeps it inside XML.
+        # OHMS stores it inside XML.
         text, voice = (_vtt(replace_non_xml(each)) for each in (text, voice_of(group[0])))
         spoken = f"<v {voice}>{text}</v>" if voice else text
         blocks.append(f"{_stamp(start, '.')} --> {_stamp(end, '.')}\n{spoken}\n")
@@ -79,7 +79,7 @@ def ohms(transcript: Transcript) -> str:
 
 
 def _stretches(transcript: Transcript) -> Iterator[list[Segment]]:
-    """The segments of each paragraph, divided where they last longer than `OHMS_SECONDS`."""
+    """The segments of each paragraph, divided if they last longer than `OHMS_SECONDS`."""
     for paragraph in group_segments(transcript):
         stretch: list[Segment] = []
         for segment in paragraph:
@@ -117,7 +117,7 @@ def ttml(transcript: Transcript) -> str:
 def cues_of(transcript: Transcript) -> list[Cue]:
     """The subtitles of `transcript`, by start."""
     voice_of = voices_of(transcript)
-    # The name must fit on the line as well.
+    # The name must fit on the line too.
     longest = max((len(voice_of(segment)) for segment in transcript.segments), default=0)
     width = max(LINE_CHARACTERS - (longest + len("<v >") if longest else 0), LINE_CHARACTERS // 2)
     by_channel: dict[int, list[Cue]] = {}
@@ -149,7 +149,7 @@ def _segment_cues(segment: Segment, words: Sequence[Word], width: int) -> Iterat
 
 
 def _short_words(words: Sequence[Word], width: int) -> Iterator[Word]:
-    """Words without inner space, cut where they are wider than a line."""
+    """Words without inner spaces, cut if they are wider than a line."""
     for word in words:
         for part in word.text.split():
             for at in range(0, len(part), width):
@@ -162,7 +162,7 @@ def _fits(words: Sequence[Word], width: int) -> bool:
 
 
 def _breath(words: Sequence[Word]) -> int:
-    """How many words of a full cue to show: up to the last comma or stop of its later half, else all."""
+    """How many words of a full cue to show: up to the last comma or stop of its second half, else all."""
     for count in range(len(words), len(words) // 2, -1):
         if _STOP.search(words[count - 1].text):
             return count
@@ -170,7 +170,7 @@ def _breath(words: Sequence[Word]) -> int:
 
 
 def _lines(texts: Sequence[str], width: int) -> tuple[str, ...] | None:
-    """One line, or the two of most equal length; None where two lines do not hold `texts`."""
+    """One line, or the two of most equal length; None if `texts` do not fit on two lines."""
     text = " ".join(texts)
     if len(text) <= width:
         return (text,)
@@ -187,7 +187,7 @@ def _cue(words: Sequence[Word], channel: int, width: int) -> Cue:
 
 
 def _timed(cues: Sequence[Cue]) -> Iterator[Cue]:
-    """One channel's cues with durations a reader can follow, none beginning before the last one ended."""
+    """One channel's cues with readable durations, none beginning before the previous one ended."""
     free = 0
     for index, cue in enumerate(cues):
         start = max(cue.start, free)

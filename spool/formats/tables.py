@@ -1,5 +1,4 @@
-"""Tables for other tools: TSV with one segment a line, CTM with one word a line, RTTM with one turn a
-line."""
+"""Tables for other tools: TSV with one segment per line, CTM with one word, RTTM with one turn."""
 
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound
@@ -8,7 +7,7 @@ from spool.formats.text import has_channels
 
 def tsv(transcript: Transcript) -> str:
     """`start`, `end` (whole milliseconds) and `text`, as Whisper writes them; with `channel` (from 1) before
-    the text where channels were kept apart, and then `speaker` (a label) where speakers were told apart."""
+    the text if channels were kept apart, and then `speaker` (a label) if speakers were told apart."""
     many, speakers = has_channels(transcript), bool(transcript.speakers)
     columns = ["start", "end", *["channel"] * many, *["speaker"] * speakers, "text"]
     lines = ["\t".join(columns)]
@@ -22,8 +21,8 @@ def tsv(transcript: Transcript) -> str:
 
 def ctm(transcript: Transcript) -> str:
     """NIST's time-marked conversation form (sclite): recording, channel (from 1), start and duration in
-    seconds, word, confidence; then the type `lex` and the speaker's label (NIST RT-09), where speakers were
-    told apart. White space inside a name or a word becomes `_`; sorted by channel, start."""
+    seconds, word, confidence; then the type `lex` and the speaker's label (NIST RT-09), if speakers were told
+    apart. White space inside a name or a word becomes `_`; sorted by channel, start."""
     recording = _recording(transcript)
     lines = []
     for word in sorted(transcript.words, key=lambda word: (word.channel, word.start)):
@@ -36,7 +35,7 @@ def ctm(transcript: Transcript) -> str:
 
 def rttm(transcript: Transcript) -> str:
     """NIST's rich transcription time marks (RT-09): a SPEAKER line for each turn, by start. White space
-    inside the recording's name becomes `_`. Raises NotFound where nobody asked for speakers."""
+    inside the recording's name becomes `_`. Raises NotFound if speakers were not requested."""
     if transcript.diarization is None:
         raise NotFound("There are no speakers: submit the job with the option `diarization`.")
     recording = _recording(transcript)

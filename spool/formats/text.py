@@ -1,7 +1,7 @@
 """Plain text: one line for each segment, or whole paragraphs. Also when and how speakers are named.
 
-Where speakers were told apart, a line begins with the speaker's name: what a person calls them, else `Speaker
-1` for `speaker_0`. Else, where channels were kept apart, it begins with the channel.
+If speakers were told apart, a line begins with the speaker's name: the one that a person gave, else `Speaker
+1` for `speaker_0`. Else, if channels were kept apart, it begins with the channel.
 """
 
 import re
@@ -13,7 +13,7 @@ from spool.domain.transcript import Segment, Speaker, Transcript
 PAUSE_SECONDS = 2.0
 PARAGRAPH_CHARACTERS = 700
 _SENTENCE_ENDS = (".", "?", "!", "…")
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot contain, not even escaped.
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -24,8 +24,8 @@ def txt(transcript: Transcript) -> str:
 
 
 def paragraphs(transcript: Transcript) -> str:
-    """Paragraphs with an empty line between: a new one after a pause of two seconds, for another channel or
-    speaker, and where one has grown long and a sentence ends."""
+    """Paragraphs separated by an empty line: a new one after a pause of two seconds, for another channel or
+    speaker, and at the end of a sentence once one has grown long."""
     voice_of = voices_of(transcript)
     texts = [
         prefix(voice_of(group[0])) + " ".join(segment.text for segment in group)
@@ -62,7 +62,7 @@ def has_channels(transcript: Transcript) -> bool:
 
 
 def voices_of(transcript: Transcript) -> Callable[[Segment], str]:
-    """Gives the name of whoever says a segment; empty where there is nothing to tell apart."""
+    """A function that names the voice of a segment; empty if there is only one voice."""
     names = {speaker.label: speaker_name(speaker) for speaker in transcript.speakers}
     many = has_channels(transcript)
 
@@ -75,22 +75,22 @@ def voices_of(transcript: Transcript) -> Callable[[Segment], str]:
 
 
 def speaker_name(speaker: Speaker) -> str:
-    """What a person calls the speaker, else `Speaker 1` for `speaker_0`."""
+    """The name that a person gave the speaker, else `Speaker 1` for `speaker_0`."""
     return speaker.name or f"Speaker {int(speaker.label.partition('_')[2]) + 1}"
 
 
 def written_language(transcript: Transcript) -> str:
-    """The language of the text; empty where nobody knows it."""
+    """The language of the text; empty if unknown."""
     translated = transcript.options.get("task") == "translate"
     target = transcript.options.get("translate_to") or "en"
     return str(target) if translated else transcript.language or ""
 
 
 def replace_non_xml(text: str) -> str:
-    """`text` with U+FFFD for each character that XML cannot hold. Nothing is escaped."""
+    """`text` with U+FFFD for each character that XML cannot contain. Nothing is escaped."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def prefix(voice: str) -> str:
-    """The beginning of a line that this voice says."""
+    """The beginning of a line of this voice."""
     return f"{voice}: " if voice else ""

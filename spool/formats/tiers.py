@@ -1,9 +1,9 @@
 """Files of annotation tools: ELAN's EAF and Praat's TextGrid.
 
-Both have two tiers for each speaker (or channel, where no speakers were told apart): segments, and their
-words. Annotations of one tier may not overlap in either tool, so a segment or word begins no sooner than the
-one before it ended, and lasts a millisecond at least. Speakers who talk at once have tiers of their own and
-keep their times.
+Both have two tiers for each speaker (or channel, if speakers were not told apart): segments, and their words.
+Annotations of one tier may not overlap in either tool, so a segment or word begins no sooner than the one
+before it ended, and lasts at least a millisecond. Simultaneous speakers have separate tiers and keep their
+times.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,18 +30,18 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Tier:
-    """What one voice says. `segments` and `words` are in order and overlap neither; each word lies inside a
-    segment."""
+    """The annotations of one voice. `segments` and `words` are in order and do not overlap; each word is
+    inside a segment."""
 
     name: str
-    """Unique within the transcript, also without regard to case."""
+    """Unique within the transcript, also ignoring case."""
     segments: tuple[Annotation, ...]
     words: tuple[Annotation, ...]
 
 
 def eaf(transcript: Transcript) -> str:
     """ELAN annotation format 3.0. Words are time-aligned annotations inside those of their segments
-    (`Included_In`). The date that the format demands is always the same, since a transcript states none."""
+    (`Included_In`). The date that the format requires is always the same, since a transcript states none."""
     schema = "{http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation"
     root = Element(
         "ANNOTATION_DOCUMENT",
@@ -121,7 +121,7 @@ def textgrid(transcript: Transcript) -> str:
 
 
 def tiers_of(transcript: Transcript) -> list[Tier]:
-    """A tier for each speaker and channel, in the order in which they first speak; an empty one where nobody
+    """A tier for each speaker and channel, in the order in which they first speak; an empty one if nobody
     does."""
     voice_of = voices_of(transcript)
     names: dict[tuple[int, str | None], str] = {}
@@ -137,7 +137,7 @@ def tiers_of(transcript: Transcript) -> list[Tier]:
 
 
 def _unused(name: str, key: tuple[int, str | None], names: Iterable[str]) -> str:
-    """`name`, with what tells it apart where another tier has it or its words' tier would."""
+    """`name`, made unique if another tier or its words' tier has that name."""
     taken = {other.casefold() for each in names for other in (each, f"{each} words")}
     channel, speaker = key
     detail = speaker or f"channel {channel + 1}"
@@ -169,7 +169,7 @@ def _tier(name: str, segments: Iterable[Segment], words: tuple[Word, ...]) -> Ti
 
 
 def _laid(words: list[Word], free: int) -> Iterator[Annotation]:
-    """Words one after another from `free` on, each ending where the next one begins at the latest."""
+    """Words one after another from `free` on, each ending by the time the next one begins."""
     for index, word in enumerate(words):
         start = max(_ms(word.start), free)
         end = _ms(word.end)
@@ -192,7 +192,7 @@ def _contiguous(items: Iterable[Annotation], last: int) -> Iterator[Annotation]:
 
 
 def _add_slots(slots: Element, annotations: list[tuple[Annotation, Element]]) -> None:
-    """Write the times in order, and into each annotation which two are its own."""
+    """Write the times in order, and into each annotation the two that it uses."""
     times = [
         (time, place, element)
         for item, element in annotations
@@ -214,7 +214,7 @@ def _add_types(root: Element, language: str) -> None:
 
 
 def _media(recording: str) -> dict[str, str]:
-    """The recording, to be looked for beside the EAF file."""
+    """The recording, expected beside the EAF file."""
     path = PurePosixPath(_plain(recording).replace("\\", "/"))
     url = f"./{quote(path.name or 'recording')}"
     mime_type = _MIME_TYPES.get(path.suffix.lower(), "unknown")
@@ -222,7 +222,7 @@ def _media(recording: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """One line without characters that XML cannot hold."""
+    """One line without characters that XML cannot contain."""
     return replace_non_xml(" ".join(text.split()))
 
 

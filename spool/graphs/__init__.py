@@ -1,2 +1,2 @@
-"""Decoding graphs (weighted finite-state transducers): their file, and how one is built. numpy is imported by
-whoever uses them alone; kaldifst and kaldilm only to build."""
+"""Decoding graphs (weighted finite-state transducers): their file, and how one is built. Only users of graphs
+import numpy; only building needs kaldifst and kaldilm."""

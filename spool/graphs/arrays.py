@@ -24,7 +24,7 @@ from spool.errors import InvalidRequest
 INTEGERS = ("first", "emitting", "ilabel", "olabel", "next")
 NUMBERS = ("weight", "final")
 MOST_WEIGHT = 1000.0
-"""Of an arc or a final state, in natural logarithm."""
+"""The largest weight of an arc or a final state, in natural logarithm."""
 LONGEST_EPSILONS = 1000
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -32,11 +32,11 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class GraphArrays:
-    """S states and M arcs, as the file has them.
+    """S states and M arcs, as stored in the file.
 
-    units: their names, blank first; empty where the file does not say. words: by output label, the first of
-    them of label 0. lexicon: of each word the ways it is spelled, in units' ids. facts: what else the builder
-    noted. level: int32 [S], the arcs of the longest way without an input label that ends in a state.
+    units: their names, blank first; empty if the file has none. words: by output label, the first of them for
+    label 0. lexicon: for each word its spellings, in units' ids. facts: further notes of the builder. level:
+    int32 [S], the number of arcs on the longest path without an input label that ends in a state.
     """
 
     first: Ints
@@ -55,22 +55,22 @@ class GraphArrays:
 
     @property
     def states(self) -> int:
-        """How many there are."""
+        """The number of states."""
         return len(self.emitting)
 
     @property
     def arcs(self) -> int:
-        """How many there are."""
+        """The number of arcs."""
         return len(self.ilabel)
 
     @property
     def labels(self) -> int:
-        """How many input labels a search must know: of units, or up to the largest that is used."""
+        """The number of input labels that a search must know: of units, or up to the largest that is used."""
         return len(self.units) or int(self.ilabel.max(initial=1))
 
     @property
     def epsilon_depth(self) -> int:
-        """The arcs of the longest way without an input label."""
+        """The number of arcs on the longest path without an input label."""
         return int(self.level.max(initial=0))
 
 
@@ -90,7 +90,8 @@ def write_graph(graph: GraphArrays) -> bytes:
 
 
 def save_graph(graph: GraphArrays, target: Path) -> tuple[Path, str]:
-    """Write the graph to a file, or into a folder under the name of its hash; the path and the SHA-256."""
+    """Write the graph to a file, or into a folder under the name of its hash; returns the path and the
+    SHA-256."""
     content = write_graph(graph)
     digest = hashlib.sha256(content).hexdigest()
     path = target / f"{digest[:16]}.npz" if target.suffix != ".npz" else target
@@ -105,7 +106,7 @@ def save_graph(graph: GraphArrays, target: Path) -> tuple[Path, str]:
 
 
 def read_graph(path: str | Path) -> GraphArrays:
-    """The graph of a file, checked; read again only when the file has changed. Raises InvalidRequest."""
+    """The graph of a file, checked; read again only if the file has changed. Raises InvalidRequest."""
     try:
         facts = Path(path).stat()
         return _kept_graph(Path(path), facts.st_mtime_ns, facts.st_size)
@@ -133,7 +134,7 @@ def _kept_graph(path: Path, _changed: int, _size: int) -> GraphArrays:
         zipfile.BadZipFile,
         EOFError,
     ) as error:
-        raise InvalidRequest(f"{path}: no graph of `spool graph build`: {error}") from error
+        raise InvalidRequest(f"{path}: not a graph of `spool graph build`: {error}") from error
     return with_levels(graph, str(path))
 
 
@@ -148,7 +149,7 @@ def _names(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_levels(graph: GraphArrays, name: str) -> GraphArrays:
-    """The graph with its levels, once its arrays fit each other. Raises InvalidRequest."""
+    """The graph with its levels, once its arrays are found to be consistent. Raises InvalidRequest."""
 
     def refuse(why: str) -> InvalidRequest:
         return InvalidRequest(f"{name}: the graph is broken: {why}")
@@ -164,7 +165,7 @@ def with_levels(graph: GraphArrays, name: str) -> GraphArrays:
     if (counts < 0).any() or (graph.emitting < 0).any() or not 0 <= graph.start < states:
         raise refuse("arcs lie outside their states")
     if ((graph.next < 0) | (graph.next >= states)).any() or (graph.ilabel < 0).any():
-        raise refuse("an arc leads nowhere")
+        raise refuse("an arc leads to no state")
     source = np.repeat(np.arange(states), counts)
     labelled = np.arange(arcs) < graph.first[source] + graph.emitting[source]
     if ((graph.ilabel > 0) != labelled).any():
@@ -180,12 +181,12 @@ def with_levels(graph: GraphArrays, name: str) -> GraphArrays:
         raise refuse(f"a weight is not a number, or beyond {MOST_WEIGHT:g}")
     level = _levels(source[~labelled], graph.next[~labelled], states)
     if level is None:
-        raise refuse("arcs without a label form a circle, or a way of more than a thousand")
+        raise refuse("arcs without a label form a cycle, or a path of more than a thousand")
     return GraphArrays(**{**graph.__dict__, "level": level})
 
 
 def _levels(source: NDArray[np.int64], target: Ints, states: int) -> Ints | None:
-    """The arcs of the longest way that ends in each state, None where there is no longest one."""
+    """The number of arcs on the longest path that ends in each state, None if a cycle makes it endless."""
     level = np.zeros(states, np.int32)
     for _ in range(LONGEST_EPSILONS):
         longer = level.copy()

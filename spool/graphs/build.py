@@ -1,9 +1,9 @@
 """A token-lexicon-grammar graph (TLG) from units, a lexicon and an ARPA model, by kaldifst and kaldilm.
 
-    G = the ARPA model, #0 on its back-off arcs; L = spelled words, with #1, #2 … behind those that are
-    spelled alike or begin another, and loops for #0; T = what CTC says for a unit;
-    LG = minimize(determinize*(L ∘ G, log semiring)); TLG = T ∘ LG     (Mohri, Pereira and Riley 2002; EESEN,
-    Miao et al. 2015)
+G = the ARPA model, with #0 on its back-off arcs; L = spelled words, with #1, #2 … after those that are
+spelled alike or are prefixes of others, and loops for #0; T = the CTC topology of units; LG =
+minimize(determinize*(L ∘ G, log semiring)); TLG = T ∘ LG (Mohri, Pereira and Riley 2002; EESEN, Miao et al.
+2015).
 
 Needs the extra `graph`, at build time only.
 """
@@ -27,9 +27,9 @@ from spool.graphs.arrays import GraphArrays, with_levels
 Topology = Literal["compact", "corrected"]
 Lexicon = Sequence[tuple[str, Sequence[str]]]
 MOST_CORRECTED = 500
-"""Units with which the corrected topology, whose arcs grow with their square, may be asked for."""
+"""The most units for the corrected topology, whose arcs grow with their square."""
 _MARKS = ("<s>", "</s>")
-# In a process of its own: what is no ARPA file ends it, past Python.
+# In a separate process, since kaldilm ends its process if the file is not ARPA.
 _ARPA_TO_TEXT = """
 import sys, kaldilm
 arpa, words = sys.argv[1:]
@@ -38,8 +38,8 @@ print(kaldilm.arpa2fst(input_arpa=arpa, disambig_symbol="#0", read_symbol_table=
 
 
 def read_units(path: Path) -> tuple[str, ...]:
-    """The units of a `units.txt` (`unit id` a line), or of a list with a unit a line; blank first. Raises
-    InvalidRequest."""
+    """The units of a `units.txt` (`unit id` per line), or of a list with one unit per line; blank first.
+    Raises InvalidRequest."""
     folder = path / "units.txt" if path.is_dir() else path
     units: list[str] = []
     for number, fields in _lines(folder):
@@ -52,7 +52,7 @@ def read_units(path: Path) -> tuple[str, ...]:
 
 
 def read_lexicon(path: Path, units: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """The words of a lexicon (`word unit unit …` a line; a word may have several lines). Raises
+    """The words of a lexicon (`word unit unit …` per line; a word may have several lines). Raises
     InvalidRequest."""
     known = set(units[1:])
     entries: dict[tuple[str, tuple[str, ...]], None] = {}
@@ -60,7 +60,7 @@ def read_lexicon(path: Path, units: Sequence[str]) -> list[tuple[str, tuple[str,
         if not spelled:
             raise InvalidRequest(f"{path}: line {number}: {word} has no units")
         if missing := [unit for unit in spelled if unit not in known]:
-            raise InvalidRequest(f"{path}: line {number}: {word} needs {missing[0]!r}, which is no unit")
+            raise InvalidRequest(f"{path}: line {number}: {word} needs {missing[0]!r}, which is not a unit")
         if word in ("<eps>", "#0", *_MARKS):
             raise InvalidRequest(f"{path}: line {number}: {word} cannot be a word")
         entries[word, tuple(spelled)] = None
@@ -84,9 +84,9 @@ def build_graph(
 ) -> GraphArrays:
     """The graph of units (blank first), a lexicon of (word, units) and an ARPA file over its words.
 
-    topology: `compact` lets a unit follow itself without blank between, as WeNet's graphs do, and has an arc
-    or two a unit; `corrected` is CTC's own, with as many arcs as pairs of units. N-grams with a word that is
-    not in the lexicon are left out. Raises InvalidRequest.
+    topology: `compact` lets a unit follow itself without blank between, as WeNet's graphs do, and has one or
+    two arcs per unit; `corrected` is CTC's own, with as many arcs as pairs of units. N-grams with a word that
+    is not in the lexicon are left out. Raises InvalidRequest.
     """
     kaldifst = _library()
     if topology == "corrected" and len(units) > MOST_CORRECTED:
@@ -101,7 +101,7 @@ def build_graph(
     lexicon_fst, most = _lexicon_fst(spelled, words, zero_unit, zero_word)
     both = kaldifst.compose(lexicon_fst, _grammar(arpa, names))
     if both.num_states == 0:
-        raise InvalidRequest(f"{arpa}: the language model knows no word of the lexicon")
+        raise InvalidRequest(f"{arpa}: the language model has no word of the lexicon")
     kaldifst.determinize_star(both, use_log=True)
     kaldifst.minimize_encoded(both)
     kaldifst.arcsort(both, sort_type="ilabel")
@@ -113,7 +113,7 @@ def build_graph(
     facts = {"topology": topology, "arpa_sha256": hashlib.sha256(arpa.read_bytes()).hexdigest()}
     graph = _arrays(composed, tuple(units), names, by_word, facts)
     if not graph.olabel.any():
-        raise InvalidRequest(f"{arpa}: the language model knows no word of the lexicon")
+        raise InvalidRequest(f"{arpa}: the language model has no word of the lexicon")
     return graph
 
 
@@ -148,7 +148,7 @@ def _library() -> Any:  # noqa: ANN401 - without types
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Kaldi's C++ writes to standard error, past Python."""
+    """Silences Kaldi's C++, which writes to standard error directly."""
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
@@ -168,7 +168,7 @@ def _compile(lines: Iterable[str]) -> Any:  # noqa: ANN401 - of a library withou
 
 
 def _grammar(arpa: Path, names: Sequence[str]) -> Any:  # noqa: ANN401
-    """G, arcs in the order of their input labels."""
+    """G, with arcs in the order of their input labels."""
     kaldifst = _library()
     if not arpa.is_file():
         raise InvalidRequest(f"{arpa}: the language model cannot be read: no such file")
@@ -191,7 +191,7 @@ def _grammar(arpa: Path, names: Sequence[str]) -> Any:  # noqa: ANN401
 def _lexicon_fst(
     spelled: Sequence[tuple[str, tuple[int, ...]]], words: dict[str, int], zero_unit: int, zero_word: int
 ) -> tuple[Any, int]:
-    """L, and the largest number of a disambiguation symbol."""
+    """L, and the largest disambiguation symbol."""
     kaldifst = _library()
     alike = Counter(labels for _, labels in spelled)
     begun = {labels[:size] for labels in alike for size in range(1, len(labels))}
@@ -215,7 +215,7 @@ def _lexicon_fst(
 
 
 def _token_fst(units: int, marks: Iterable[int], topology: Topology) -> Any:  # noqa: ANN401
-    """T: state 0 stands behind blank or nothing, state u within unit u."""
+    """T: state 0 is after blank or at the start, state u within unit u."""
     marks, lines = list(marks), ["0 0 1 0"]
     for unit in range(1, units):
         lines += [f"0 {unit} {unit + 1} {unit + 1}", f"{unit} {unit} {unit + 1} 0"]

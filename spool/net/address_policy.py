@@ -1,8 +1,8 @@
-"""Which hosts users may have us connect to, and at which of their addresses (SSRF, DNS rebinding).
+"""Which hosts users may make the server connect to, and at which addresses (SSRF, DNS rebinding).
 
 Owns the rules for names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is
-called for each connection, which then goes to one of the addresses it returned, whatever the name resolves to
-later. Leaves connections and HTTP to `spool.net.pinned_http`.
+called for each connection, which then goes to one of the returned addresses, whatever the name resolves to
+later. Connections and HTTP are in `spool.net.pinned_http`.
 """
 
 import ipaddress
@@ -14,16 +14,16 @@ from typing import Any
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Lookup = Callable[[str, int], Sequence[tuple[Any, ...]]]
 
-# The only range of IPv6 from which unicast addresses are given out (RFC 4291, IANA).
+# The only range of IPv6 from which unicast addresses are assigned (RFC 4291, IANA).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 # An IPv4 address as DNS64 embeds it (RFC 6052): the embedded address decides.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# Within ranges that count as global: 6to4 reaches any IPv4 address, the others are no hosts of the internet.
+# Within ranges that count as global: 6to4 reaches any IPv4 address, the others are not internet hosts.
 _NEVER = tuple(
     ipaddress.ip_network(text)
     for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
-# No internal file server is here: clouds keep the keys of their machines at link-local addresses.
+# No internal file server uses these: clouds serve machine credentials at link-local addresses.
 _NEVER_PRIVATE = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -36,20 +36,20 @@ _NEVER_PRIVATE = tuple(
         "::/128",
     )
 )
-# Alibaba's and Oracle's metadata servers lie outside link-local.
+# Alibaba's and Oracle's metadata servers are outside link-local.
 _METADATA = tuple(ipaddress.ip_address(text) for text in ("100.100.100.200", "192.0.0.192"))
 
 
 class HostRefused(Exception):
-    """The settings do not let us talk to this host. The message names it, and no address behind the name."""
+    """The settings do not allow this host. The message names it, but no address behind the name."""
 
 
 class HostUnknown(Exception):
-    """The name cannot be resolved, at least now."""
+    """The name cannot be resolved, at least for now."""
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address belongs to the public internet, also where it embeds an IPv4 address."""
+    """Whether the address belongs to the public internet, also if it embeds an IPv4 address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
@@ -74,7 +74,7 @@ def may_be_private(address: Address) -> bool:
 
 
 def normal_host(host: str) -> str:
-    """The host as it is compared: lower case, IDNA, no final dot, no brackets. Raises ValueError."""
+    """The normalised host: lower case, IDNA, no final dot, no brackets. Raises ValueError."""
     plain = host.strip().removeprefix("[").removesuffix("]").rstrip(".").lower()
     if plain.isascii():
         return plain
@@ -82,7 +82,7 @@ def normal_host(host: str) -> str:
 
 
 def matches(host: str, pattern: str) -> bool:
-    """Whether a normal host equals the pattern, or is a subdomain for `*.example.org`."""
+    """Whether a normalised host equals the pattern, or is a subdomain for `*.example.org`."""
     if pattern.startswith("*."):
         return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
     return host == pattern
@@ -97,11 +97,12 @@ class AddressRules:
     lookup: Lookup = field(default=lambda host, port: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
     def check_name(self, host: str) -> str:
-        """The normal host, if the rules allow it as far as can be decided without DNS. Raises HostRefused."""
+        """The normalised host, if the rules allow it as far as can be decided without DNS. Raises
+        HostRefused."""
         try:
             normal = normal_host(host)
         except ValueError:
-            raise HostRefused(f"{host!r} is not the name of a host.") from None
+            raise HostRefused(f"{host!r} is not a valid host name.") from None
         is_private = any(matches(normal, pattern) for pattern in self.private)
         if self.hosts and not is_private and not any(matches(normal, pattern) for pattern in self.hosts):
             raise HostRefused(f"{normal} is not among the hosts that this server may fetch from.")
@@ -114,8 +115,8 @@ class AddressRules:
     def resolved(self, host: str, port: int) -> list[str]:
         """The addresses of `host`, all of them allowed; at least one.
 
-        Raises HostRefused when any of them is not (a name that means both inside and outside is an attack or
-        a mistake), HostUnknown when there is none.
+        Raises HostRefused if any of them is not (a name for both internal and external addresses is an attack
+        or a mistake), HostUnknown if there is none.
         """
         normal = self.check_name(host)
         is_private = any(matches(normal, pattern) for pattern in self.private)
@@ -138,11 +139,12 @@ class AddressRules:
 
 
 def _not_public(host: str) -> HostRefused:
-    return HostRefused(f"{host} is not a host of the public internet, and the settings do not name it.")
+    return HostRefused(f"{host} is not a public host, and the settings do not allow it.")
 
 
 def _literal(host: str) -> Address | None:
-    """The address that the host is, in any of the spellings that resolvers take (`127.1`, `0x7f000001`)."""
+    """The address that the host literally is, in any spelling that resolvers accept (`127.1`,
+    `0x7f000001`)."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

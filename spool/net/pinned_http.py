@@ -1,9 +1,9 @@
-"""HTTP to addresses that users name: each connection goes to an address that the rules have seen.
+"""HTTP to addresses that users name: each connection goes to an address that the rules have checked.
 
-The name is resolved, checked, and the connection pinned to the checked address, under the name for TLS and
-`Host`; so neither a redirect nor a name that changes its meaning leads inside. Proxy variables and `.netrc`
-of the environment play no part: behind a proxy the check would be worth nothing. Every wait is an await, so
-whoever calls can cancel it. Knows no webhook and no job.
+The name is resolved, checked, and the connection pinned to the checked address, with the name for TLS and
+`Host`, so neither a redirect nor a changing name leads inside. Proxy variables and `.netrc` of the
+environment are ignored: behind a proxy the check would be worthless. Every wait is an await, so callers can
+cancel it.
 """
 
 import asyncio
@@ -19,16 +19,17 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
-    """Resolves, checks, connects to what was checked; an address that does not answer yields to the next."""
+    """Resolves, checks, and connects to a checked address; one that does not answer is skipped for the
+    next."""
 
     def __init__(self, rules: AddressRules, *, plain_http: bool = False, resolvers: int = 1) -> None:
         """`plain_http`: whether hosts that the rules name as private may be reached without TLS. `resolvers`:
-        names looked up at once, each in a thread, so that one that nobody answers for holds up no other."""
+        how many names are resolved at once, each in a thread, so that an unanswered one delays no other."""
         self._rules = rules
         self._plain_http = plain_http
         self._resolvers = ThreadPoolExecutor(resolvers, thread_name_prefix="spool-resolve")
         self._inner = httpx.AsyncHTTPTransport(
-            # SSL_CERT_FILE and SSL_CERT_DIR are the operator's, and make nobody trusted but whom they name.
+            # SSL_CERT_FILE and SSL_CERT_DIR are the operator's, and only add the authorities that they name.
             verify=httpx.create_ssl_context(trust_env=True),
             trust_env=False,
             # No connection is kept: one to the same address would carry a request for another name.
@@ -36,12 +37,13 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer of the first address that takes the connection. Raises HostRefused, httpx.HTTPError."""
+        """The answer of the first address that accepts the connection. Raises HostRefused,
+        httpx.HTTPError."""
         host = request.url.raw_host.decode("ascii")
         if self._plain_http:
             check_scheme(self._rules, request.url.scheme, host)
         elif request.url.scheme != "https":
-            raise httpx.UnsupportedProtocol("Only https is fetched.")
+            raise httpx.UnsupportedProtocol("Only https:// is allowed.")
         port = request.url.port or _PORTS[request.url.scheme]
         loop = asyncio.get_running_loop()
         try:
@@ -72,12 +74,12 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         try:
             return await self._inner.handle_async_request(pinned)
         except asyncio.CancelledError:
-            for connection in connections:  # httpcore forgets one that is still in its TLS handshake
+            for connection in connections:  # httpcore forgets a connection that is still in its TLS handshake
                 await connection.aclose()
             raise
 
     async def aclose(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._resolvers.shutdown(wait=False, cancel_futures=True)
         await self._inner.aclose()
 
@@ -88,4 +90,4 @@ def check_scheme(rules: AddressRules, scheme: str, host: str) -> None:
     is_private = any(matches(normal, pattern) for pattern in rules.private)
     if scheme == "https" or (scheme == "http" and is_private):
         return
-    raise HostRefused(f"{normal} is reached by https alone.")
+    raise HostRefused(f"{normal} may only be reached over https.")

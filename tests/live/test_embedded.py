@@ -130,7 +130,7 @@ def test_a_folder_of_somebody_else_is_refused(home: Path) -> None:
     outside = home / "outside"
     outside.mkdir()
     (home / "redis").symlink_to(outside)
-    with pytest.raises(SettingsError, match="somebody else"):
+    with pytest.raises(SettingsError, match="another user"):
         EmbeddedRedis(home).start()
 
 

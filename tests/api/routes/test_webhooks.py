@@ -134,7 +134,7 @@ def test_no_redirect_and_no_name_leads_inside(
         assert http.post(f"/v1/webhooks/{hook['id']}/test").status_code == 202
     (refused,) = ended(http, inside)
     assert {one["status"] for one in refused["tries"]} == {None}
-    assert "hooks.example.org is not a host of the public internet" in refused["tries"][0]["error"]
+    assert "hooks.example.org is not a public host" in refused["tries"][0]["error"]
     (redirected,) = ended(http, away)
     assert redirected["state"] == FAILED
     assert (redirected["tries"][0]["status"], redirected["tries"][0]["error"]) == (

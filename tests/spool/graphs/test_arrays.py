@@ -14,10 +14,10 @@ ARRAYS = ("first", "emitting", "ilabel", "olabel", "next", "weight", "final")
 
 
 BROKEN_ARRAYS: dict[str, tuple[str, Any, str]] = {
-    "an arc to nowhere": ("next", 10_000, "an arc leads nowhere"),
+    "an arc to nowhere": ("next", 10_000, "an arc leads to no state"),
     "a weight that is no number": ("weight", np.nan, "a weight is not a number"),
     "arcs out of order": ("ilabel", 0, "arcs with a label do not come first"),
-    "a negative label": ("ilabel", -1, "an arc leads nowhere"),
+    "a negative label": ("ilabel", -1, "an arc leads to no state"),
 }
 
 
@@ -36,13 +36,13 @@ def test_a_circle_without_labels_is_refused(tmp_path: Path) -> None:
     arrays = {name: np.array(value, np.int32) for name, value in ints.items()}
     floats = {"weight": np.ones(2, np.float32), "final": np.zeros(2, np.float32)}
     np.savez(tmp_path / "graph.npz", **arrays, **floats, start=np.int32(0))
-    with pytest.raises(InvalidRequest, match="form a circle"):
+    with pytest.raises(InvalidRequest, match="form a cycle"):
         read_graph(tmp_path / "graph.npz")
 
 
 def test_another_file_is_no_graph(tmp_path: Path) -> None:
     (tmp_path / "graph.npz").write_bytes(b"PK\x03\x04 and nothing more")
-    with pytest.raises(InvalidRequest, match="no graph of `spool graph build`"):
+    with pytest.raises(InvalidRequest, match="not a graph of `spool graph build`"):
         read_graph(tmp_path / "graph.npz")
     with pytest.raises(InvalidRequest, match="cannot be read"):
         read_graph(tmp_path / "none.npz")

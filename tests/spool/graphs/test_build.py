@@ -91,7 +91,7 @@ def test_an_openfst_graph_is_converted(tmp_path: Path) -> None:
 
 
 BROKEN_TEXTS = {
-    "a unit that is none": ("lexicon.txt", "new a q\n", "line 1: new needs 'q', which is no unit"),
+    "a unit that is none": ("lexicon.txt", "new a q\n", "line 1: new needs 'q', which is not a unit"),
     "a word without units": ("lexicon.txt", "new\n", "line 1: new has no units"),
     "a word of the graph's own": ("lexicon.txt", "#0 a\n", "#0 cannot be a word"),
     "no words": ("lexicon.txt", "\n", "the lexicon has no words"),
@@ -100,7 +100,7 @@ BROKEN_TEXTS = {
     "other words": (
         "lm.arpa",
         "\\data\\\nngram 1=3\n\n\\1-grams:\n-1 zzz\n-1 <s>\n-1 </s>\n\n\\end\\\n",
-        "the language model knows no word of the lexicon",
+        "the language model has no word of the lexicon",
     ),
 }
 
