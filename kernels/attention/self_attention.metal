@@ -3,6 +3,7 @@
 // outputs y[R, H, D]
 constexpr int C = D / 32;
 threadgroup float weight[NSG * 32];
+threadgroup int start[NSG * 32];  // of the column of each position, of 32 at a time
 const int lane = int(thread_index_in_simdgroup);
 const int sg = int(simdgroup_index_in_threadgroup);
 const int heads = keys_shape[1];
@@ -15,6 +16,7 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
   const int length = lengths[row] < steps ? lengths[row] : steps;
   const float scale = SCALED ? 1.0f : 1.0f / sqrt(float(D));
   auto w = weight + sg * 32;
+  auto at = start + sg * 32;
   auto place = places + row * steps;
   slots query[C];
   slots out[C];
@@ -26,9 +28,15 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
   float top = -INFINITY;
   for (int t = 0; t < length; t += 32) {
     const int many = length - t < 32 ? length - t : 32;
-    for (int j = 0; j < many; j++) {
+    for (int j = lane; j < many; j += SIMD_W) {
       const int from = place[t + j] / columns;
-      auto key = keys + ((from * heads + h) * columns + (place[t + j] - from * columns)) * D;
+      at[j] = ((from * heads + h) * columns + (place[t + j] - from * columns)) * D;
+      ask_ahead(keys + at[j], D);
+    }
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    for (int j = 0; j < many; j++) {
+      auto key = keys + at[j];
+      ask_ahead(values + at[j], D);
       slots product = take_slots(key, lane) * query[0];
       for (int c = 1; c < C; c++) product = fma(take_slots(key + c * 32, lane), query[c], product);
       const float score = slot_sum(product);
@@ -47,8 +55,7 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
     simdgroup_barrier(mem_flags::mem_threadgroup);
     for (int c = 0; c < C; c++) out[c] = out[c] * fade;
     for (int j = 0; j < many; j++) {
-      const int from = place[t + j] / columns;
-      auto value = values + ((from * heads + h) * columns + (place[t + j] - from * columns)) * D;
+      auto value = values + at[j];
       for (int c = 0; c < C; c++) out[c] = fma(take_slots(value + c * 32, lane), slots(w[j]), out[c]);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);

@@ -1,10 +1,11 @@
-"""Kernels of an attention decoder against MLX's own operations, CPU time of one thread. Writes nothing.
+"""Kernels of attention decoders and their encoders against MLX's own operations, CPU time of one thread.
+Writes nothing.
 
     python -m ops.bench.engine.attention [--seconds 1.0] [--only NAME]
 
-Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5. `mlx` is the usual way to
-write it with MLX's operations, `reference` the plain-MLX reference beside each kernel. Prints milliseconds
-of the fastest of several calls, of one layer for attention.
+Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5, and one window for the encoder's.
+`mlx` is the usual way to write it with MLX's operations, `reference` the plain-MLX reference beside each
+kernel. Prints milliseconds of the fastest of several calls, of one layer for attention.
 """
 
 # ruff: noqa: E402 - threads are counted and the BLAS is loaded before MLX is
@@ -27,6 +28,7 @@ import mlx.core as mx
 
 from kernels.attention.cross_attention import cross_attention, cross_attention_reference
 from kernels.attention.dtw import dtw, dtw_reference
+from kernels.attention.full_attention import full_attention, full_attention_reference
 from kernels.attention.rules import forbidden_bits, rules_topk, rules_topk_reference
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
 from kernels.runtime.device import kernel_status, use_backend
@@ -52,6 +54,21 @@ def _cross(name: str, heads: int, beam: int) -> Row:
         plain,
         partial(cross_attention_reference, *arguments, beam=beam),
         partial(cross_attention, *arguments, beam=beam),
+    )
+
+
+def _full(name: str, heads: int) -> Row:
+    x = random(1, FRAMES, 3 * heads * WIDTH) * WIDTH**-0.25
+
+    def plain() -> mx.array:
+        queries, keys, values = x.reshape(1, FRAMES, 3, heads, WIDTH).transpose(2, 0, 3, 1, 4)
+        return mx.softmax(queries @ keys.swapaxes(2, 3), axis=-1) @ values
+
+    return Row(
+        f"full attention, {name}, one window",
+        plain,
+        partial(full_attention_reference, x, heads),
+        partial(full_attention, x, heads),
     )
 
 
@@ -109,6 +126,7 @@ def _dtw(rows: int) -> Row:
 
 def _rows() -> Iterator[Row]:
     for name, heads in (("tiny", 6), ("base", 8)):
+        yield _full(name, heads)
         for beam in (1, BEAM):
             yield _cross(name, heads, beam)
         for steps in (10, 60, 220):
