@@ -6,6 +6,7 @@ Clients of the API.
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zipfile import ZipFile
 
 import typer
 from rich.table import Table
@@ -25,7 +26,7 @@ from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
-from spool.formats.file_names import SUFFIXES, free_name
+from spool.formats.file_names import MISSING, SUFFIXES, called, free_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
 
@@ -184,7 +185,7 @@ def transcripts(
             if job.deleted is not None and job.deleted.transcript is not None:
                 continue
             for form in wanted:
-                name = free_name(job.custom_id or job.name, SUFFIXES[form], job.id, taken)
+                name = free_name(called(job.custom_id, job.name), SUFFIXES[form], job.id, taken)
                 path = output / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial = path.with_name(f".{job.id}.part")  # a suffix could make the name too long
@@ -214,7 +215,17 @@ def download(
             for block in blocks:
                 file.write(block)
     partial.replace(zipped)
-    out.print(f"Transcripts saved to {zipped}", markup=False, soft_wrap=True)
+    with ZipFile(zipped) as archive:
+        names = archive.namelist()
+        missing = archive.read(MISSING).count(b"\n") - 1 if MISSING in names else 0
+    written = len(names) - (MISSING in names)
+    out.print(
+        f"{written} transcript{'' if written == 1 else 's'} saved to {zipped}", markup=False, soft_wrap=True
+    )
+    if missing:
+        err.print(
+            f"{missing} of {written + missing} jobs have none: {MISSING} in it says why", style="yellow"
+        )
 
 
 @app.command("retry-failed")

@@ -29,7 +29,7 @@ from api.cli.options import (
 from api.cli.progress import follow, sending
 from api.cli.tables import job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
-from spool.client import Refused, Spool
+from spool.client import Refused, Spool, Unreachable
 from spool.command_options import takes_options
 from spool.domain.archive.diarization import MOST_SPEAKERS
 from spool.domain.jobs import JobState
@@ -78,8 +78,27 @@ def submit_recordings(
     as_json: bool,
 ) -> None:
     """Submit a job for each recording and print them; files that the server may not read are uploaded."""
-    jobs, refused = _submit_all(spool, running, list(_expand(sources)), request, quiet=as_json)
-    conclude(spool, jobs, refused, wait=wait, as_json=as_json)
+    jobs: list[JobDetail] = []
+    recordings = list(_expand(sources))
+    try:
+        refused = _submit_all(spool, running, recordings, request, jobs, quiet=as_json)
+        conclude(spool, jobs, refused, wait=wait, as_json=as_json)
+    except (KeyboardInterrupt, Unreachable):
+        if jobs:
+            err.print(_left_behind(len(jobs), len(recordings), request), style="yellow", soft_wrap=True)
+        raise
+
+
+def _left_behind(submitted: int, all_: int, request: dict[str, Any]) -> str:
+    """What somebody should know who stops `spool submit`."""
+    sentence = f"{submitted} of {all_} recordings were submitted and go on; `spool follow` shows them."
+    if request.get("reuse"):
+        return f"{sentence} Submitted again, those that are done by then cost nothing."
+    if "align" in request["options"]:
+        return sentence
+    return (
+        f"{sentence} Submitted again, they are charged again; with --reuse not those that are done by then."
+    )
 
 
 def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool, as_json: bool) -> None:
@@ -354,10 +373,11 @@ def _submit_all(
     running: Running | None,
     recordings: Sequence[tuple[str | Path, str | None]],
     request: dict[str, Any],
+    jobs: list[JobDetail],
     *,
     quiet: bool,
-) -> tuple[Sequence[JobDetail], int]:
-    jobs = []
+) -> int:
+    """Append each job to `jobs` as it is submitted; how many recordings were refused."""
     refused, printed = 0, ""
     for source, name in recordings:
         try:
@@ -374,7 +394,7 @@ def _submit_all(
             if job.waiting_for and job.waiting_for != printed:
                 printed = job.waiting_for
                 err.print(Text(f"waiting for {printed}", style="yellow"), soft_wrap=True)
-    return jobs, refused
+    return refused
 
 
 def _submit_one(

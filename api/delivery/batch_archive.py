@@ -19,15 +19,12 @@ from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
 from spool.formats import Format, render_bytes
-from spool.formats.file_names import SUFFIXES, free_name
+from spool.formats.file_names import MISSING, SUFFIXES, called, free_name
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store import Database
 from spool.store.batches import batch_jobs
 from spool.store.transcripts.edits import edits_of_all
-
-MISSING = "missing.tsv"
-"""The file in the archive that names each job without a transcript, and why it has none."""
 
 _ROWS = 500
 _PARALLEL = 8  # transcripts fetched at once, since an object store may be far away
@@ -67,15 +64,15 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
     """The bytes of the zip: one file per finished job, in the order of the manifest, named after its job."""
     sink = _Sink()
     names = {MISSING}
-    missing = ["custom_id\tjob\tstate\treason\n"]
+    missing = ["custom_id\tjob\tstate\treason\tname\n"]
     with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
         for one in _render_each(db, objects, batch_id, form):
             if one.data is None:
-                cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason)
+                cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason, one.job.name)
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
                 continue
             job = one.job
-            name = free_name(job.custom_id or job.name, SUFFIXES[form], job.id, names)
+            name = free_name(called(job.custom_id, job.name), SUFFIXES[form], job.id, names)
             archive.writestr(_entry(str(name), job), one.data)
             if len(sink) >= _BLOCK:
                 yield sink.take()

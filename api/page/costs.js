@@ -37,7 +37,7 @@ export async function showCosts(root, query) {
   columns.label = "Costs";
   const rows = [...report.rows].sort((one, other) => one.key.localeCompare(other.key));
   fill(root, h("h1", {}, "Costs"), form,
-    report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group, root.clientWidth) : h("p", { class: "quiet" }, "Nothing was transcribed in this period."),
+    report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group, document.body.clientWidth) : h("p", { class: "quiet" }, "Nothing was transcribed in this period."),
     table(columns, rows.map((row) => cells(row, row.key || "–")), cells(report.total, "Total")),
     report.idle_cost === null || report.idle_cost === undefined ? null
       : h("p", { class: "quiet" }, `Idle workers: ${hours(report.idle_seconds)}, ${money(report.idle_cost, currency)}.`),
@@ -70,7 +70,7 @@ function everyDay(rows, from, to) {
 function plot(rows, currency, group, room) {
   const shown = group === "day" ? rows : [...rows].sort((a, b) => Number(b.billable) - Number(a.billable)).slice(0, 24);
   // Not scaled down, so that the numbers can be read on a phone too.
-  const width = Math.min(Math.max(room - 40, 280), 720), height = 240, left = 76, bottom = 30, top = 10;
+  const width = Math.min(Math.max(room - 80, 280), 720), height = 240, left = 76, bottom = 30, top = 10;
   const highest = Math.max(...shown.map((row) => Number(row.billable) + Number(row.wasted)), 1e-12);
   const step = nice(highest / 4);
   const most = Math.ceil(highest / step) * step;

@@ -1,5 +1,6 @@
 """The name of a transcript's file, from a recording's name. Pure; opens nothing."""
 
+import re
 from pathlib import PurePosixPath
 
 from spool.formats import FORMATS, Format
@@ -11,6 +12,9 @@ SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "lattice": ".lattice.json",
     "kaldi": ".ark",
 }
+MISSING = "missing.tsv"
+"""The file in a batch's zip that names each job without a transcript, and why it has none."""
+_NUMBERED = re.compile(r"line-[0-9]+")
 _LONGEST_NAME = 80
 """The most characters; in UTF-8 with a suffix they fit the limits of file systems."""
 
@@ -20,6 +24,12 @@ def file_name(name: str, suffix: str) -> PurePosixPath:
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in {"/", "..", "."}]
     *folders, last = [part[:_LONGEST_NAME] for part in parts] or ["transcript"]
     return PurePosixPath(*folders, f"{last}{suffix}")
+
+
+def called(custom_id: str | None, name: str) -> str:
+    """What a recording is called among files: its `custom_id`, unless that is the number that a line of a
+    manifest gets which has none; else its name."""
+    return name if custom_id is None or _NUMBERED.fullmatch(custom_id) else custom_id
 
 
 def free_name(name: str, suffix: str, job_id: str, taken: set[str]) -> PurePosixPath:

@@ -298,6 +298,13 @@ def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
     done_job(live)
     page.goto("/#/costs")
     expect(page.locator("svg.plot rect.bar1").last).to_be_visible()
+    for width in (1200, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.reload()
+        label = page.locator("svg.plot text").first
+        expect(label).to_be_visible()
+        assert 9 < (label.bounding_box() or {"height": 0})["height"] < 26, "read like the text around it"
+    page.set_viewport_size({"width": 1200, "height": 900})
     rows = page.locator("tbody").first
     expect(rows).to_contain_text(datetime.now(UTC).date().isoformat()[:8])
     expect(page.locator("tbody").last).to_contain_text("whisper-1")

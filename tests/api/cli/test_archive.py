@@ -3,6 +3,9 @@
 import io
 import json
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from api.cli.main import main
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.settings import Settings
+from spool.store.jobs import JobFilter, list_jobs
 
 OLD = 1_700_000_000
 
@@ -89,3 +93,28 @@ def test_a_secret_is_read_from_standard_input_or_the_environment_and_never_print
     assert "SPOOL_CONNECTION_SECRET" in spool("connections", "add", "three", *asked, code=2)
     spool("connections", "remove", "two", code=4)
     assert "removed" in spool("connections", "remove", "two", "--project", "film")
+
+
+def test_who_stops_waiting_is_told_what_goes_on(
+    spool: Callable[..., str], live: Live, recordings: Path
+) -> None:
+    # Run in the background, a process is born deaf to Ctrl-C.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def stop_once_submitted() -> None:
+        def submitted() -> bool:
+            with live.services.database.read() as tx:
+                return bool(list_jobs(tx, JobFilter(), limit=1).items)
+
+        until(submitted, "a job")
+        time.sleep(2)  # by when its answer has arrived
+        os.kill(os.getpid(), signal.SIGINT)
+
+    stopping = threading.Thread(target=stop_once_submitted)
+    stopping.start()
+    try:
+        said = spool("submit", str(recordings), "--wait", code=130)
+    finally:
+        stopping.join()
+        signal.signal(signal.SIGINT, previous)
+    assert "1 of 1 recordings were submitted and go on; `spool follow` shows them." in said

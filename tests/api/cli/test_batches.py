@@ -59,7 +59,14 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
     assert cancelled["counts"]["cancelled"] == 2
 
     zipped = tmp_path / "all.zip"
-    spool("download", batch["id"], "-o", str(zipped), "--format", "srt")
+    said = spool("download", batch["id"], "-o", str(zipped), "--format", "srt")
+    assert (
+        f"1 transcript saved to {zipped}" in said[0],
+        "2 of 3 jobs have none: missing.tsv" in said[1],
+    ) == (
+        True,
+        True,
+    )
     with ZipFile(zipped) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == [f"{jobs[0]['custom_id']}.srt", "missing.tsv"]
@@ -80,6 +87,24 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
     watched = json.loads(spool("status", batch["id"], "--watch", "--json")[0])
     assert watched["state"] == "ended"
     assert "left" not in spool("status", batch["id"])[0]
+
+
+def test_lines_without_an_id_of_their_own_give_files_their_recordings_names(
+    spool: Any, live: Live, recordings: Path, tmp_path: Path
+) -> None:
+    source = (recordings / "reel 1.wav").as_uri()
+    manifest = tmp_path / "reels.csv"
+    manifest.write_text(f"source,name,custom_id\n{source},,\n{source},Interview with Zoë,\n{source},,a7\n")
+    batch = json.loads(spool("submit", str(manifest), "--no-reuse", "--json")[0])
+    worker = live.work()
+    for line in spool("results", batch["id"])[0].splitlines():
+        worker.finish(json.loads(line)["job"])
+    names = ["reel 1.wav.txt", "Interview with Zoë.txt", "a7.txt"]
+    spool("download", batch["id"], "-o", str(tmp_path / "all.zip"))
+    with ZipFile(tmp_path / "all.zip") as archive:
+        assert archive.namelist() == names
+    spool("transcripts", batch["id"], "-o", str(tmp_path / "all"))
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == sorted(names)
 
 
 def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
