@@ -21,7 +21,8 @@ export async function showBatches(root) {
       const all = one.lines.accepted;
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
-        [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`)],
+        [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`),
+        one.lines.bad ? h("strong", { class: "small" }, `, ${count(one.lines.bad, "line", "lines")} invalid`) : null],
         one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", brief(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }
@@ -99,7 +100,7 @@ function facts(one, latest) {
     one.reused ? h("p", { class: "quiet" }, `${number(one.reused)} jobs were free of charge: reused from earlier transcripts.`) : null,
     one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${count(one.incomplete, "recording was", "recordings were")} cut off. `),
       "What was there is transcribed; the results say what is missing.") : null,
-    one.bad_lines.length ? [h("h2", {}, `${number(one.lines.bad)} invalid lines`),
+    one.bad_lines.length ? [h("h2", {}, count(one.lines.bad, "invalid line", "invalid lines")),
       table(columns, one.bad_lines.map((bad) => [number(bad.line), bad.custom_id ?? "", bad.message]))] : null,
     one.lines.skipped ? h("details", { class: "card" },
       h("summary", {}, `${count(one.lines.skipped, "file", "files")} skipped: hidden, or no recordings`),

@@ -8,6 +8,7 @@ PostgreSQL, Valkey with the written configuration, and S3 over HTTP.
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from sqlalchemy import make_url
 
 from ops.testbed.ports import free_port
-from ops.testbed.postgres import PostgresServer
+from ops.testbed.postgres import PostgresServer, find_binaries
 from ops.testbed.processes import ROOT
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
@@ -42,6 +44,9 @@ class Servers:
     api_port: int = field(default_factory=free_port)
     broker_port: int = field(default_factory=free_port)
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of the service `api`."""
+    database_url: str = ""
 
     @property
     def url(self) -> str:
@@ -99,7 +104,8 @@ def servers(tmp_path: Path, postgres: PostgresServer, s3_server: S3Server) -> It
             secret.write_text(addresses.get(secret.name, secret.read_text()))
             environment[name] = str(secret)
     environment |= {"SPOOL_HOME": str(tmp_path / "api"), "SPOOL_API_PORT": str(servers.api_port)}
-    environment = plain_environment() | environment
+    environment = servers.environment = plain_environment() | environment
+    servers.database_url = addresses["database_url"]
     for name in ("migrate", "api"):
         command = [sys.executable, *COMPOSE["services"][name]["command"][1:]]
         if name == "migrate":
@@ -111,6 +117,37 @@ def servers(tmp_path: Path, postgres: PostgresServer, s3_server: S3Server) -> It
         yield servers
     finally:
         servers.stop()
+
+
+def recipes() -> list[list[str]]:
+    """What docs/operations.md says to type where compose runs, each as its words up to a redirection."""
+    text = (ROOT / "docs/operations.md").read_text()
+    block = text.partition("### Commands inside the stack")[2].partition("\n##")[0]
+    typed = [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("    docker")]
+    return [words[: words.index(">")] if ">" in words else words for words in typed]
+
+
+def run_recipe(servers: Servers, words: list[str]) -> bytes:
+    """What a command prints that a recipe runs in the container of a service."""
+    assert words[:3] == ["docker", "compose", "exec"]
+    service, *command = words[4:] if words[3] == "-T" else words[3:]
+    environment = servers.environment
+    if service == "database":
+        # The container's own server, at the address and with the name that it has in this test.
+        url = make_url(servers.database_url)
+        environment = environment | {"PATH": f"{find_binaries()}:{environment['PATH']}"}
+        command[-1] = (
+            command[-1]
+            .replace("/run/secrets/database_password", str(servers.secret("database_password")))
+            .replace("127.0.0.1", str(url.query["host"]))
+            .replace("-Fc spool", f"-Fc {url.database}")
+        )
+    else:
+        assert (service, command[0]) == ("api", "spool")
+        command = [sys.executable, "-m", "api.cli.main", *command[1:]]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=False, timeout=200)
+    assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr)
+    return done.stdout
 
 
 def _is_ready(url: str) -> bool:
@@ -180,5 +217,19 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
 
     until(lambda: facts() == ("parakeet", sha256, "nemo"), "a heartbeat has said what the model is")
     assert (worker()["backend"], worker()["rtfx"] > 0) == ("cpu", True)
+
+    keys, default, audited, dumped, copied = recipes()
+    key = run_recipe(servers, keys).decode().strip()
+    answer = httpx.get(f"{servers.url}/v1/jobs", headers={"Authorization": f"Bearer {key}"})
+    assert (answer.status_code, len(answer.json()["items"])) == (200, 2)
+    run_recipe(servers, default)
+    assert b"every law holds" in run_recipe(servers, audited)
+    dump = tmp_path / "spool.dump"
+    dump.write_bytes(run_recipe(servers, dumped))
+    listed = subprocess.run([find_binaries() / "pg_restore", "--list", dump], capture_output=True, check=True)
+    assert b"TABLE DATA public jobs" in listed.stdout
+    (volume,) = [word.partition(":")[0] for word in copied if word.endswith(":/objects:ro")]
+    assert volume.removeprefix(f"{COMPOSE['name']}_") in COMPOSE["volumes"]
+
     removed = mac.script("uninstall")
     assert removed.returncode == 0, removed.stderr

@@ -294,6 +294,22 @@ def test_a_batch_lists_its_jobs_and_what_failed_is_a_link(page: Page, live: Live
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_invalid_lines_are_said_in_the_list_and_on_the_batch(
+    page: Page, live: Live, recordings: Path
+) -> None:
+    source = (recordings / "reel 1.wav").as_uri()
+    manifest = f'{{"source": "{source}"}}\nbroken\n'.encode()
+    with httpx.Client(base_url=live.url, timeout=60) as client:
+        sent = client.post("/v1/batches", files={"file": ("box.jsonl", manifest)})
+    assert sent.status_code == 202, sent.text
+    page.goto("/#/batches")
+    row = page.get_by_role("row").filter(has_text="manifest")
+    expect(row).to_contain_text("0 of 1, 1 line invalid")
+    row.get_by_role("link", name="manifest").click()
+    expect(page.get_by_text("The line is not JSON")).to_be_visible()
+    expect(page.get_by_role("heading", name="1 invalid line", exact=True)).to_be_visible()
+
+
 def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
     done_job(live)
     page.goto("/#/costs")
