@@ -112,7 +112,7 @@ def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recording
     submitted, said = spool("submit", str(recordings))
     assert f"The server may not read {recordings}: its recordings are uploaded one by one" in said
     assert "reel 1.wav" in submitted
-    assert "choose of json, txt" in spool("transcripts", "bat_1", "-o", "x", "--format", "pdf", code=2)[1]
+    assert "choose from json, txt" in spool("transcripts", "bat_1", "-o", "x", "--format", "pdf", code=2)[1]
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
     refused = spool("submit", str(manifest), "--strict", code=4)[1]
     assert "no job was created" in refused
