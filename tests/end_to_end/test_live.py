@@ -238,7 +238,7 @@ def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
         (['{"type": "Applaud"}'], 1003, "KeepAlive, Finalize, CloseStream"),
         ([b"RIFF" + b"\0" * 40], 1003, "without the header"),
         ([b"\0" * 640_000] * 3, 1008, "ten times real time"),
-        ([b"\0" * (1 << 21)], 1009, "1,048,576 bytes at most"),
+        ([b"\0" * (1 << 21)], 1009, "at most 1,048,576 bytes"),
     ],
 )
 def test_bad_input_ends_its_own_session_with_a_sentence(
