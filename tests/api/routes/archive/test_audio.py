@@ -115,7 +115,7 @@ def test_a_link_runs_out(http: httpx.Client, live: Live, monkeypatch: pytest.Mon
     job = http.post("/v1/jobs", files={"file": ("tape.wav", wav())}, headers=bearer).json()["id"]
     monkeypatch.setattr("api.auth.signed_urls.HOLDS_SECONDS", -1)
     link = http.post(f"/v1/jobs/{job}/audio-link", headers=bearer).json()
-    assert "run out" in str(problem(http.get(link["url"]), 401, "unauthorized")["detail"])
+    assert "expired" in str(problem(http.get(link["url"]), 401, "unauthorized")["detail"])
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 40))
