@@ -49,7 +49,7 @@ def test_connections_that_break_as_they_are_lent_are_an_outage(postgres_url: str
         raise exc.DisconnectionError
 
     event.listen(db.engine, "checkout", broken)
-    with pytest.raises(StorageError, match="broke"), db.begin():
+    with pytest.raises(StorageError, match="lost"), db.begin():
         pass
     event.remove(db.engine, "checkout", broken)
     db.ping()
