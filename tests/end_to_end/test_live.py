@@ -28,6 +28,7 @@ from ops.testbed.live.fleet import (
     TOKEN,
     LiveFleet,
     finals,
+    next_message,
     pcm,
     pieces,
     rest_of,
@@ -62,13 +63,13 @@ def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> N
     with fleet.connect(**asked, then="demo-tdt") as socket:
         for piece in pieces(pcm(1)):
             socket.send(piece)
-        first = json.loads(socket.recv(DEADLINE))
+        first = next_message(socket)
         assert first["type"] in {"Results", "SpeechStarted"}
         socket.send('{"type": "KeepAlive"}')
         socket.send('{"type": "Finalize"}')
         messages = [first]
         while not messages[-1].get("from_finalize"):
-            messages.append(json.loads(socket.recv(DEADLINE)))
+            messages.append(next_message(socket))
         for piece in pieces(pcm(2)):
             socket.send(piece)
         socket.send('{"type": "CloseStream"}')
@@ -111,7 +112,7 @@ def test_a_worker_killed_in_mid_session_loses_no_word(fleet: LiveFleet) -> None:
     with fleet.connect() as socket:
         for piece in pieces(pcm(1)):
             socket.send(piece)
-        heard = [json.loads(socket.recv(DEADLINE))]
+        heard = [next_message(socket)]
         job_id = heard[0]["metadata"]["request_id"]
         worker = next(each for each in fleet.workers() if each.alive)
         os.kill(worker.info.pid, signal.SIGKILL)
@@ -362,7 +363,7 @@ def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
     with fleet.connect() as socket:
         for piece in pieces(pcm(1)):
             socket.send(piece)
-        first = json.loads(socket.recv(DEADLINE))
+        first = next_message(socket)
         owner = fleet.job(first["metadata"]["request_id"]).lease_owner
         pid = next(each.info.pid for each in fleet.workers() if each.info.id == owner)
         process = next(each for each in fleet._workers if each.pid == pid)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,20 @@ def pcm(number: int) -> bytes:
 def pieces(audio: bytes) -> list[bytes]:
     """A tenth of a second each."""
     return [audio[at : at + PIECE] for at in range(0, len(audio), PIECE)]
+
+
+def next_message(socket: ClientConnection) -> dict[str, Any]:
+    """The next message, for which the session is kept alive: a busy machine loads its model for longer than a
+    session may be silent. Raises TimeoutError."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            message: dict[str, Any] = json.loads(socket.recv(2))
+            return message
+        except TimeoutError:
+            if time.monotonic() > end:
+                raise
+            socket.send('{"type": "KeepAlive"}')
 
 
 def rest_of(socket: ClientConnection) -> list[dict[str, Any]]:
