@@ -106,7 +106,7 @@ class Worker:
         self._intake = QueueIntake(self._info.offer.queues)
 
     def run(self) -> int:
-        """Work until a signal says stop; the exit code. Raises StorageError or EngineStopped when it cannot
+        """Work until a stop signal; returns the exit code. Raises StorageError or EngineStopped if it cannot
         start."""
         _remove_leftovers(self._temporary.parent)
         with contextlib.ExitStack() as stop:
@@ -117,7 +117,7 @@ class Worker:
             stop.callback(self._engine.close)
             retry_storage(self._register, START_SECONDS)
             for name in self._settings.pinned_models:
-                self._engine.describe(self._settings.models[name])  # what fails here fails its jobs
+                self._engine.describe(self._settings.models[name])  # an error is reported by the jobs
             context = WorkerContext(
                 self._settings,
                 self._db,
@@ -163,7 +163,7 @@ class Worker:
                 hinted = None
 
         self._celery.task(name=TASK, bind=True, ignore_result=True)(transcribe)
-        # It warns root of pickled messages; ours are JSON and hold an id.
+        # Celery warns root of pickled messages; ours are JSON.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         celery.signals.worker_ready.connect(self._on_ready, weak=False)
         celery.signals.setup_logging.connect(_keep_our_logs, weak=False)
@@ -244,25 +244,25 @@ class Worker:
 
 
 class _Consumer(CeleryWorker):  # type: ignore[misc]
-    """Celery's worker without its signal handlers: its SIGQUIT loses jobs and its SIGHUP starts a second
-    self."""
+    """Celery's worker without its signal handlers: on SIGQUIT it loses jobs, on SIGHUP it starts a second
+    process."""
 
     app: Celery
 
     def install_platform_tweaks(self, worker: object) -> None:
-        """Leave the signals to us."""
+        """Install no signal handlers."""
 
 
 def _keep_our_logs(**_: object) -> None:
-    """Do nothing: a receiver of this signal makes Celery leave logging alone."""
+    """Do nothing: a receiver of this signal keeps Celery from configuring logging."""
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove the temporary folders of killed workers of this machine."""
-    for left in folder.glob("worker-*"):
-        pid = left.name.partition("-")[2]
+    for leftover in folder.glob("worker-*"):
+        pid = leftover.name.partition("-")[2]
         if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
@@ -276,7 +276,7 @@ def _alive(pid: int) -> bool:
 
 
 class QueueIntake:
-    """Pauses and resumes the consumption of `queues`, which may become more. Thread-safe."""
+    """Pauses and resumes the consumption of `queues`, to which more can be added. Thread-safe."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self._queues = list(queues)
@@ -285,10 +285,10 @@ class QueueIntake:
         self._paused = False
 
     def attach(self, consumer: Any) -> None:  # noqa: ANN401 - Celery has no types
-        """Celery's consumer, each time that it is ready."""
+        """Set Celery's consumer; called each time it is ready."""
         with self._lock:
             self._consumer = consumer
-            self._tell("cancel_task_queue" if self._paused else "add_task_queue")
+            self._call_consumer("cancel_task_queue" if self._paused else "add_task_queue")
 
     @property
     def queues(self) -> list[str]:
@@ -297,31 +297,31 @@ class QueueIntake:
             return list(self._queues)
 
     def serve(self, queues: Iterable[str]) -> None:
-        """Consume these queues too."""
+        """Also consume these queues."""
         with self._lock:
             new = [queue for queue in queues if queue not in self._queues]
             self._queues += new
             if not self._paused:
-                self._tell("add_task_queue", new)
+                self._call_consumer("add_task_queue", new)
 
     def pause(self) -> None:
-        """Take no more messages. One that is on its way may still come."""
+        """Stop taking messages; one already on its way may still arrive."""
         with self._lock:
             if not self._paused:
                 self._paused = True
-                self._tell("cancel_task_queue")
+                self._call_consumer("cancel_task_queue")
 
     def resume(self) -> None:
         """Take messages again."""
         with self._lock:
             if self._paused:
                 self._paused = False
-                self._tell("add_task_queue")
+                self._call_consumer("add_task_queue")
 
-    def _tell(self, operation: str, queues: Sequence[str] | None = None) -> None:
+    def _call_consumer(self, operation: str, queues: Sequence[str] | None = None) -> None:
         consumer = self._consumer
         if consumer is None:
-            return  # `attach` does it once the consumer is ready
+            return  # `attach` repeats this once the consumer is ready
         for queue in self._queues if queues is None else queues:
-            # The consumer may only be changed in its own thread.
+            # The consumer may only be changed from its own thread.
             consumer.call_soon(getattr(consumer, operation), queue)

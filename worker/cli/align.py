@@ -1,7 +1,7 @@
-"""`spool-worker align`: an existing transcript and its recording, without a queue.
+"""`spool-worker align`: aligns an existing transcript with its recording, without a queue.
 
-`--format json` prints the transcript's record (`spool.domain.transcript`), any other format what
-`spool.formats` makes of it. Warnings go to stderr.
+`--format json` prints the transcript's record (`spool.domain.transcript`); `spool.formats` renders the other
+formats. Warnings go to stderr.
 """
 
 from pathlib import Path

@@ -30,7 +30,10 @@ def confirm(
         str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
     ] = "default",
     recordings: Annotated[
-        int, typer.Option(min=0, help="With --quality: so many of the set, not reported. 0: all.")
+        int,
+        typer.Option(
+            min=0, help="With --quality: number of recordings to measure, without reporting it. 0: all."
+        ),
     ] = 0,
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
@@ -65,9 +68,9 @@ def confirm(
         Step("machine", "an Apple GPU; nothing fails", lambda: confirm_steps.machine(settings)),
         Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
         Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
-        Step("samples", "the stored words, but for one in two hundred", lambda: confirm_steps.samples(demo)),
-        Step("speed", "a twentieth to all of the roofline", lambda: confirm_steps.speed(place, rounds)),
-        Step("memory", "flat", lambda: engine.memory(settings, place, minutes)),
+        Step("samples", "at most one word in 200 differs", lambda: confirm_steps.samples(demo)),
+        Step("speed", "5 to 100 % of the roofline", lambda: confirm_steps.speed(place, rounds)),
+        Step("memory", "constant", lambda: engine.memory(settings, place, minutes)),
         Step(
             "crashes",
             "one restart for each crash, every utterance answered",
@@ -100,7 +103,7 @@ def _measure_quality(
     from worker.service.quality import write_quality
 
     if dtype not in DTYPES:
-        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+        raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     try:
         spoken = spoken_words()
         measured, outcome = measure_quality(

@@ -28,7 +28,7 @@ from worker.machine.blas import preload_blas
 
 
 class SettingName(StrEnum):
-    """How a Sortformer hears a recording (`worker.diarization.sortformer.SETTINGS`)."""
+    """A Sortformer's streaming setting (`worker.diarization.sortformer.SETTINGS`)."""
 
     default = "default"
     offline = "offline"
@@ -58,15 +58,15 @@ Sortformer = Annotated[
     Path | None,
     typer.Option(
         "--model",
-        help="A Sortformer in place of the default diarizer: a .nemo file, or a name of the catalogue.",
+        help="A Sortformer instead of the default diarizer: a .nemo file, or a name in the catalogue.",
     ),
 ]
 How = Annotated[
     SettingName | None,
     typer.Option(
         "--setting",
-        help="How a Sortformer hears a recording: at once (offline), with its file's streaming constants "
-        "(default), or with those of a preset, by latency.",
+        help="How a Sortformer processes a recording: whole (offline), with its file's streaming constants "
+        "(default), or with a preset named by its latency.",
     ),
 ]
 Tuning = Annotated[
@@ -89,9 +89,9 @@ def diarize(
     max_speakers: MostSpeakers = None,
     form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
-    """Print who speaks when. Give the number of speakers if you know it: nothing helps the default diarizer
+    """Print who speaks when. If you know the number of speakers, give it: nothing helps the default diarizer
     more."""
-    asked = diarization_of(speakers, min_speakers, max_speakers)
+    diarization = diarization_of(speakers, min_speakers, max_speakers)
     preload_blas()
     from worker.diarization.timeline import render_rttm
 
@@ -99,13 +99,15 @@ def diarize(
         for name, given in (("--setting", setting), ("--tuned-for", tuned_for)):
             if given is not None:
                 raise InvalidRequest(f"{name} is for a Sortformer; name one with --model")
-        heard = _default(asked)
+        diarize_file = _default(diarization)
     else:
-        heard = _sortformer(str(model), asked, setting or SettingName.default, tuned_for or TuningName.none)
+        diarize_file = _sortformer(
+            str(model), diarization, setting or SettingName.default, tuned_for or TuningName.none
+        )
     rttm: list[str] = []
 
     def work(path: Path) -> Row:
-        segments, samples, more = heard(path)
+        segments, samples, more = diarize_file(path)
         rttm.append(render_rttm(segments, path.stem))
         return {
             "duration": samples / SAMPLE_RATE,
@@ -128,36 +130,36 @@ def diarize(
     exit_by(rows)
 
 
-Heard = Callable[[Path], tuple[list[SpeakerSegment], int, Row]]
+DiarizeFile = Callable[[Path], tuple[list[SpeakerSegment], int, Row]]
 """The segments of a file, its samples, and what else is printed."""
 
 
-def _default(asked: Diarization) -> Heard:
+def _default(diarization: Diarization) -> DiarizeFile:
     from worker.diarization.registry import load_diarization, load_network
 
-    model, bounds = load_diarization(asked.model), SpeakerBounds(asked.least, asked.most)
+    model, bounds = load_diarization(diarization.model), SpeakerBounds(diarization.least, diarization.most)
     run = run_here(load_network(model.path))
 
-    def heard(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
+    def diarize_file(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
         result = model.diarize(lambda: mono_blocks(path), run, bounds)
         return result.segments, result.samples, {}
 
-    return heard
+    return diarize_file
 
 
-def _sortformer(name: str, asked: Diarization, setting: SettingName, tuning: TuningName) -> Heard:
+def _sortformer(name: str, diarization: Diarization, setting: SettingName, tuning: TuningName) -> DiarizeFile:
     from worker.diarization.activity import TUNED, active_segments
     from worker.diarization.registry import load_network, load_sortformer_model, sortformer_file
 
     model = load_sortformer_model(sortformer_file(name))
-    if asked.least > model.config.speakers:
+    if diarization.least > model.config.speakers:
         raise InvalidRequest(
-            f"{name} tells at most {model.config.speakers} speakers apart, not {asked.least}; "
+            f"{name} tells at most {model.config.speakers} speakers apart, not {diarization.least}; "
             "leave --model out"
         )
     run = run_here(load_network(model.path))
 
-    def heard(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
+    def diarize_file(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
         result = model.follow(lambda: mono_blocks(path), run, setting.value)
         segments = active_segments(result.probabilities, model.frame_seconds, TUNED[tuning.value])
         probabilities = [rounded(row) for row in result.probabilities]
@@ -167,4 +169,4 @@ def _sortformer(name: str, asked: Diarization, setting: SettingName, tuning: Tun
             {"frame_seconds": model.frame_seconds, "probabilities": probabilities},
         )
 
-    return heard
+    return diarize_file

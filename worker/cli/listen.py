@@ -1,6 +1,6 @@
-"""`spool-worker listen`: a file as a live session, with no queue.
+"""`spool-worker listen`: sends a file through a live session, without a queue.
 
-Knows options and printing; `worker.local.live` does the work and states what is printed.
+Knows options and printing; `worker.local.live` does the work and defines the output.
 """
 
 from pathlib import Path
@@ -30,22 +30,22 @@ def listen(
         bool, typer.Option(help="End utterances at silences. --no-endpoints makes the file one utterance.")
     ] = True,
     silence_ms: Annotated[
-        int, typer.Option(min=1, help="Silence behind a word that ends an utterance.")
+        int, typer.Option(min=1, help="Silence after a word that ends an utterance.")
     ] = round(RULES.silence * 1000),
-    longest_ms: Annotated[
-        int, typer.Option(min=1, help="Length at which an utterance ends, wherever it is.")
-    ] = round(RULES.longest * 1000),
+    longest_ms: Annotated[int, typer.Option(min=1, help="Maximum length of an utterance.")] = round(
+        RULES.longest * 1000
+    ),
     restart: Annotated[
         bool,
         typer.Option(
             "--restart",
-            help="Begin the search anew after each utterance. By default it goes on, and the finals together "
-            "are what transcribe --no-chunk finds.",
+            help="Restart the search after each utterance. By default it continues, and the finals together "
+            "equal the output of transcribe --no-chunk.",
         ),
     ] = False,
     speech_detector: Annotated[
         bool,
-        typer.Option("--speech-detector", help="End utterances where nobody is heard to speak, too."),
+        typer.Option("--speech-detector", help="Also end utterances where the detector hears no speech."),
     ] = False,
 ) -> None:
     """Send a file through a live session and print its partial and final results as JSON lines."""

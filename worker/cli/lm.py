@@ -1,6 +1,6 @@
-"""`spool-worker lm`: a language model of texts over a model's tokens, as an ARPA file.
+"""`spool-worker lm`: builds a language model of texts over a model's tokens, as an ARPA file.
 
-`spool lm build` runs this and sends the file to the server. Prints what was built as JSON.
+`spool lm build` runs this and sends the file to the server. Prints the result as JSON.
 """
 
 import json
@@ -21,7 +21,7 @@ def lm(
         typer.Option(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The ARPA file to write.")],
-    order: Annotated[int, typer.Option(help="Tokens that an n-gram has at most.")] = 4,
+    order: Annotated[int, typer.Option(help="Maximum number of tokens in an n-gram.")] = 4,
 ) -> None:
     """Build an n-gram language model of texts, for --lm and for `spool lm put`."""
     preload_blas()
@@ -30,6 +30,6 @@ def lm(
 
     loaded = load_model(model)
     if not {"ctc", "rnnt", "tdt", "attention"} & set(loaded.heads):
-        raise InvalidRequest(f"{model}: it has no search that takes a language model")
+        raise InvalidRequest(f"{model}: none of its searches takes a language model")
     built = build_language_model(texts, loaded.tokenizer, order, output)
     typer.echo(json.dumps(asdict(built)))

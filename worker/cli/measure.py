@@ -1,4 +1,4 @@
-"""`spool-worker measure`: how long recordings are, by their headers, for `spool plan --measured`."""
+"""`spool-worker measure`: the lengths of recordings by their headers, for `spool plan --measured`."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Options of `spool-worker transcribe`: dataclasses whose fields are the options, and what each asks for."""
+"""Options of `spool-worker transcribe`: dataclasses whose fields are the options."""
 
 import re
 from dataclasses import dataclass, fields
@@ -21,7 +21,7 @@ LATTICE_BEAM = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to search; fields are called as those of `SearchOptions`."""
+    """How to search; the fields have the names of those of `SearchOptions`."""
 
     decoder: Annotated[Decoder, typer.Option(help="Search method.")] = "greedy"
     beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4
@@ -101,7 +101,7 @@ class Search:
         int, typer.Option(min=1, help="The most states of the graph that are kept after a frame.")
     ] = 7000
     lattice_beam: Annotated[
-        float, typer.Option(help="How much worse than the best a hypothesis of the graph may be.")
+        float, typer.Option(help="How much worse than the best a hypothesis of the graph's search may score.")
     ] = 10.0
     blank_skip: Annotated[
         float, typer.Option(help="With a graph, do not search frames whose blank is more probable than this.")
@@ -152,7 +152,7 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """What models with an attention decoder are asked."""
+    """Options of models with an attention decoder."""
 
     language: Annotated[
         str | None,
@@ -207,8 +207,8 @@ class Speakers:
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="What tells speakers apart: default, or a Sortformer (sortformer, a name of the catalogue, "
-            "or a .nemo file). Implies --diarize.",
+            help="Model that tells speakers apart: default, or a Sortformer (sortformer, a name in the "
+            "catalogue, or a .nemo file). Implies --diarize.",
         ),
     ] = "default"
     speakers: SpeakerCount = None
@@ -216,10 +216,10 @@ class Speakers:
     max_speakers: MostSpeakers = None
 
     def to_diarization(self, form: TextFormat) -> Diarization | None:
-        """What is asked, None where nothing is. Raises InvalidRequest."""
+        """The requested diarization, None if there is none. Raises InvalidRequest."""
         counts = (self.speakers, self.min_speakers, self.max_speakers)
-        asked = self.diarize or form == "rttm" or any(counts) or self.diarizer != "default"
-        return diarization_of(*counts) if asked else None
+        is_requested = self.diarize or form == "rttm" or any(counts) or self.diarizer != "default"
+        return diarization_of(*counts) if is_requested else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Output:
     form: Annotated[TextFormat, typer.Option("--format", help="Output format.")] = "json"
 
     def lattice_beam(self) -> float | None:
-        """The pruning beam of lattices, None if there are to be none. Raises InvalidRequest."""
+        """The pruning beam of lattices, None if none are requested. Raises InvalidRequest."""
         if self.lattice is not None and self.form != "json":
             raise InvalidRequest(
                 "--lattice needs --format json; --format lattice or kaldi prints lattices alone"

@@ -1,5 +1,5 @@
-"""Commands that process one file after another. A file that fails does not stop the others; the exit code is
-then 1."""
+"""Helpers of commands that process several files. A file that fails does not stop the others; the exit code
+is then 1."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

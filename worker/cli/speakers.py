@@ -1,4 +1,4 @@
-"""The options about speakers that commands share, and what they ask for."""
+"""The options about speakers that commands share."""
 
 from typing import Annotated
 
@@ -19,11 +19,11 @@ MostSpeakers = Annotated[
 
 
 def diarization_of(speakers: int | None, least: int | None, most: int | None) -> Diarization:
-    """What the options ask for. Raises InvalidRequest where they contradict each other."""
+    """The requested diarization. Raises InvalidRequest if the options contradict each other."""
     if least is None and most is None:
         return Diarization(speakers=speakers)
     if speakers is not None:
-        raise InvalidRequest("--speakers gives the exact number: leave --min-speakers and --max-speakers out")
+        raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out")
     low, high = least or 1, most or MOST_SPEAKERS
     if low > high:
         raise InvalidRequest(f"--min-speakers {low} is above --max-speakers {high}")

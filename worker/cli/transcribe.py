@@ -1,7 +1,7 @@
-"""`spool-worker transcribe`: the engine with no queue.
+"""`spool-worker transcribe`: transcribes files without a queue.
 
-Knows printing and the exit code. The options are those of `worker.cli.options`; `worker.local.transcribe`
-does the work.
+Knows printing and the exit code. The options are in `worker.cli.options`; `worker.local.transcribe` does the
+work.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def transcribe(
         ),
     ] = None,
     rescore_weight: Annotated[
-        float, typer.Option(help="Weight of its log-probability beside the hypothesis's score.")
+        float, typer.Option(help="Weight of that model's log-probability added to the hypothesis's score.")
     ] = 0.5,
     speech_detector: Annotated[
         bool,

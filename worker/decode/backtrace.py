@@ -1,7 +1,4 @@
-"""What a search wrote down step by step, and the hypotheses read back from it once at the end.
-
-Knows back-pointers and emissions; does not know how they were chosen or how hypotheses are ranked.
-"""
+"""Records a search's emissions and back-pointers step by step, and reads the hypotheses back at the end."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from numpy.typing import NDArray
 from worker.decode.types import Hypothesis
 
 Written = mx.array | NDArray[Any]
-"""What a step wrote down: on the device, or on the host already."""
+"""An array of a step, on the device or already on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +57,12 @@ class _Steps:
 
 
 def on_device(arrays: Iterable[Written | None]) -> list[mx.array]:
-    """Those that a device still has to compute."""
+    """The arrays that are on the device."""
     return [array for array in arrays if isinstance(array, mx.array)]
 
 
 def stacked(arrays: Sequence[Written]) -> NDArray[Any]:
-    """All of one shape as one array on the host, [len(arrays), ...]; a device is asked once."""
+    """Arrays of one shape as one array on the host, [len(arrays), ...], evaluated together."""
     mx.eval(on_device(arrays))
     return np.stack([np.asarray(array) for array in arrays])
 
@@ -78,7 +75,7 @@ class Backtrace:
         self._steps: list[Emission] = []
 
     def append(self, step: Emission) -> None:
-        """Write one step down."""
+        """Record one step."""
         self._steps.append(step)
 
     def latest(self, steps: int) -> list[mx.array]:
@@ -90,7 +87,7 @@ class Backtrace:
         )
 
     def continued(self) -> list[tuple[list[Path], list[int]]]:
-        """Of each utterance, the path of each slot, and the slot that it was before the first step."""
+        """For each utterance, the path of each slot and the slot it descends from before the first step."""
         slot = np.broadcast_to(np.arange(self._shape[1]), self._shape)
         for step in reversed(self._steps):
             if step.parents is not None:
@@ -99,7 +96,7 @@ class Backtrace:
         return list(zip(self.paths(), slot.tolist(), strict=True))
 
     def paths(self) -> list[list[Path]]:
-        """The path of each slot of each utterance, [B][K]; that of a slot dead at the end means nothing."""
+        """The path of each slot of each utterance, [B][K]; undefined for slots that are dead at the end."""
         if not self._steps:
             return [[Path((), (), (), ())] * self._shape[1] for _ in range(self._shape[0])]
         labels, frames, durations, log_probs = self._walk_back(self._read())

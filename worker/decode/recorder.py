@@ -1,7 +1,7 @@
-"""Keeps what a beam did, step by step, for those who ask more of a search than its hypotheses.
+"""Records a beam's steps, from which lattices are built.
 
-Beside the backtrace's emissions a lattice needs every score before and after recombination. Arrays stay on
-the device until `records` is asked for; a step costs a few numbers a slot. Does not know what they are for.
+In addition to the backtrace's emissions, a lattice needs every score before and after recombination. Arrays
+stay on the device until `records` is called; a step costs a few numbers per slot.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +28,10 @@ class _Step:
 
 
 class LatticeRecorder:
-    """One search's steps, or by row the `graphs` of one that knows its lattices as a whole."""
+    """One search's steps, or by utterance the `graphs` of a search that makes its lattices itself."""
 
     def __init__(self, prunes: Sequence[float | None] = ()) -> None:
-        """prunes: of each utterance, what a lattice that is asked for is to be pruned to."""
+        """prunes: the pruning beam of each utterance's lattice; None: no lattice is asked for."""
         self.prunes = prunes
         self.graphs: dict[int, PrunedGraph] = {}
         self._records: list[Record] = []
@@ -49,12 +49,12 @@ class LatticeRecorder:
         fused: Written | None = None,
         marks: Written | None = None,
     ) -> None:
-        """Keep one step: scores before recombination and after it, what fusion gave, and what else tells
-        hypotheses apart. Arrays are [B, K]; the emission has parents."""
+        """Record one step: scores before and after recombination, fusion's gains, and what else distinguishes
+        hypotheses. Arrays are [B, K]; the emission has parents."""
         self._steps.append(_Step(emission, gained, scores, fused, marks))
 
     def take(self, records: list[Record]) -> None:
-        """Keep what a search knows as a whole."""
+        """Set the records of a search that makes them all at once."""
         self._records = records
 
     def latest(self, steps: int) -> list[mx.array]:
@@ -68,12 +68,12 @@ class LatticeRecorder:
     def end(
         self, scores: mx.array, lengths: NDArray[np.int32], closing: mx.array | None, *, sums: bool
     ) -> None:
-        """The final scores [B, K], the utterances' frames [B], what fusion gave for the end [B, K], and
+        """Set the final scores [B, K], the utterances' frames [B], fusion's gains for the end [B, K], and
         whether recombination adds probabilities."""
         self._ends, self._lengths, self._closing, self._sums = scores, lengths, closing, sums
 
     def records(self) -> list[Record]:
-        """What was kept of each utterance; none where nothing was searched."""
+        """The record of each utterance; none if nothing was searched."""
         if self._ends is None:
             return self._records
         ends = np.array(self._ends)

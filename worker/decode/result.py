@@ -1,7 +1,4 @@
-"""What a search answers beyond its hypotheses: words with their confidence, alternatives and a lattice.
-
-Knows the search and what is made of what it kept; knows no chunks and no files.
-"""
+"""Results of a search: hypotheses, words with confidence and alternatives, and a lattice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +21,12 @@ MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One utterance's hypotheses, best first (none where its logits were no numbers), and the unpruned
-    lattice of a beam, None of greedy. spoken: its words in seconds from its start, where the decoder told
-    them itself. frames: encoder frames that it took. language: the one it was read in, where the model
-    tells. text: of its answer, where that need not be the first of the hypotheses. languages: the likeliest
-    ones with their probabilities, where the model was left to find out. reach: of a lattice that was pruned
-    to it already, as a decoding graph's is; such a lattice has no say in the words' confidence. emissions: of
-    the labels that were asked for."""
+    """One utterance's hypotheses, best first (none if its logits were not finite), and the unpruned lattice
+    of a beam (None for greedy). spoken: its words in seconds from its start, if the decoder times them.
+    frames: its encoder frames. language: the one it was decoded in, if the model tells. text: its text, if
+    that need not be the first hypothesis's. languages: the most probable ones, if the model detected the
+    language. reach: the beam that the lattice was already pruned to, as a decoding graph's is; such a lattice
+    does not affect the words' confidence. emissions: those of the requested labels."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
@@ -45,8 +41,8 @@ class Answer:
     def words(
         self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
     ) -> list[Word]:
-        """The words of the best hypothesis, as `words_of`, with what the beam knows of them. Raises
-        EngineError where there is no hypothesis."""
+        """The words of the best hypothesis, as from `words_of`, with the beam's confidence and alternatives.
+        Raises EngineError if there is no hypothesis."""
         best = best_of(self.hypotheses)
         if self.spoken is not None:
             return [_moved(word, offset_seconds) for word in self.spoken]
@@ -56,8 +52,8 @@ class Answer:
         return with_confidence(words, self.graph, frame_seconds, offset_seconds, alternatives)
 
     def lattice(self, prune: float, frame_seconds: float, seconds: float) -> Lattice | None:
-        """The lattice of an utterance of `seconds`, in seconds from its start, pruned to `prune` or, where
-        that leaves more than MOST_ARCS arcs, to what leaves no more. None of greedy."""
+        """The lattice of an utterance of `seconds`, in seconds from its start, pruned to `prune` or, if that
+        leaves more than MOST_ARCS arcs, to the beam that leaves no more. None for greedy."""
         if self.graph is None:
             return None
         beam = min(prune, widest_beam(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
@@ -69,7 +65,7 @@ class Spelling(Protocol):
 
     @property
     def heads(self) -> Mapping[HeadName, Any]:
-        """What a search drives."""
+        """The heads by name."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -82,7 +78,7 @@ def answers(
     options: SearchOptions,
     asks: Sequence[DecodeRequest] | None = None,
 ) -> list[Answer]:
-    """As `search`, with what the beam kept."""
+    """The results of `search`, with the beam's lattices."""
     recorder = LatticeRecorder([ask.lattice for ask in asks or ()])
     utterances = search(model, encoded, options, asks, recorder)
     records: Sequence[Record | None] = recorder.records() or [None] * len(utterances)
@@ -117,7 +113,7 @@ def _moved(word: Word, seconds: float) -> Word:
 
 
 def lattice_of(graph: WordGraph, prune: float, frame_seconds: float, seconds: float) -> Lattice:
-    """The record of a lattice that was pruned to `prune`."""
+    """The transcript's record of a lattice that was pruned to `prune`."""
 
     def at(frame: int) -> float:
         return round(min(frame * frame_seconds, seconds), DIGITS)

@@ -1,7 +1,7 @@
-"""The one face of the search: a batch of encoder frames in, hypotheses of each utterance out.
+"""The entry point of the searches: a batch of encoder frames in, hypotheses of each utterance out.
 
-Owns which search fits which head and which parameters it takes. Chunks, words and seconds are others'
-business; so are attention decoders' windows (`worker.decode.attention`).
+Chooses the search for a head and checks its parameters. Attention decoders' windows are in
+`worker.decode.attention`.
 """
 
 import math
@@ -33,11 +33,11 @@ from worker.decode.wfst.graph import check_units, load_graph, unit_columns
 from worker.models.base import Encoded, HeadName
 
 MOST_SCALE = 100.0
-"""Of an acoustic model's log-probabilities."""
+"""The largest acoustic_scale."""
 
 
 class Searchable(Protocol):
-    """What the search asks of a model."""
+    """What the search needs of a model."""
 
     @property
     def heads(self) -> Mapping[HeadName, Any]:
@@ -45,7 +45,7 @@ class Searchable(Protocol):
 
     @property
     def tokenizer(self) -> Speller:
-        """Its tokens; asked where the options fuse something."""
+        """The tokenizer, used for fusion."""
 
 
 def search(
@@ -57,20 +57,18 @@ def search(
 ) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
-    recorder: keeps what a beam did on the way to them.
-    asks: what each utterance asks for itself, as many as there are utterances; what its neighbours ask is
-    nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context of
-    the one before it and that one's best tokens behind it.
+    recorder: records a beam's steps. requests: one per utterance, independent of each other. To carry a job's
+    language model and phrases over its chunks, a chunk's context is that of the chunk before it followed by
+    that chunk's best tokens.
 
-    An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
-    logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
-    error. Greedy knows one hypothesis. Raises InvalidRequest where the options ask what the model or this
-    version cannot do.
+    An utterance depends on its own frames only: one without frames has one empty hypothesis, and one whose
+    logits are not finite has an empty list, which `best_of` turns into an error. Greedy search has one
+    hypothesis. Raises InvalidRequest if the model or this version does not support the options.
     """
     head, searcher, parameters = resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if requests is not None and len(requests) != len(lengths):
-        raise ValueError(f"{len(requests)} asks for {len(lengths)} utterances")
+        raise ValueError(f"{len(requests)} requests for {len(lengths)} utterances")
     for request in requests or ():
         check_request(searcher, options, request)
     fusion = None if requests is None else make_fusion(model.tokenizer, options, requests)
@@ -83,14 +81,14 @@ def search(
 
 
 def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-    """The first of an utterance's hypotheses. Raises EngineError when the search gave the utterance up."""
+    """The first of an utterance's hypotheses. Raises EngineError if it has none."""
     if not hypotheses:
-        raise EngineError("the model's output for this utterance is not a number; its words are unknown")
+        raise EngineError("the model's output for this utterance is not finite, so it has no words")
     return hypotheses[0]
 
 
 def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher, Any]:
-    """Which head these options search, how, and the parameters of that search. Raises InvalidRequest."""
+    """The head that these options search, the searcher, and its parameters. Raises InvalidRequest."""
     if options.beam < 1 or options.nbest < 1 or (options.max_symbols or 1) < 1:
         raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
     head = resolve_head(model, options)
@@ -129,7 +127,7 @@ _OF_GRAPHS = ("graph_beam", "lattice_beam", "blank_skip", "acoustic_scale")
 
 
 def _check_graph(model: Searchable, parameters: GraphSearch, options: SearchOptions) -> None:
-    """Raises InvalidRequest where there is no graph, it is not for this model, or a beam is out of range."""
+    """Raise InvalidRequest if there is no graph, it is not for this model, or a beam is out of range."""
     if parameters.graph is None:
         if options.decoder == "wfst":
             raise InvalidRequest("graph: the wfst search needs a decoding graph (spool graph build)")
@@ -153,7 +151,7 @@ def _check_graph(model: Searchable, parameters: GraphSearch, options: SearchOpti
 
 
 def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searcher:
-    """The searcher of these options, or what stands in its place for this model. Raises InvalidRequest."""
+    """The searcher of these options, or the variant of it for this model. Raises InvalidRequest."""
     searcher = SEARCHERS.get((head, options.decoder))
     if searcher is None:
         known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
@@ -171,7 +169,7 @@ def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searc
 
 
 def resolve_head(model: Searchable, options: SearchOptions) -> HeadName:
-    """Which of the model's heads these options search. Raises InvalidRequest."""
+    """The head of the model that these options search. Raises InvalidRequest."""
     fitting = [
         (head, decoder)
         for head, decoder in SEARCHERS

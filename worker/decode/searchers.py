@@ -1,7 +1,4 @@
-"""Every search there is: which head it searches, the parameters that it takes, and how it is called.
-
-What a head and a search are is their own files' business; which of them options name is `search`'s.
-"""
+"""All searches by head: their parameters, and adapters to one signature. `worker.decode.search` chooses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,7 +92,7 @@ class GraphSearch:
 
     @property
     def settings(self) -> WfstSettings:
-        """Without the graph and the number of hypotheses."""
+        """The settings without the graph and the number of hypotheses."""
         return WfstSettings(
             *(self.graph_beam, self.max_active, self.lattice_beam, self.blank_skip, self.acoustic_scale),
             self.length_penalty or 0.0,
@@ -114,7 +111,7 @@ class Rescoring(GraphSearch):
 
     @property
     def weights(self) -> RescoringWeights:
-        """What is not asked for has its default."""
+        """The weights, with defaults for those not given."""
         given = {"ctc": self.ctc_weight, "reverse": self.reverse_weight, "attention": self.attention_weight}
         return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
 
@@ -133,7 +130,7 @@ class TransducerRescoring:
 
     @property
     def weights(self) -> RescoringWeights:
-        """The beam's own score and the decoder from the right count only where they are asked for."""
+        """The weights; the beam's own score and the right-to-left decoder count only if given."""
         return RescoringWeights(
             self.ctc_weight or 0.0, self.reverse_weight or 0.0, self.transducer_weight, self.attention_weight
         )
@@ -165,9 +162,9 @@ class AttentionBeam:
 class Searcher:
     """One way to search one kind of head.
 
-    parameters: the dataclass of what it takes of `SearchOptions`. run: head, frames [B, T, d_model], lengths
-    [B], parameters, fusion and recorder to hypotheses; None where it asks the model more than frames. fuses:
-    whether a language model and phrases may have a say. lattices: whether it keeps more than its hypotheses.
+    parameters: the dataclass of its part of `SearchOptions`. run: from head, frames [B, T, d_model], lengths
+    [B], parameters, fusion and recorder to hypotheses; None if the search needs more than frames. fuses:
+    whether it supports a language model and phrases. lattices: whether it supports lattices.
     """
 
     parameters: type[Any]
@@ -231,11 +228,11 @@ def _ctc_beam(
 
 
 def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float = 0.0) -> mx.array:
-    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance by itself, zeros behind its end:
-    the bits of a product depend on its number of rows there, and must not on the neighbours. blank_penalty:
-    subtracted from blank's logit."""
+    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance is computed by itself and padded
+    with zeros, since the bits of a product depend on its number of rows there and must not depend on the
+    neighbours. blank_penalty: subtracted from blank's logit."""
     if frames.shape[1] == 0:
-        return mx.zeros((frames.shape[0], 1, head.blank + 1))  # a frame of nobody's: nothing reduces none
+        return mx.zeros((frames.shape[0], 1, head.blank + 1))  # one unused frame, as MLX cannot reduce none
     if mx.default_device().type != mx.DeviceType.cpu:
         return head.log_probs(frames, blank_penalty)
     longest = frames.shape[1]
@@ -336,7 +333,7 @@ def _lockstep(
     _: Fusion | None,
     __: LatticeRecorder | None,
 ) -> Hypotheses:
-    """Times are those of the best path of the CTC head through the tokens."""
+    """Times are those of the CTC head's best path through the tokens."""
     windows, penalty = head.windows(frames, lengths), parameters.length_penalty or 0.0
     lists = attention_beam(head.left, windows, head.sos, lengths.tolist(), parameters.beam, penalty)
     log_probs = np.array(_log_probs(head.ctc, frames, lengths))
@@ -350,7 +347,7 @@ def _timed(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
     count, tokens = len(ended.tokens), np.array(ended.tokens, np.int64)
     columns = log_probs[:, [*ended.tokens, log_probs.shape[1] - 1]]
     spans = align_tokens(columns, tokens)
-    if spans is None:  # side by side, where the CTC head cannot have emitted these tokens
+    if spans is None:  # evenly spaced, if the CTC head cannot have emitted these tokens
         times = [at * len(log_probs) // count for at in range(count)]
     else:
         times = [first + int(columns[first:last, at].argmax()) for at, (first, last) in enumerate(spans)]
@@ -374,10 +371,10 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=True, lattices=False),
     ("attention", "beam"): Searcher(AttentionBeam, None, fuses=True, lattices=False),
 }
-"""Every search there is; a model's heads are tried in this order where the options name none."""
+"""All searches; a model's heads are tried in this order if the options name none."""
 CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)
-"""In place of a CTC head's beam where all alignments are to be added up."""
+"""A CTC head's beam that sums over alignments."""
 FRAME_BEAM = Searcher(FrameBeam, _frame_beam, fuses=False, lattices=False)
-"""In place of a transducer's beam where a CTC head may be heard beside it."""
+"""A transducer's beam with which a CTC head can be mixed."""
 COMMON = frozenset({"decoder", "beam", "nbest", "head", "att_context", "reader"})
 """Options that every search understands: greedy is a beam of one, and has one hypothesis."""

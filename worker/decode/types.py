@@ -1,7 +1,7 @@
-"""What a search is asked and what it answers. Plain Python: the process without MLX reads these too.
+"""Requests, options and results of searches. Plain Python, for the process without MLX too.
 
-Owns the one vocabulary of options; which of them a search takes is its own dataclass of parameters
-(`worker.decode.search.SEARCHERS`).
+`SearchOptions` has all options; each search's own are in its dataclass of parameters
+(`worker.decode.searchers.SEARCHERS`).
 """
 
 from collections.abc import Hashable
@@ -16,21 +16,20 @@ Decoder = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 Alignments = Literal["auto", "best", "all"]
 Pruning = Literal["late", "early"]
 Scores = Literal["float", "fixed"]
-CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
+CONTEXT_TOKENS = 256  # longer than any n-gram and any phrase
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeRequest:
-    """What one utterance of a batch asks for itself, beside the `SearchOptions` of all.
+    """What one utterance of a batch asks for, in addition to the `SearchOptions` of all.
 
-    phrases: texts to be favoured, weighed by `boost`. lm: path of an ARPA file weighed by `alpha`. context:
-    the tokens before the utterance's start, oldest first: language model and phrases go on from
-    there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
-    to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
-    speech: what is asked of the model's family itself. reader_weight: of what the options' reader says.
-    step: what is asked of a diarization model's network, or of a live session, in place of words. spell: the
-    words of a text that is to be aligned, for `prepare`; labels: the tokens of these words, of which a CTC
-    head is to say how probable each one is in each frame.
+    phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `alpha`.
+    context: the tokens before the utterance, oldest first, from which language model and phrases continue.
+    alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
+    logarithm), None for none. speech: options of the model's family. reader_weight: the weight of the reader
+    in `SearchOptions`. step: a step of a diarization model's network, or of a live session, instead of words.
+    spell: the words of a text to align, for `prepare`; labels: the tokens of these words, whose probability
+    in each frame a CTC head returns.
     """
 
     phrases: tuple[str, ...] = ()
@@ -103,7 +102,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word that a search knows as such: its encoder frames (half-open), its lowest unit's probability."""
+    """A word with its encoder frames (half-open) and the lowest probability of its units."""
 
     text: str
     first: int
@@ -118,7 +117,7 @@ class Hypothesis:
     `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
     emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability,
     not normalised by length; `confidences` are probabilities of each token among all labels and blank (empty
-    when unknown). `spoken`: the words, where the search knows words and not only tokens.
+    when unknown). `spoken`: the words, if the search knows words and not only tokens.
     """
 
     tokens: tuple[int, ...]
@@ -131,15 +130,14 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceResult:
-    """What the engine answers for one utterance.
+    """The engine's result for one utterance.
 
     Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
-    frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
-    one was asked for. weights: `ModelInfo.makers` of those that spoke. lattice: in seconds
-    from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
-    languages: the likeliest ones with their probabilities, where the model was left to find out.
-    output: of a diarization model's network, or of a live session's step; where labels were asked for, what
-    the CTC head says of them (`worker.decode.alignment.emissions`).
+    frames, and its share of the batch's busy time in nanoseconds. texts: those of the hypotheses, if more
+    than one was asked for. weights: `ModelInfo.makers` of the models used. lattice: in seconds from the
+    utterance's start, if asked for. language: the language spoken, if the model tells. languages: the most
+    probable ones, if the model detected the language. output: that of a diarization model's network or of a
+    live session's step; for labels, the CTC head's emissions (`worker.decode.alignment.emissions`).
     """
 
     hypotheses: tuple[Hypothesis, ...]

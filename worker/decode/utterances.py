@@ -1,6 +1,6 @@
-"""From samples to answers, whatever head a model has: the one way that engine, command line and reports take.
+"""From samples to results with any head: used by the engine, the command line and reports.
 
-Owns the choice between heads over frames and attention decoders. Chunks and files are others' business.
+Chooses between heads over encoder frames and attention decoders.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ NOTHING = DecodeRequest()
 
 
 def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRequest) -> None:
-    """Raises InvalidRequest, naming the option, where `decode_utterances` would: before any audio."""
+    """Raise InvalidRequest, naming the option, if `decode_utterances` would, before any audio is read."""
     model.prepare(request.speech)
     check_context(model, options)
     check_options(model, options, request)
@@ -33,7 +33,7 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
 
 
 def check_context(model: SpeechModel, options: SearchOptions) -> None:
-    """Raises InvalidRequest where the model cannot run with the attention context that is asked for."""
+    """Raise InvalidRequest if the model cannot run with the requested attention context."""
     known = model.capabilities.att_contexts
     if options.att_context is None or options.att_context in known:
         return
@@ -42,7 +42,7 @@ def check_context(model: SpeechModel, options: SearchOptions) -> None:
         return
     setting = f"att_context {options.att_context[0]},{options.att_context[1]}"
     if model.capabilities.any_context:
-        raise InvalidRequest(f"{setting}: neither may be negative, but for a left of -1, which is all frames")
+        raise InvalidRequest(f"{setting}: neither may be negative, except a left of -1 (all frames)")
     if not known:
         raise InvalidRequest(f"{setting}: {model.info.name} has no choice of attention contexts")
     names = " ".join(f"{left},{right}" for left, right in known)
@@ -56,9 +56,9 @@ def decode_utterances(
     requests: Sequence[DecodeRequest],
     ahead: Ahead | None = None,
 ) -> list[Answer]:
-    """What was heard in each utterance, [N] float32 at 16 kHz. An utterance depends on nothing but itself and
-    its request. `ahead`: what the model's front has made of each already. Raises InvalidRequest for what the
-    model cannot do."""
+    """The results of utterances, [N] float32 at 16 kHz each. An utterance depends only on itself and its
+    request. `ahead`: the outputs of the model's front, where already computed. Raises InvalidRequest for what
+    the model cannot do."""
     _, searcher, _ = resolve_search(model, options)
     if searcher.run is not None:
         for request in requests:

@@ -1,7 +1,5 @@
-"""From a hypothesis's tokens and frames to words with seconds.
-
-Where words begin is the tokenizer's business; chunks are others', all but the offset that is given.
-"""
+"""From a hypothesis's tokens and frames to words with times in seconds. The tokenizer divides tokens into
+words."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,21 +9,21 @@ from worker.decode.types import Hypothesis, SpokenWord
 from worker.models.base import TokenSpan, is_wide
 
 DIGITS = 3  # milliseconds
-# What is printed is far coarser than what a batch's shape does to a float (docs/numerics.md), so
-# that a transcript does not tell its batch (law 7).
+# Rounding hides the differences that a batch's shape makes to floats (docs/numerics.md), so that a transcript
+# does not depend on its batch (law 7).
 CONFIDENCE_DIGITS = 3
 SCORE_DIGITS = 3
 
 
 class WordTokenizer(Protocol):
-    """What words need of a tokenizer."""
+    """The part of a tokenizer that words need."""
 
     def words(self, tokens: Sequence[int], language: str | None = None) -> list[TokenSpan]:
         """The words that tokens spell."""
 
 
 class TextTokenizer(Protocol):
-    """What texts need of a tokenizer."""
+    """The part of a tokenizer that texts need."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens."""
@@ -42,8 +40,8 @@ def words_of(
 
     A word starts when its first token is emitted and ends when its last one does (its frame + its duration,
     at least one frame), but not after the next word's start. Times are seconds, `offset_seconds` added, to
-    the millisecond, and never decrease. Confidence is the lowest of the word's tokens, 0 where a search
-    gave none. A search that knows words has said which frames are theirs.
+    the millisecond, and never decrease. Confidence is the lowest of the word's tokens, 0 if a search gives
+    none. A search that knows words gives their frames itself.
     """
 
     def seconds(frames: int) -> float:
@@ -80,7 +78,7 @@ def _spoken(hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | No
 
 
 def text_of(hypothesis: Hypothesis, tokenizer: TextTokenizer) -> str:
-    """The hypothesis's text: of its words where the search knows them, else of its tokens."""
+    """The hypothesis's text: that of its words if the search knows them, else of its tokens."""
     if hypothesis.spoken is None:
         return tokenizer.decode(hypothesis.tokens).strip()
     text = ""

@@ -24,7 +24,7 @@ from worker.engine.protocol import DEFAULT_LOADER
 from worker.segmentation.chunker import plan_channels, plan_chunks
 
 LOAD_SECONDS = 600.0
-JOBS = 8  # as many as a worker has in flight by default: batches are made across them
+JOBS = 8  # a worker's default number of concurrent jobs, across which batches are formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def speech_of(*files: Path | str) -> NDArray[np.float32]:
 
 
 def synthetic_speech(seconds: float) -> NDArray[np.float32]:
-    """Noise that rises and falls four times a second. It costs the encoder as much as speech, and the search
+    """Noise that rises and falls four times a second. It costs the encoder as much as speech does, the search
     less."""
     count = int(seconds * SAMPLE_RATE)
     swell = 0.55 - 0.45 * np.cos(2 * np.pi * 4.0 * np.arange(count) / SAMPLE_RATE)

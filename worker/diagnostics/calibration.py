@@ -50,7 +50,7 @@ def measure(
 
 
 def document(model: str, device: str, runs: Sequence[Run]) -> dict[str, object]:
-    """What `spool plan --calibration` reads; `model` as jobs name it. Seconds of engine and processor."""
+    """The input of `spool plan --calibration`, in engine and processor seconds; `model` as jobs name it."""
     hardware = this_machine()
     return {
         "spool": spool.__version__,

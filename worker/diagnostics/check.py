@@ -1,7 +1,7 @@
 """`spool-worker check`: whether a worker can run on this machine, and what to do if not.
 
-Every probe gives one or more findings and never raises. The engine runs in its own process, as in a worker,
-so a device that aborts does not end the check.
+Every probe returns findings and never raises. The engine runs in its own process, as in a worker, so a device
+that aborts does not end the check.
 """
 
 import os
@@ -214,6 +214,6 @@ def _model(engine: Engine, place: str) -> str:
 
 
 def _self_test(engine: Engine, place: str) -> str:
-    """The test that an unwell worker must pass before it takes jobs again."""
+    """The self-test that an unhealthy worker must pass before it takes jobs again."""
     engine.probe(place).result(MODEL_SECONDS)
     return f"{place} decodes a test sound"

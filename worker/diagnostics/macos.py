@@ -1,6 +1,6 @@
 """The findings of `spool-worker check` about macOS: version, Metal, sleep, Rosetta.
 
-Each comes from the output of a command and a pure function that reads it.
+Each is made from the output of a command by a pure function.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""The host's share of utterances that wait, done while the device runs others: a bounded queue and a thread.
+"""Computes the host's part of waiting utterances while the device runs others: a bounded queue and a thread.
 
-What a model does with samples before anything goes to the device (`Front`: on a CPU the spectra, for WeNet
-the filter bank) needs nothing but the samples, so it is done in the order of arrival and not batch by batch:
-forming batches early would cost their fairness and size. It runs beside a batch only, in whose time it is
-(law 5), and never for an utterance that is suspected of ending the process. Touches no MLX; whose turn it is
-and what a batch holds is others' business (`worker.engine.scheduler`).
+What a model computes before anything goes to the device (`Front`: on a CPU the spectra, for WeNet the filter
+bank) needs only the samples, so it is done in the order of arrival rather than batch by batch: forming
+batches early would cost fairness and size. It runs only while a batch runs, to which its time belongs (law
+5), and never for an utterance that is suspected of crashing the process. Touches no MLX.
 """
 
 import contextlib
@@ -17,19 +16,19 @@ from numpy.typing import NDArray
 from worker.engine.protocol import Utterance
 
 Front = Callable[[NDArray[np.float32]], NDArray[np.float32] | None]
-"""From an utterance's samples to what the model takes in their place, the same bits as without it; None where
-it makes none of so few. Called from another thread than the model's, so it may hold nothing of MLX."""
+"""From an utterance's samples to what the model takes in their place, bit-identical to what it would compute;
+None if there are too few samples. Called outside the model's thread, so it must not use MLX."""
 
 MOST_BYTES = 256 << 20
 
 
 class WorkAhead:
-    """What was made of waiting utterances, by ticket. Thread-safe; `start` it once."""
+    """The fronts' outputs for waiting utterances, by ticket. Thread-safe; `start` it once."""
 
     def __init__(
         self, read: Callable[[Utterance], NDArray[np.float32]], most_bytes: int = MOST_BYTES
     ) -> None:
-        """`read` gives the samples of an utterance that waits. No utterance is begun while what is kept holds
+        """`read` returns the samples of a waiting utterance. No utterance is started while the outputs hold
         `most_bytes`."""
         self._read = read
         self._most_bytes = most_bytes
@@ -37,7 +36,7 @@ class WorkAhead:
         self._waiting: dict[int, Utterance] = {}
         self._kept: dict[int, tuple[str, NDArray[np.float32]]] = {}
         self._doing: int | None = None
-        self._batches = 0  # on the device: one, or one between the layers of another
+        self._batches = 0  # on the device; 2 while live steps interrupt a batch of jobs
         self._fronts: dict[str, Front] = {}
 
     def start(self) -> None:
@@ -45,8 +44,8 @@ class WorkAhead:
         threading.Thread(target=self._run, name="engine-ahead", daemon=True).start()
 
     def serve(self, model: str, front: Front | None) -> None:
-        """Work ahead with this model's front from now on; without one, no more. What another front of its
-        name has made is dropped."""
+        """Use this front for the model from now on; None stops working ahead for it. Outputs of an earlier
+        front are dropped."""
         with self._changed:
             self._fronts.pop(model, None)
             self._kept = {ticket: each for ticket, each in self._kept.items() if each[0] != model}
@@ -56,7 +55,7 @@ class WorkAhead:
             self._changed.notify_all()
 
     def offer(self, utterance: Utterance) -> None:
-        """An utterance waits for the device."""
+        """Add an utterance that waits for the device."""
         if utterance.alone or utterance.control or utterance.ask.step is not None:
             return
         with self._changed:
@@ -64,7 +63,7 @@ class WorkAhead:
             self._changed.notify_all()
 
     def forget(self, tickets: Sequence[int]) -> None:
-        """These utterances wait no longer."""
+        """Remove utterances that no longer wait."""
         with self._changed:
             for ticket in tickets:
                 self._waiting.pop(ticket, None)
@@ -74,8 +73,8 @@ class WorkAhead:
             self._changed.notify_all()
 
     def begin_batch(self, tickets: Sequence[int]) -> list[NDArray[np.float32] | None]:
-        """What there is for each utterance of the batch that the device runs now, once one of them that is
-        just being worked on is done; None for those that the model has to do."""
+        """Begin a batch: the front's output for each of its utterances, waiting for one in progress; None for
+        those that the model must compute itself."""
         with self._changed:
             self._batches += 1
             for ticket in tickets:
@@ -86,7 +85,7 @@ class WorkAhead:
         return [None if each is None else each[1] for each in kept]
 
     def end_batch(self) -> None:
-        """The batch begun last is no more on the device."""
+        """The batch begun last has left the device."""
         with self._changed:
             self._batches -= 1
 
@@ -100,7 +99,7 @@ class WorkAhead:
                 del self._waiting[utterance.ticket]
                 self._doing = ticket = utterance.ticket
             spectra = None
-            with contextlib.suppress(Exception):  # the model meets it again, and says whose fault it is
+            with contextlib.suppress(Exception):  # the model will raise it again, for the right utterance
                 spectra = front(self._read(utterance))
             with self._changed:
                 if self._doing == ticket and spectra is not None:
@@ -109,7 +108,7 @@ class WorkAhead:
                 self._changed.notify_all()
 
     def _next(self) -> Utterance | None:
-        """The one that has waited longest, of those that may be begun now."""
-        if not self._batches or sum(made.nbytes for _, made in self._kept.values()) >= self._most_bytes:
+        """The utterance that has waited longest, of those that may be started now."""
+        if not self._batches or sum(output.nbytes for _, output in self._kept.values()) >= self._most_bytes:
             return None
         return next((each for each in self._waiting.values() if each.model in self._fronts), None)

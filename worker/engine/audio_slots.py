@@ -1,8 +1,7 @@
-"""Audio on its way to the engine's process: a fixed number of slots in one piece of shared memory.
+"""Audio on its way to the engine's process: a fixed number of slots in one block of shared memory.
 
-Knows samples and who holds how many slots; knows nothing of models or processes. The slots are the engine's
-back-pressure: a job that finds none free waits, and the one that holds fewest gets the next one, so a long
-job cannot keep a short one out.
+The slots are the engine's back-pressure: a job waits while none is free, and the waiting job that holds the
+fewest gets the next one, so a long job cannot keep a short one out.
 """
 
 import os
@@ -24,7 +23,7 @@ CANCEL_POLL_SECONDS = 0.2  # an Event cannot be waited for together with a Condi
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """Where the slots are: the shared memory's name, how many, and float32 samples in each."""
+    """The shared memory's name, the number of slots, and the float32 samples in each."""
 
     name: str
     count: int
@@ -39,7 +38,7 @@ class _Waiter:
 
 
 class AudioSlots:
-    """The parent's side: hands out slots and writes utterances into them. Thread-safe."""
+    """The parent's side: allocates slots and writes utterances into them. Thread-safe."""
 
     def __init__(self, count: int, samples: int) -> None:
         size = count * samples * 4
@@ -73,25 +72,25 @@ class AudioSlots:
             return waiter.slot
 
     def write(self, slot: int, samples: NDArray[np.float32]) -> None:
-        """Copy a mono utterance into a slot that it fits and the caller holds. Raises EngineStopped."""
+        """Copy a mono utterance into a slot that the caller holds. Raises EngineStopped."""
         array = self._array
         if array is None:
             raise EngineStopped
         array[slot, : len(samples)] = samples
 
     def release(self, slot: int) -> None:
-        """Give a slot back; giving it back twice is harmless."""
+        """Release a slot; releasing it twice is harmless."""
         with self._lock:
             self._put_back(slot)
 
     @property
     def free(self) -> int:
-        """How many slots nobody holds."""
+        """The number of free slots."""
         with self._lock:
             return len(self._free)
 
     def check_length(self, samples: int) -> None:
-        """Raise InvalidRequest for an utterance that no slot can hold."""
+        """Raise InvalidRequest for an utterance longer than a slot."""
         if samples > self.layout.samples:
             raise InvalidRequest(
                 f"An utterance of {samples / 16_000:.1f} s is longer than the "
@@ -107,7 +106,7 @@ class AudioSlots:
             for waiter in self._queue:
                 waiter.called.notify()
         self._array = None
-        with suppress(BufferError):  # a writer may be in the middle of a copy; the mapping then ends with it
+        with suppress(BufferError):  # a writer may be copying; the mapping is then freed when it is done
             self._memory.close()
         self._memory.unlink()
 
@@ -140,7 +139,7 @@ class AudioView:
         self._array = _as_array(self._memory, layout.count, layout.samples)
 
     def read(self, slot: int, samples: int) -> NDArray[np.float32]:
-        """A read-only view of the first `samples` samples in `slot`; valid until its result is sent."""
+        """A read-only view of the first `samples` samples in `slot`, valid until the result is sent."""
         view = self._array[slot, :samples]
         view.flags.writeable = False
         return view
@@ -151,8 +150,8 @@ def _as_array(memory: SharedMemory, count: int, samples: int) -> NDArray[np.floa
 
 
 def _refuse_if_too_small(size: int) -> None:
-    """Linux would end the process on the first write past the end of a full /dev/shm (containers get 64
-    MB)."""
+    """Raise SettingsError if /dev/shm is too small (64 MB in containers by default): Linux would kill the
+    process on the first write that does not fit."""
     if not SHARED_MEMORY_FOLDER.is_dir():
         return
     status = os.statvfs(SHARED_MEMORY_FOLDER)

@@ -65,7 +65,7 @@ class Engine:
         self._prepared: dict[Hashable, ModelInfo] = {}
 
     def start(self) -> "Engine":
-        """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
+        """Start the child and wait until it is ready. Raises EngineStopped if it does not start."""
         reason = self._wait_ready()
         if reason is not None:
             self.close()
@@ -86,7 +86,7 @@ class Engine:
             raise EngineStopped(f"The engine did not start: {reason}.")
 
     def _wait_ready(self) -> str | None:
-        """Start a child and wait until it listens; the reason if it does not, else None."""
+        """Start a child and wait until it is ready; returns None, or the reason if it is not."""
         self._spawn()
         self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
         self._watcher.start()
@@ -104,12 +104,11 @@ class Engine:
     ) -> "Future[UtteranceResult]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
-        Utterances of equal `options` share batches, whatever each asks for itself by `ask`.
+        Utterances with equal `options` share batches, whatever their `ask`.
 
         Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
-        utterance longer than a slot, EngineStopped when the engine is closed. The future raises what went
-        wrong with this utterance: ModelError, EngineError, EngineCrashed, EngineStopped, or JobCancelled
-        after `forget`.
+        utterance longer than a slot, EngineStopped when the engine is closed. The future raises ModelError,
+        EngineError, EngineCrashed, EngineStopped, or JobCancelled after `forget`.
         """
         self._slots.check_length(len(samples))
         self._pending.refuse_when_stopped()
@@ -129,10 +128,10 @@ class Engine:
         return future
 
     def prepare(self, model: str, options: SearchOptions, ask: DecodeRequest) -> "Future[ModelInfo]":
-        """As `describe`, and behind the batch on the device make ready what such a search needs: its
-        language model, its phrases. The future raises InvalidRequest where it cannot be done.
+        """As `describe`, and after the current batch prepare what the search needs: its language model and
+        phrases. The future raises InvalidRequest if that is impossible.
 
-        What needs nothing made ready is answered at once where the same was asked before.
+        A repeated request that needs no preparation is answered at once.
         """
         future: Future[ModelInfo] = Future()
         plain = ask.lm is None and not ask.phrases and not ask.spell
@@ -154,12 +153,12 @@ class Engine:
         self._prepared[question] = answer.result()
 
     def known(self, model: str) -> ModelInfo | None:
-        """Which weights were last loaded for `model`; None before the first time."""
+        """The weights last loaded for `model`; None before the first time."""
         return self._pending.model(model)
 
     def describe(self, model: str) -> "Future[ModelInfo]":
-        """Which weights `model` (a path or hub id) has, at once where it was loaded before; else it is
-        loaded behind the batch on the device. The future raises ModelError."""
+        """The weights of `model` (a path or hub id), at once if it was loaded before; else it is loaded after
+        the current batch. The future raises ModelError."""
         future: Future[ModelInfo] = Future()
         known = self._pending.model(model)
         if known is not None:
@@ -171,8 +170,8 @@ class Engine:
     def probe(
         self, model: str, options: SearchOptions | None = None, ask: DecodeRequest = NOTHING
     ) -> "Future[UtteranceResult]":
-        """Run a harmless sound through `model`, searched as a job's chunks are: whether the engine is well.
-        Its time is on nobody's bill."""
+        """Self-test: decode a control sound with `model`, searched as a job's chunks are. Its time is not
+        billed."""
         self._pending.refuse_when_stopped()
         slot = self._slots.acquire(SELF_TEST)
         try:
@@ -204,15 +203,15 @@ class Engine:
                 self._process.send(DropJob(job))
 
     def restart(self) -> None:
-        """Replace the child while it is idle, which frees the memory of its models; the next child loads
-        what it needs."""
+        """Replace the child while it is idle, which frees its models' memory; the next child loads what it
+        needs."""
         with self._sending:
             process, self._restarting = self._process, self._process
         if process is not None:
             process.stop()
 
     def close(self) -> None:
-        """End the child and fail what has no answer with EngineStopped. Closing twice is harmless."""
+        """End the child and fail open requests with EngineStopped. Closing twice is harmless."""
         self._closed = True
         self._pending.stop("the worker closed it")
         with self._sending:
@@ -225,7 +224,7 @@ class Engine:
 
     @property
     def busy_ns(self) -> int:
-        """Nanoseconds in batches that returned results, over all children, and of the speech detector."""
+        """Nanoseconds of batches that returned results, over all children, and of the speech detector."""
         return self.stats.busy_ns
 
     def add_busy(self, ns: int) -> None:
@@ -234,8 +233,8 @@ class Engine:
 
     @property
     def unbilled_ns(self) -> int:
-        """Nanoseconds that are in no result: of batches that raised, of batches that died with their child,
-        and of the batch on the device so far."""
+        """Nanoseconds that are in no result: batches that raised or died with their child, and the current
+        batch so far."""
         return self._pending.unbilled_ns
 
     @property
@@ -245,17 +244,17 @@ class Engine:
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The models (paths or hub ids) in the child's memory, the newest at the end."""
+        """The models (paths or hub ids) in the child's memory, the newest last."""
         return self._pending.loaded
 
     @property
     def crowded(self) -> bool:
-        """Whether a model ever had to leave to make room for another."""
+        """Whether a model was ever evicted to make room for another."""
         return self._pending.crowded
 
     @property
     def stopped(self) -> str | None:
-        """Why the engine accepts nothing any more; None while it works."""
+        """Why the engine no longer accepts requests; None while it works."""
         return self._pending.stopped
 
     def clear_failures(self) -> None:
@@ -263,7 +262,7 @@ class Engine:
         self._pending.clear_failures()
 
     def unexplained_crashes(self, seconds: float) -> int:
-        """How many children died within the last `seconds` without a culprit."""
+        """The number of children that died within the last `seconds` without a known cause."""
         return self._pending.unexplained_crashes(seconds)
 
     @property
@@ -273,18 +272,18 @@ class Engine:
 
     @property
     def free_slots(self) -> int:
-        """How many utterances would be taken without waiting."""
+        """The number of utterances that can be submitted without waiting."""
         return self._slots.free
 
     def _fill_control(self, slot: int) -> int:
         samples = _control_sound()[: self.options.slot_samples]
-        with contextlib.suppress(EngineStopped):  # closed; nobody will hear it
+        with contextlib.suppress(EngineStopped):  # closed, so it will not run
             self._slots.write(slot, samples)
         return len(samples)
 
     def _post(self, request: Utterance | Describe, future: AnyFuture) -> None:
-        # Registered and sent under the lock that a restart takes: whatever a dead child did not get is in
-        # what the next one is sent.
+        # Registered and sent under the lock that a restart takes, so the next child gets whatever a dead
+        # child did not.
         with self._sending:
             self._pending.add(request, future)
             if self._process is not None:
@@ -301,7 +300,7 @@ class Engine:
             process.stop()
 
     def _watch(self) -> None:
-        """The reports thread: reads until the engine is closed, starting a new child whenever one is gone."""
+        """The reports thread: reads until the engine is closed, and starts a new child when one has died."""
         while True:
             process = self._process
             assert process is not None
@@ -312,15 +311,13 @@ class Engine:
                 return
             try:
                 self._spawn()
-            except (
-                OSError
-            ) as error:  # no memory or no process left; nobody else would ever answer what is open
+            except OSError as error:  # out of memory or processes; open requests would never be answered
                 self._pending.stop(f"its process cannot be started ({error})")
                 return
 
 
 def _control_sound() -> NDArray[np.float32]:
-    """Quiet noise, the same every time: what every model that works can hear."""
+    """Quiet noise, the same every time, that every working model can decode."""
     noise = np.random.default_rng(0).standard_normal(CONTROL_SECONDS * SAMPLE_RATE)
     return (0.01 * noise).astype(np.float32)
 
@@ -329,7 +326,7 @@ STOP_SECONDS = 5.0
 
 
 def _child(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
-    """The child's first function. The BLAS that MLX is to use must be in the process before MLX is."""
+    """The child's entry point. The BLAS must be loaded before MLX is imported."""
     from worker.machine.blas import preload_blas
 
     preload_blas()
@@ -353,8 +350,8 @@ class EngineProcess:
         self._reaping = threading.Lock()
         with start_with_huge_pages():
             self._process.start()
-        theirs.close()  # or the child's death would never end the pipe
-        # multiprocessing's own exit hook sends SIGTERM, which the child ignores, and then waits for ever.
+        theirs.close()  # otherwise the child's death would not close the pipe
+        # multiprocessing's exit hook sends SIGTERM, which the child ignores, and would wait for ever.
         atexit.register(self.kill)
 
     @property
@@ -363,12 +360,12 @@ class EngineProcess:
         return self._process.pid
 
     def send(self, request: Request) -> None:
-        """Send a request. To a dead child it goes nowhere: the reader of its reports notices the death."""
+        """Send a request. One to a dead child is lost; the reader of its reports notices the death."""
         with self._sending, contextlib.suppress(OSError):
             self._connection.send(request)
 
     def receive(self) -> Report | None:
-        """Wait for the next report; None once the child is gone and everything it said was read."""
+        """Wait for the next report; None once the child is gone and all its reports were read."""
         try:
             return self._connection.recv()
         except (EOFError, OSError):
@@ -382,7 +379,7 @@ class EngineProcess:
         self.kill()
 
     def kill(self) -> None:
-        """End the child for certain."""
+        """Kill the child and wait for its end."""
         with self._reaping:
             if self._process.is_alive():
                 self._process.kill()

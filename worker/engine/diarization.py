@@ -1,7 +1,7 @@
-"""A diarization model's network as the engine runs it: steps for utterances, outputs for words.
+"""Runs a diarization model's network in the engine: steps instead of utterances, outputs instead of words.
 
-Each step is computed by itself, so that its output does not depend on the batch (law 7). What a step means is
-the model's (`worker.diarization.base`).
+Each step is computed by itself, so that its output does not depend on the batch (law 7). `worker.diarization`
+defines the steps.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class StepRecognizer:
         raise InvalidRequest(f"{self.info.name}: a diarization model transcribes nothing")
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:  # noqa: ARG002 - the engine's protocol
-        """Steps are not padded to one length, so a step costs what it is long."""
+        """A step's cost is its length, since steps are not padded."""
         return BatchCost(samples // FRAME_SAMPLES, _STEP_BYTES)
 
     def recognize(
@@ -52,7 +52,7 @@ class StepRecognizer:
         answers: list[Recognition | Failure] = []
         for samples, ask in zip(utterances, asks, strict=True):
             if ask.step is None:
-                # The engine's harmless sound: to be loaded and to have answered is all that it asks.
+                # The engine's control sound, which only tests that the model is loaded and answers.
                 answers.append(Recognition((), (), len(samples) // FRAME_SAMPLES))
                 continue
             output = self._network.run(samples, ask.step)

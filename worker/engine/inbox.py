@@ -1,7 +1,7 @@
-"""What the engine's child was asked and has not begun, and its way back to the parent.
+"""The engine child's queue of requests, and its reports to the parent.
 
-Owns both ends of the pipe and the order of what waits: the receiver's thread takes requests in, the device's
-asks for the next. Runs nothing itself and knows no model.
+Owns the child's side of the pipe and the order of waiting requests: the receiver thread adds them, the device
+thread takes the next.
 """
 
 import os
@@ -29,40 +29,40 @@ from worker.live.feed import LiveFeed
 from worker.models.base import BatchCost
 
 GRACE_SECONDS = 0.5
-LINGER_SECONDS = 0.25  # for the next audio of a live session that has fallen behind
+LINGER_SECONDS = 0.25  # wait for the next audio of a live session that has fallen behind
 Group = tuple[str, SearchOptions, bool]
-"""What may share a batch: one model, asked alike; live or not."""
+"""Utterances of one group may share a batch: model, options, and whether they are live."""
 
 
 class Device(Protocol):
-    """What the next batch depends on."""
+    """The properties of the device on which the next batch depends."""
 
     @property
     def catches_up(self) -> bool:
         """Whether a live session has fallen behind and is about to send more."""
 
     def may_serve(self, path: str) -> bool:
-        """Whether work for this model may go first now."""
+        """Whether work for this model may run first now."""
 
     def holds(self, path: str) -> bool:
         """Whether this model is in memory."""
 
     def cost(self, item: QueuedUtterance) -> BatchCost:
-        """What an utterance takes of the device."""
+        """The device resources that an utterance takes."""
 
     def most_samples(self, group: Hashable) -> float:
         """How much audio a batch of this group may hold, padding included."""
 
 
 class Reports:
-    """The way to the parent, for the receiver's thread and the device's."""
+    """Sends reports to the parent, from the receiver thread and the device thread."""
 
     def __init__(self, connection: "Connection[Report, Request]") -> None:
         self._connection = connection
         self._sending = threading.Lock()
 
     def send(self, report: Report) -> None:
-        """Say it; raises BrokenPipeError or ConnectionResetError where the parent is gone."""
+        """Send a report; raises BrokenPipeError or ConnectionResetError if the parent is gone."""
         with self._sending:
             self._connection.send(report)
 
@@ -75,13 +75,13 @@ class Inbox:
         self._ahead = ahead
         self._waiting = UtteranceQueue(options.limits)
         self._utterances: dict[int, Utterance] = {}
-        self._errands: deque[Describe] = deque()
+        self._describes: deque[Describe] = deque()
         self._arrived = threading.Condition()
         self.live = 0
-        """Feeds of live sessions, and questions about them, that wait. May be read without a lock."""
+        """Waiting feeds of live sessions, and `Describe`s for them. May be read without a lock."""
 
     def receive(self, connection: "Connection[Report, Request]") -> None:
-        """The receiver thread. The end of the pipe is the end of the parent, kill -9 included."""
+        """The receiver thread. The pipe closes when the parent ends, even by kill -9."""
         try:
             while True:
                 request = connection.recv()
@@ -106,72 +106,72 @@ class Inbox:
                 for ticket in tickets:
                     del self._utterances[ticket]
                 self._ahead.forget(tickets)
-                # At once, and not behind the batch on the device: a cancelled job's slots are free again.
+                # At once rather than after the current batch, so that a cancelled job's slots are free.
                 self._reports.send(Dropped(tickets))
             else:
-                self._errands.append(request)
+                self._describes.append(request)
             self._count_live()
             self._arrived.notify()
 
     def next(self, device: Device) -> Describe | list[Utterance]:
-        """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
-        not be served yet comes last."""
+        """Wait for work: a `Describe`, or the best batch available now. Work for a model that may not be
+        served yet comes last."""
         may_serve = device.may_serve
         with self._arrived:
             if device.catches_up:
-                self._arrived.wait_for(self._anybody_speaks, LINGER_SECONDS)
-            self._arrived.wait_for(self._anything)
+                self._arrived.wait_for(self._has_live, LINGER_SECONDS)
+            self._arrived.wait_for(self._has_work)
             if not self._servable(may_serve):
-                # Its own next job may be on its way: a moment's idleness costs less than loading twice.
+                # A job for the loaded model may be coming: a moment's idleness costs less than loading twice.
                 self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
-                self._arrived.wait_for(self._anything)  # what waited may have been dropped
-            for errand in self._errands:
-                if all(map(may_serve, models_of(errand.model, errand.options))):
-                    self._errands.remove(errand)
+                self._arrived.wait_for(self._has_work)  # what waited may have been dropped
+            for describe in self._describes:
+                if all(map(may_serve, models_of(describe.model, describe.options))):
+                    self._describes.remove(describe)
                     self._count_live()
-                    return errand
+                    return describe
             batch = self._waiting.next_batch(
                 lambda group: all(map(may_serve, models_of(*cast("Group", group)[:2]))),
                 device.cost,
                 device.most_samples,
             )
             if not batch:
-                errand = self._errands.popleft()
+                describe = self._describes.popleft()
                 self._count_live()
-                return errand
-            return self._taken(batch)
+                return describe
+            return self._take_utterances(batch)
 
     def next_live(self, device: Device) -> Describe | list[Utterance] | None:
-        """What live sessions wait for and can be done now, beside a batch that is on the device: by models
-        that are in memory, since another may not come in now. None where there is nothing."""
+        """Work of live sessions that can interrupt the current batch, if any: only for models in memory,
+        since no other can be loaded now."""
         with self._arrived:
-            for errand in self._errands:
-                models = models_of(errand.model, errand.options)
-                if isinstance(errand.ask.step, LiveFeed) and all(map(device.holds, models)):
-                    self._errands.remove(errand)
+            for describe in self._describes:
+                models = models_of(describe.model, describe.options)
+                if isinstance(describe.ask.step, LiveFeed) and all(map(device.holds, models)):
+                    self._describes.remove(describe)
                     self._count_live()
-                    return errand
+                    return describe
             batch = self._waiting.next_live(
                 lambda group: all(map(device.holds, models_of(*cast("Group", group)[:2]))), device.cost
             )
-            return self._taken(batch) if batch else None
+            return self._take_utterances(batch) if batch else None
 
-    def _taken(self, batch: list[QueuedUtterance]) -> list[Utterance]:
+    def _take_utterances(self, batch: list[QueuedUtterance]) -> list[Utterance]:
         self._count_live()
         return [self._utterances.pop(item.ticket) for item in batch]
 
     def _count_live(self) -> None:
-        """Called under the lock, whenever something came or went."""
-        questions = sum(isinstance(errand.ask.step, LiveFeed) for errand in self._errands)
+        """Update `live`. Called under the lock after each change."""
+        questions = sum(isinstance(describe.ask.step, LiveFeed) for describe in self._describes)
         self.live = questions + sum(item.live for item in self._waiting)
 
-    def _anything(self) -> bool:
-        return bool(self._errands) or len(self._waiting) > 0
+    def _has_work(self) -> bool:
+        return bool(self._describes) or len(self._waiting) > 0
 
-    def _anybody_speaks(self) -> bool:
+    def _has_live(self) -> bool:
         return any(item.live for item in self._waiting)
 
     def _servable(self, may_serve: Callable[[str], bool]) -> bool:
-        wanted = {models_of(errand.model, errand.options) for errand in self._errands}
+        wanted = {models_of(describe.model, describe.options) for describe in self._describes}
         wanted.update(models_of(*cast("Group", item.group)[:2]) for item in self._waiting)
         return any(all(map(may_serve, paths)) for paths in wanted)

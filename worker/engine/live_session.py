@@ -1,9 +1,8 @@
-"""A live session as the worker's process sees it: samples in, events out, even if the engine's child dies.
+"""A live session in the worker's process: samples in, events out, even if the engine's child dies.
 
-The state of a session is in the child. Where that is lost, because the child died, a step failed or the
-model made room for another, the session's audio is sent again from its start: steps depend on the samples
-alone, so the same events come in the same order, and those that were given before are not given twice. Owns
-replay, what it cost, and admission; leaves jobs, protocols and recording to others.
+A session's state is in the child. If it is lost, because the child died, a step failed or the model was
+evicted, the session's audio is sent again from its start: steps depend only on the samples, so the same
+events come in the same order, and those already returned are skipped. Owns replay, its cost, and admission.
 """
 
 import contextlib
@@ -25,23 +24,23 @@ from worker.live.events import Event
 from worker.live.feed import LiveAnswer, LiveFeed
 
 FEED_SAMPLES = 5 * SAMPLE_RATE
-"""What is sent at once at most, so that a replay does not keep other sessions waiting."""
+"""The most samples sent at once, so that a replay does not delay other sessions."""
 MOST_REBUILDS = 5
-"""Of a session's state without a new sample heard in between; then its audio is to blame."""
+"""Consecutive rebuilds of a session's state without new audio, after which its audio is to blame."""
 LIVE_SHARE = 0.5
-"""Of the engine's time that live sessions may take together."""
+"""The share of the engine's time that live sessions may take together."""
 MOST_SESSIONS = 64
 MEASURED_SECONDS = 2.0
-"""Audio after which what a session costs is known."""
+"""Audio after which a session's cost counts as measured."""
 UNMEASURED_SESSIONS = 4
-"""That may be open before it is known what any session costs."""
+"""Sessions that may be open before the cost of any was measured."""
 _WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRequest:
-    """What a session asks: the model (a path or hub id), the search, the endpoints (None: none), whether the
-    search begins anew behind each, and whether the speech detector listens."""
+    """A session's options: the model (a path or hub id), the search, the endpoints (None: none), whether the
+    search restarts after each, and whether the speech detector is used."""
 
     model: str
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -51,8 +50,8 @@ class LiveRequest:
 
 
 class EngineSession:
-    """One session; used from one thread. `engine_ns` is what its steps took, `wasted_ns` what was spent
-    on rebuilding its state and on steps that nobody waited for: engine time of its job too."""
+    """One session; used from one thread. `engine_ns` is the time of its steps, `wasted_ns` that of rebuilding
+    its state and of abandoned steps, which is engine time of its job too."""
 
     def __init__(self, engine: Engine, request: LiveRequest, cancel: threading.Event | None = None) -> None:
         self.request = request
@@ -63,7 +62,7 @@ class EngineSession:
         self.chunk_seconds = 0.0
         self.has_ended = False
         self.weights: tuple[str | None, ...] | None = None
-        """Whose the last answer was, as `ModelInfo.makers` has them."""
+        """`ModelInfo.makers` of the last answer."""
         self._engine = engine
         self._cancel = cancel or threading.Event()
         self._name = new_id("live")
@@ -71,13 +70,13 @@ class EngineSession:
         self._given = 0  # events
 
     def push(self, samples: NDArray[np.float32], *, last: bool = False, more: bool = False) -> list[Event]:
-        """Hear the next samples, [N] float32 at 16 kHz in -1 … 1, and say what became known by them.
+        """Send the next samples, [N] float32 at 16 kHz in -1 … 1, and return the events they lead to.
 
-        last: nothing comes after these. more: the next ones wait already, so the engine waits a moment for
-        them before it goes on with jobs. Waits for the engine, longer while its state is rebuilt. Keeps the
-        audio, 64 kB a second. Raises InvalidRequest behind the end or for what the model cannot do,
-        JobCancelled once the event given is set, EngineCrashed where these samples end the engine's process,
-        and other EngineErrors; the session is then over.
+        last: the audio ends with these. more: the next ones are already available, so the engine waits a
+        moment for them before it continues with jobs. Waits for the engine, longer while the state is
+        rebuilt. Keeps the audio, 64 kB a second. Raises InvalidRequest after the end or for what the model
+        cannot do, JobCancelled once `cancel` is set, EngineCrashed if these samples crash the engine, and
+        other EngineErrors; the session is then over.
         """
         if self.has_ended:
             raise InvalidRequest("The live session has ended; no audio can follow.")
@@ -100,30 +99,30 @@ class EngineSession:
 
     @property
     def cost(self) -> float | None:
-        """Seconds of engine time that a second of audio takes; None before enough was heard."""
+        """Seconds of engine time per second of audio; None before enough audio was sent."""
         seconds = self.samples / SAMPLE_RATE
         return self.engine_ns / 1e9 / seconds if seconds >= MEASURED_SECONDS else None
 
     def close(self) -> None:
-        """End the session; what was not heard yet is dropped. Closing twice is harmless."""
+        """End the session and drop unprocessed audio. Closing twice is harmless."""
         if self.has_ended:
             return
         self.has_ended = True
         self._heard.clear()
         gone = LiveFeed(self._name, self.samples, gone=True)
-        with contextlib.suppress(SpoolError):  # an engine that is stopped keeps no session
+        with contextlib.suppress(SpoolError):  # a stopped engine has no sessions
             self._send(np.zeros(0, np.float32), gone, None)
 
     def _hear(self, piece: NDArray[np.float32], *, last: bool, more: bool) -> list[Event]:
-        asked = self.request
+        request = self.request
         feed = LiveFeed(
             self._name,
             self.samples,
             last,
             more,
-            endpoints=asked.endpoints,
-            restarts=asked.restarts,
-            detects=asked.detects,
+            endpoints=request.endpoints,
+            restarts=request.restarts,
+            detects=request.detects,
         )
         self._heard.append(piece)
         result = self._wait(self._send(piece, feed, self._cancel))
@@ -137,7 +136,7 @@ class EngineSession:
         return events
 
     def _rebuilt(self, feed: LiveFeed) -> list[Event]:
-        """Send all of the session's audio again; what it says that was not given before."""
+        """Send all of the session's audio again; returns the events that were not returned before."""
         for _ in range(MOST_REBUILDS):
             self.rebuilds += 1
             events: list[Event] = []
@@ -173,7 +172,7 @@ class EngineSession:
         return self._engine.submit(self._name, samples, self.request.model, search, cancel, ask)
 
     def _wait(self, answer: "Future[UtteranceResult]") -> UtteranceResult | None:
-        """The answer; None where the session's state is lost."""
+        """The answer; None if the session's state is lost."""
         while True:
             try:
                 return answer.result(_WAIT_SECONDS)
@@ -190,16 +189,16 @@ class EngineSession:
 
 
 def _cut(samples: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    """Copies of the samples, in what may be sent at once."""
+    """Copies of the samples in pieces of at most `FEED_SAMPLES`."""
     own = np.array(samples, np.float32)
     return [own[first : first + FEED_SAMPLES] for first in range(0, len(own), FEED_SAMPLES)]
 
 
 class LiveSessions:
-    """The live sessions of one engine, and whether it can keep up with another. Thread-safe."""
+    """The live sessions of one engine, with admission control. Thread-safe."""
 
     def __init__(self, engine: Engine, *, most: int = MOST_SESSIONS, share: float = LIVE_SHARE) -> None:
-        """At most `most` sessions, and as many as take `share` of the engine's time by what was measured."""
+        """Admit at most `most` sessions, and only as many as take `share` of the engine's time together."""
         self._engine, self._most, self._share = engine, most, share
         self._lock = threading.Lock()
         self._sessions: list[EngineSession] = []
@@ -207,14 +206,14 @@ class LiveSessions:
 
     @property
     def load(self) -> float:
-        """Seconds of engine time that a second of all open sessions takes; of one that is new, what those
-        that were measured last take on average. 0 where none ever was."""
+        """Seconds of engine time per second of audio of all open sessions; a new session counts with the
+        average of the last measured ones, or 0 before any was measured."""
         with self._lock:
             self._measure()
             return len(self._sessions) * (self._cost or 0.0)
 
     def open(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
-        """A session at its start; `cancel` ends its waits. Raises EngineFull."""
+        """Open a session; `cancel` ends its waits. Raises EngineFull."""
         with self._lock:
             self._measure()
             refusal = self._refusal(len(self._sessions))
@@ -223,19 +222,19 @@ class LiveSessions:
             return self._opened(request, cancel)
 
     def go_on(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
-        """A session at its start for a client that was admitted already."""
+        """Open a session for a client that was already admitted."""
         with self._lock:
             self._measure()
             return self._opened(request, cancel)
 
     def has_room(self, count: int) -> bool:
-        """Whether another session may be opened beside so many."""
+        """Whether another session may be opened in addition to `count`."""
         with self._lock:
             self._measure()
             return self._refusal(count) is None
 
     def _refusal(self, count: int) -> str | None:
-        """Why no session may be opened beside so many."""
+        """Why no session may be opened in addition to `count`; None if one may."""
         if count >= self._most:
             return f"This worker has {count} live sessions, as many as it takes."
         if self._cost is None and count >= UNMEASURED_SESSIONS:

@@ -1,8 +1,8 @@
-"""Live sessions of one model in the engine's process: feeds in, events out, many sessions to a step.
+"""Live sessions of one model in the engine's process: feeds in, events out, many sessions per step.
 
-Owns the state of the sessions, which is lost with the process and with the model's place in memory: a feed
-that does not go on where its session is, is answered with StateLost, and `worker.engine.live_session` sends
-the session's audio again. Belongs to the thread that loaded the model.
+Owns the sessions' state, which is lost with the process or when the model is evicted: a feed that does not
+continue its session's state is answered with StateLost, and `worker.engine.live_session` sends the session's
+audio again. Belongs to the thread that loaded the model.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Fed:
-    """What a feed has come to. Where `opened` is None, `error` says why."""
+    """The result of a feed so far. If `opened` is None, `error` says why."""
 
     feed: LiveFeed
     opened: _Open | None = None
@@ -48,7 +48,7 @@ class LiveSteps:
         self._open: dict[str, _Open] = {}
 
     def check(self, options: SearchOptions, feed: LiveFeed) -> None:
-        """Raise InvalidRequest where the model cannot be asked so."""
+        """Raise InvalidRequest if the model does not support the options."""
         self._group(options, feed)
 
     def recognize(
@@ -57,8 +57,8 @@ class LiveSteps:
         options: SearchOptions,
         asks: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
-        """One answer to each feed, in order; `output` is a `LiveAnswer`. Feeds that were sent before are
-        stepped by themselves, so that one that fails again fails alone. Never raises."""
+        """One answer to each feed, in order; `output` is a `LiveAnswer`. Replayed feeds are stepped one by
+        one, so that one that fails again fails alone. Never raises."""
         fed = []
         for samples, ask in zip(utterances, asks, strict=True):
             assert isinstance(ask.step, LiveFeed)
@@ -77,7 +77,7 @@ class LiveSteps:
             self._close(feed.session)
             known = None
         if feed.gone:
-            return _Fed(feed, error=StateLost("The live session was given up."))
+            return _Fed(feed, error=StateLost("The live session was closed."))
         try:
             if known is None and feed.offset == 0:
                 group = self._group(options, feed)
@@ -85,7 +85,7 @@ class LiveSteps:
             if known is None or known.samples != feed.offset:
                 return _Fed(feed, error=StateLost())
             before = known.session.frames
-            # Copied: the slot is somebody else's once this is answered.
+            # Copied, since the slot is reused once this is answered.
             known.session.push(np.array(samples))
             known.samples += len(samples)
             if feed.last:
@@ -96,7 +96,7 @@ class LiveSteps:
         return _Fed(feed, known, frames_before=before)
 
     def _step(self, fed: Sequence[_Fed]) -> None:
-        """Step these sessions until none of them can make another one."""
+        """Step these sessions until none of them can make another step."""
         by_session = {id(each.opened.session): each for each in fed if each.opened is not None}
         for group in {id(each.opened.group): each.opened.group for each in fed if each.opened}.values():
             members = [s for s in group.sessions if id(s) in by_session]
@@ -106,7 +106,7 @@ class LiveSteps:
                         each = by_session[id(result.session)]
                         each.events += result.events
                         each.error = result.error
-            except Exception as error:  # noqa: BLE001 - how far each session is, nobody knows now
+            except Exception as error:  # noqa: BLE001 - the state of each session is now unknown
                 self._give_up([by_session[id(session)] for session in members], error)
 
     def _give_up(self, fed: Sequence[_Fed], error: Exception) -> None:
@@ -131,10 +131,10 @@ class LiveSteps:
         return Recognition((), (), frames, output=answer)
 
     def _group(self, options: SearchOptions, feed: LiveFeed) -> LiveGroup:
-        asked = LiveOptions(options, feed.endpoints, feed.restarts, detects=feed.detects)
-        group = self._groups.get(asked)
+        live_options = LiveOptions(options, feed.endpoints, feed.restarts, detects=feed.detects)
+        group = self._groups.get(live_options)
         if group is None:
-            group = self._groups[asked] = LiveGroup(self._model, asked)
+            group = self._groups[live_options] = LiveGroup(self._model, live_options)
         return group
 
     def _close(self, name: str) -> None:

@@ -1,13 +1,12 @@
-"""How large a batch the memory of this machine allows, unless the settings say so.
+"""How large a batch this machine's memory allows, unless the settings give a limit.
 
-    device  what a GPU may have: `iogpu.wired_limit_mb` where it is set, else what macOS gives (two thirds of
-            up to 36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or
-            of the container's
-    batch   half of what the weights of loaded models (a quarter of the memory) leave of it: the other half is
-            for what a search holds, for MLX's cache of buffers, and for not being at the edge
+    device  the memory a GPU may use: `iogpu.wired_limit_mb` if set, else macOS's default (two thirds of up to
+            36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or of the
+            container's
+    batch   half of what loaded models' weights (a quarter of the memory) leave of it; the other half is for
+            the search, for MLX's cache of buffers, and as a reserve
 
-What an utterance takes of a batch's bytes is its model's to say (`SpeechModel.cost`). Pure but for the limits
-that it reads. Imports no MLX.
+`SpeechModel.cost` gives the bytes of an utterance in a batch. Imports no MLX.
 """
 
 import subprocess
@@ -21,9 +20,9 @@ from worker.engine.scheduler import BatchLimits
 from worker.machine.hardware import Hardware, device_of, this_machine
 
 CACHE_BYTES = 2 << 30
-"""What MLX may keep of freed buffers. It would keep most of the memory, for every size it ever met."""
+"""The limit of MLX's cache of freed buffers, which would otherwise grow to most of the memory."""
 AMPLE_BATCH_BYTES = 2 << 30
-"""What the largest batch takes of a model of 600 million parameters; more memory makes nothing faster."""
+"""The largest batch of a model with 600 million parameters; more memory does not make it faster."""
 MODELS_SHARE = 0.25
 LARGE_MAC = 36 * 2**30
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -48,7 +47,7 @@ class MemoryBudget:
 
 
 def budget_of(settings: Settings, hardware: Hardware) -> MemoryBudget:
-    """What this machine allows, or what the settings say."""
+    """The budget of this machine, or that of the settings."""
     limit = wired_limit() if hardware.apple_gpu else container_limit()
     return memory_budget(
         hardware, limit, settings.frame_budget, settings.max_batch, settings.model_memory_bytes
@@ -62,8 +61,8 @@ def memory_budget(
     utterances: int | None = None,
     models: int | None = None,
 ) -> MemoryBudget:
-    """By the formula above; `limit` is the GPU's or the container's in bytes, None where there is none; what
-    is given by hand stands."""
+    """The budget by the rules above; `limit` is the GPU's or the container's in bytes, None if there is none;
+    given values override."""
     memory = hardware.memory
     if hardware.apple_gpu:
         device = limit or memory * (2 if memory <= LARGE_MAC else 2.25) / 3
@@ -76,7 +75,7 @@ def memory_budget(
 
 
 def wired_limit() -> int | None:
-    """What a person has allowed the GPU by `sysctl iogpu.wired_limit_mb`, in bytes; None where nobody has."""
+    """The GPU's memory limit set with `sysctl iogpu.wired_limit_mb`, in bytes; None if not set."""
     try:
         answer = subprocess.run(
             ["sysctl", "-n", "iogpu.wired_limit_mb"], capture_output=True, text=True, check=False
@@ -87,7 +86,7 @@ def wired_limit() -> int | None:
 
 
 def container_limit() -> int | None:
-    """What this process's container may have, in bytes; None where it may have all."""
+    """The memory limit of this process's container in bytes; None if there is none."""
     for place in CGROUP_LIMITS:
         try:
             text = place.read_text(encoding="ascii").strip()

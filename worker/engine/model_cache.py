@@ -1,9 +1,8 @@
-"""The models in memory: which stay, which make room, and when another one may be loaded.
+"""The cache of loaded models: which stay, which are evicted, and when another one may be loaded.
 
-The model that was needed least lately makes room, pinned ones never; the one that is asked for is always
-taken in, so a single model may be larger than the budget. A model that was just loaded stays for a while:
-otherwise jobs of two models that do not fit together would have each of them loaded for every batch. Knows
-sizes in bytes and a clock; loads nothing itself.
+The least recently used model is evicted first, pinned ones never. A requested model is always admitted, so a
+single one may be larger than the budget. A model that was just loaded stays for a while; otherwise jobs of
+two models that do not fit together would have each of them reloaded for every batch. Loads nothing itself.
 """
 
 import time
@@ -27,7 +26,7 @@ class _Place(Generic[Held]):
 
 
 class ModelCache(Generic[Held]):
-    """Models by path. Used from one thread, but for `may_serve`, which reads alone."""
+    """Models by path. Used from one thread, except `may_serve`, which only reads."""
 
     def __init__(self, options: ModelCacheOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -38,11 +37,11 @@ class ModelCache(Generic[Held]):
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Those in memory, the one needed last at the end."""
+        """The models in memory, the most recently used last."""
         return tuple(self._places)
 
     def get(self, path: str) -> Held | None:
-        """The model, which is now the one needed last; None where it is not in memory."""
+        """The model, marked as the most recently used; None if it is not in memory."""
         place = self._places.get(path)
         if place is None:
             return None
@@ -50,28 +49,28 @@ class ModelCache(Generic[Held]):
         return place.model
 
     def peek(self, path: str) -> Held | None:
-        """The model, which nobody needs yet; None where it is not in memory."""
+        """The model, without marking it as used; None if it is not in memory."""
         place = self._places.get(path)
         return None if place is None else place.model
 
     def may_serve(self, path: str) -> bool:
-        """Whether work for this model may go first now: it is here, or there is room for it, or what had to
-        make room for it has stayed long enough."""
+        """Whether work for this model may run first now: it is loaded, or there is room for it, or the last
+        model loaded has stayed long enough."""
         if path in self._places or not self._leaving(path):
             return True
         return self._clock() - self._loaded_at >= self._options.stay_seconds
 
     def make_room(self, path: str, beside: str | None = None) -> tuple[str, ...]:
-        """Let go of what has to leave before `path` is loaded, and say which those are; `beside` stays, as
-        work needs both."""
+        """Evict what must leave before `path` is loaded; returns the evicted models. `beside` stays, since
+        the work needs both."""
         leaving = self._leaving(path, beside)
         for each in leaving:
             del self._places[each]
         return leaving
 
     def take_in(self, path: str, model: Held, size: int, beside: str | None = None) -> tuple[str, ...]:
-        """Keep a loaded model of `size` bytes (0: unknown); returns the models that must leave because it is
-        larger than its files."""
+        """Add a loaded model of `size` bytes (0: unknown); returns the models evicted because it is larger
+        than its files."""
         self._sizes[path] = size or self._expected(path)
         self._places[path] = _Place(model, self._sizes[path])
         self._loaded_at = self._clock()
@@ -81,7 +80,7 @@ class ModelCache(Generic[Held]):
         others = {each: place.size for each, place in self._places.items() if each != path}
         count, held = len(others) + 1, sum(others.values()) + self._expected(path)
         leaving = []
-        for each, size in others.items():  # the one not needed for longest stands first
+        for each, size in others.items():  # the least recently used comes first
             if count <= self._options.most and held <= self._options.budget_bytes:
                 break
             if each in self._options.pinned or each == beside:
@@ -91,18 +90,18 @@ class ModelCache(Generic[Held]):
         return tuple(leaving)
 
     def _expected(self, path: str) -> int:
-        """As it was when last loaded, or else as its files are."""
+        """The model's size when last loaded, else that of its files."""
         known = self._sizes.get(path)
         return file_size(path) if known is None else known
 
 
 def file_size(path: str) -> int:
-    """Bytes of a model's weights on disk; 0 where they are not there yet."""
+    """Bytes of a model's weights on disk; 0 if they are not downloaded yet."""
     return sum(file.stat().st_size for file in weights_of(installed_path(path)))
 
 
 def weights_of(place: Path) -> list[Path]:
-    """The files with the weights of the model at `place`, a folder or a file; none where nothing is."""
+    """The weight files of the model at `place`, a folder or a file; none if it does not exist."""
     if place.is_file():
         return [place]
     return [file for kind in WEIGHTS for file in sorted(place.glob(kind))] if place.is_dir() else []

@@ -1,10 +1,10 @@
-"""Requests that wait for an answer from the engine, their futures, and what a child's death means for them.
+"""Requests to the engine without an answer, their futures, and what a child's death means for them.
 
-Owns tickets, futures, blame and the engine's counters (`EngineStats`), all behind one lock; leaves the
-process and the audio slots to `worker.engine.client`. The first death of a child makes the batch on the
-device suspect; the death of a child that ran a suspect alone accuses it. The suspect is convicted when the
-next child runs a harmless sound in its place; if that child dies too, the machine is at fault and the engine
-stops.
+Owns tickets, futures, blame and the engine's counters (`EngineStats`), all behind one lock;
+`worker.engine.client` owns the process and the audio slots. When a child dies, the utterances of its batch
+become suspects and run alone. If a child dies on a suspect alone, the suspect is accused, and the next child
+runs a control sound in its place. If that passes, the accused utterance fails; if that child dies too, the
+machine is at fault and the engine stops.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ from worker.models.base import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counts since the engine started. `busy_ns` holds the speech detector's time too, which works for the
-    engine in this process. `child_busy_ns` is the running child's own total; the rest is summed
-    over children. `shapes` says how large and how well filled the answered batches were."""
+    """Counts since the engine started. `busy_ns` includes the speech detector's time in this process.
+    `child_busy_ns` is the running child's total; the rest is summed over children. `shapes` says how large
+    and how well filled the answered batches were."""
 
     busy_ns: int = 0
     lost_ns: int = 0
@@ -52,15 +52,15 @@ class EngineStats:
     child_busy_ns: int = 0
     died_ns: int = 0
     loads: int = 0
-    """Models that were loaded, each time."""
+    """The number of model loads."""
     shapes: WorkCounts = field(default_factory=WorkCounts)
 
 
 log = structlog.get_logger(__name__)
 
-STARTS_WITHOUT_READY = 3  # then the fault is in the installation, and another start changes nothing
+STARTS_WITHOUT_READY = 3  # after more, the installation is at fault and restarting is useless
 CRASHES_KEPT = 100
-LOAD_CRASHES = 2  # of children that died while they loaded the same model
+LOAD_CRASHES = 2  # children that died while loading a model, after which the model is at fault
 
 AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
 
@@ -75,15 +75,15 @@ class _Open:
 
 @dataclass(slots=True)
 class _Batch:
-    """What is on the device since `began_ns`, not counting the batches that came between."""
+    """A batch on the device since `began_ns`, which is moved forward by the time of batches in between."""
 
     tickets: tuple[int, ...]
     began_ns: int
 
 
 class PendingRequests:
-    """Every request without an answer. `release` is called with the slot of each utterance as it is
-    answered, `fill` to put the harmless sound into a slot; it tells the sound's length in samples."""
+    """Every request without an answer. `release` is called with the slot of each utterance as it is answered;
+    `fill` writes the control sound into a slot and returns its length in samples."""
 
     def __init__(self, release: Callable[[int], None], fill: Callable[[int], int]) -> None:
         self._release = release
@@ -96,11 +96,11 @@ class PendingRequests:
         self._load_crashes: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
         self._loaded: list[str] = []
-        self.crowded = False  # a model has had to leave for another
+        self.crowded = False  # whether a model was ever evicted
         self._starts_without_ready = 0
         self._stats = EngineStats()
         self._stopped: str | None = None
-        self.up = threading.Event()  # a child listens, or never will
+        self.up = threading.Event()  # a child is ready, or never will be
 
     @property
     def stats(self) -> EngineStats:
@@ -109,7 +109,7 @@ class PendingRequests:
             return self._stats
 
     def add_busy(self, ns: int) -> None:
-        """Count time that was worked for the engine outside its child, and that is on a job's bill."""
+        """Add billed time that was spent for the engine outside its child."""
         with self._lock:
             self._stats = replace(self._stats, busy_ns=self._stats.busy_ns + ns)
 
@@ -121,18 +121,18 @@ class PendingRequests:
 
     @property
     def unbilled_ns(self) -> int:
-        """Engine time that is in no result: lost, died, and of the batch on the device so far."""
+        """Engine time that is in no result: lost, died, and of the current batch so far."""
         with self._lock:
             return self._stats.lost_ns + self._stats.died_ns + self._out_ns()
 
     def model(self, path: str) -> ModelInfo | None:
-        """Which weights were last loaded for this model; None before the first time."""
+        """The weights last loaded for this model; None before the first time."""
         with self._lock:
             return self._models.get(path)
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The models in the child's memory, the newest at the end."""
+        """The models in the child's memory, the newest last."""
         with self._lock:
             return tuple(self._loaded)
 
@@ -148,7 +148,7 @@ class PendingRequests:
             self._open[request.ticket] = _Open(request, future)
 
     def requests(self) -> list[Utterance | Describe]:
-        """What a new child must be sent: what tells whether it is well, then the oldest first."""
+        """The requests to send to a new child: control sounds first, then the oldest first."""
         with self._lock:
             controls = {
                 t for t, e in self._open.items() if isinstance(e.request, Utterance) and e.request.control
@@ -186,7 +186,7 @@ class PendingRequests:
             self._unexplained.clear()
 
     def unexplained_crashes(self, seconds: float) -> int:
-        """How many children died within the last `seconds` with no utterance and no model to blame."""
+        """The number of children that died within the last `seconds` with no utterance or model to blame."""
         with self._lock:
             return sum(died > time.monotonic() - seconds for died in self._unexplained)
 
@@ -220,8 +220,8 @@ class PendingRequests:
                 self._answer_all(report.tickets, JobCancelled())
 
     def take_death(self, ending: str, asked: bool = False) -> None:
-        """Decide what the death of the child means for what it had not answered; may end in `stopped`. One
-        that was `asked` for is nobody's fault."""
+        """Decide what the child's death means for unanswered requests; may stop the engine. A death that was
+        `asked` for has no blame."""
         with self._lock:
             if self._stopped is not None:
                 return
@@ -252,7 +252,7 @@ class PendingRequests:
         return time.monotonic_ns() - self._on_device[0].began_ns if self._on_device else 0
 
     def _take_off(self, tickets: tuple[int, ...]) -> None:
-        """This batch is done: its time was not that of the batch around it."""
+        """Remove a finished batch; its time is not part of the batch that it interrupted."""
         for place, batch in enumerate(self._on_device):
             if batch.tickets == tickets:
                 for outer in self._on_device[:place]:
@@ -265,7 +265,7 @@ class PendingRequests:
         self._take_off(report.batch)
         if any(
             self._is_control(ticket) for ticket, _ in report.results
-        ):  # it ran by itself, and is on no bill
+        ):  # it ran by itself and is not billed
             self._stats = replace(stats, lost_ns=stats.lost_ns + report.busy_ns + report.lost_ns)
         else:
             self._stats = replace(
@@ -290,7 +290,7 @@ class PendingRequests:
         return entry is not None and isinstance(entry.request, Utterance) and entry.request.control
 
     def _lengths(self, tickets: Iterable[int]) -> tuple[int, ...]:
-        """Of the utterances of a batch, in samples."""
+        """The lengths of a batch's utterances, in samples."""
         entries = [self._open.get(ticket) for ticket in tickets]
         return tuple(e.request.samples for e in entries if e is not None and isinstance(e.request, Utterance))
 
@@ -313,7 +313,7 @@ class PendingRequests:
         self._answer_all(waiting, error)
 
     def _blame_utterances(self, ending: str) -> None:
-        # Of batches one within another, the device ran the innermost; the others are sent again as they were.
+        # Of nested batches the device ran the innermost; the others are sent again unchanged.
         for ticket in self._on_device[-1].tickets if self._on_device else ():
             entry = self._open.get(ticket)
             if entry is None or not isinstance(entry.request, Utterance):
@@ -324,7 +324,7 @@ class PendingRequests:
             if entry.request.alone:
                 seconds = entry.request.samples / 16_000
                 entry.accused = EngineCrashed(
-                    f"This utterance of {seconds:.1f} s ends the engine's process, also when it runs alone "
+                    f"This utterance of {seconds:.1f} s ends the engine's process, even when it runs alone "
                     f"({ending})."
                 )
                 samples = self._fill(entry.request.slot)

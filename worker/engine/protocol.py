@@ -1,7 +1,6 @@
-"""What the worker's process and its engine child say to each other, and what a recognizer must offer.
+"""The messages between the worker's process and its engine child, and the interface of recognizers.
 
-Plain data, pickled over one pipe; audio goes by slot number through `worker.engine.audio_slots`. Knows no
-process, no thread and no MLX.
+Plain data, pickled over one pipe; audio is passed by slot number through `worker.engine.audio_slots`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +23,8 @@ NOTHING = DecodeRequest()
 
 @dataclass(frozen=True, slots=True)
 class ModelCacheOptions:
-    """Which models stay in memory (`worker.engine.model_cache`): at most `most`, whose weights take
-    at most `budget_bytes`; `pinned` paths never leave, and a loaded model with work stays `stay_seconds`."""
+    """Limits of `worker.engine.model_cache`: at most `most` models, whose weights take at most
+    `budget_bytes`; `pinned` paths are never evicted, and a loaded model stays at least `stay_seconds`."""
 
     most: int = 2
     budget_bytes: float = float("inf")
@@ -35,12 +34,11 @@ class ModelCacheOptions:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine is built. `loader` names the function ("module:name") that the child calls with a
-    model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
-    samples; `share` is how much of the time the device may be busy, 0 to 1. `device` ("gpu", "cpu") goes to
-    `use_device` of the loader's module; empty: as MLX has it. `measured`: the paths of models whose quality
-    was measured here and is good enough; quantised ones that are not among them are refused. None: no
-    model is."""
+    """Options of the engine. `loader` names the function ("module:name") that the child calls with a model's
+    path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz samples; `share`
+    is the share of time that the device may be busy, 0 to 1. `device` ("gpu", "cpu") is passed to
+    `use_device` of the loader's module; empty: MLX's default. `measured`: the paths of models whose quality
+    was measured here and is good enough; other quantised models are refused. None: none is refused."""
 
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
@@ -55,11 +53,10 @@ class EngineOptions:
 
 class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
-    and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
-    language model that had a say; the lattice, where it was asked for; the language, where the model
-    tells; the answer's text, where that need not be the first hypothesis's; the likeliest languages with
-    their probabilities, where the model was left to find out; what a diarization model's network puts
-    out, or a CTC head's `Emissions` where labels were asked for."""
+    and encoder frames; the text of each hypothesis, if more than one was asked for; the SHA-256 of the
+    language model used; the lattice, if asked for; the language, if the model tells; the text, if that need
+    not be the first hypothesis's; the most probable languages, if the model detected the language; the output
+    of a diarization model's network, or a CTC head's `Emissions` if labels were asked for."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -74,7 +71,7 @@ class Recognition(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why one utterance has no answer while its neighbours have one, and its encoder frames."""
+    """The error of one utterance of a batch, and its encoder frames."""
 
     error: SpoolError
     frames: int
@@ -85,17 +82,18 @@ class Recognizer(Protocol):
 
     @property
     def info(self) -> ModelInfo:
-        """Which weights these are."""
+        """The model's weights and properties."""
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
-        it cannot be done: no such head, a broken language model, a phrase without tokens."""
+        """Load what the search needs, and return the digests of the files used. Raises InvalidRequest if the
+        request cannot be served: no such head, a broken language model, a phrase without tokens."""
 
     def read_by(self, reader: "Recognizer") -> "Recognizer":
-        """This model, whose hypotheses the attention decoder of `reader` orders. Raises InvalidRequest."""
+        """This model with its hypotheses ordered by the attention decoder of `reader`. Raises
+        InvalidRequest."""
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
-        """What an utterance of `samples` 16 kHz samples takes in a batch."""
+        """The cost of an utterance of `samples` 16 kHz samples in a batch."""
 
     def recognize(
         self,
@@ -103,14 +101,14 @@ class Recognizer(Protocol):
         options: SearchOptions,
         asks: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
-        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each asks for its own
-        phrases, language model and context. All device work is done when it returns. What it raises is said
-        of the whole batch, which is then run one by one."""
+        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each has its own phrases,
+        language model and context. All device work is done when it returns. An exception applies to the whole
+        batch, which is then run one by one."""
 
 
 @runtime_checkable
 class WorksAhead(Recognizer, Protocol):
-    """A recognizer, part of whose work takes no device."""
+    """A recognizer with a part that needs no device."""
 
     @property
     def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32] | None] | None:
@@ -123,7 +121,7 @@ class WorksAhead(Recognizer, Protocol):
         asks: Sequence[DecodeRequest],
         ahead: Ahead | None = None,
     ) -> list[Recognition | Failure]:
-        """As `Recognizer.recognize`, with what `front` has made of each already."""
+        """As `Recognizer.recognize`, with the outputs of `front` where already computed."""
 
 
 # --- parent to child ------------------------------------------------------------------------------------
@@ -131,8 +129,8 @@ class WorksAhead(Recognizer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Audio waits in `slot`. `alone`: it was in a batch that ended an earlier child, run it by itself.
-    `control`: a harmless sound that tells whether the engine is well; its time is on nobody's bill."""
+    """Transcribe the audio in `slot`. `alone`: it was in a batch that ended an earlier child, so it runs by
+    itself. `control`: a control sound that tests the engine; its time is not billed."""
 
     ticket: int
     job: str
@@ -147,7 +145,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Load `model` and say which weights it has; with `options`, make ready what such a search needs."""
+    """Load `model` and report its weights; with `options`, prepare what that search needs."""
 
     ticket: int
     model: str
@@ -163,14 +161,14 @@ def models_of(model: str, options: SearchOptions | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """Take out what still waits for `job`."""
+    """Drop the waiting utterances of `job`."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End now; nobody waits for what is on the device."""
+    """End now, without finishing the current batch."""
 
 
 # --- child to parent ------------------------------------------------------------------------------------
@@ -178,21 +176,21 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The child is up and listens."""
+    """The child is ready."""
 
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """The child is about to load `model`; should it die before it says anything else, that was why."""
+    """The child is about to load `model`; if it dies before its next report, loading was the cause."""
 
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Loading ended after `load_ns`, which is on nobody's bill; `info` is None where it failed."""
+    """Loading ended after `load_ns`, which is not billed; `info` is None if it failed."""
 
     model: str
     load_ns: int
@@ -201,24 +199,24 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """These models have left the memory."""
+    """These models were evicted."""
 
     models: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """These utterances are on the device now, in one batch. If they are steps of live sessions, maybe between
-    two layers of another one, which goes on behind them."""
+    """A batch of these utterances started on the device. Steps of live sessions may interrupt another batch,
+    which continues afterwards."""
 
     tickets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The batch of the tickets `batch` ended; none where it never started. `busy_ns` is the time that
-    `results` took, exactly the sum of their `engine_ns`; `lost_ns` went into a batch that raised and into
-    utterances that failed. `busy_total_ns` is the child's own count since it started."""
+    """The batch of the tickets `batch` ended (empty if it never started). `busy_ns` is the time of `results`,
+    exactly the sum of their `engine_ns`; `lost_ns` is that of a batch that raised and of utterances that
+    failed. `busy_total_ns` is the child's total since it started."""
 
     results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
     busy_ns: int
@@ -237,7 +235,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """These utterances were taken out before they ran."""
+    """These utterances were dropped before they ran."""
 
     tickets: tuple[int, ...]
 

@@ -1,6 +1,6 @@
-"""A model together with its search, as the engine runs it: utterances in, plain Python answers out.
+"""A model with its search, as the engine runs it: utterances in, plain Python results out.
 
-The only place where the engine meets MLX; imported by the child alone. Knows no slots, no jobs and no time.
+The engine's only module that uses MLX; only the child imports it.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ from worker.models.load import TextReader, load_reader
 
 
 class ModelRecognizer:
-    """Runs one acoustic model. Belongs to the thread that made it, as everything of MLX does."""
+    """Runs one acoustic model. Belongs to the thread that made it, as all MLX objects do."""
 
     info: ModelInfo
 
     def __init__(self, model: SpeechModel, second: "ModelRecognizer | TextRecognizer | None" = None) -> None:
-        """second: whose model orders the hypotheses of every utterance. Raises InvalidRequest where that has
-        no attention decoder and is no language model."""
+        """second: the model that orders every utterance's hypotheses. Raises InvalidRequest if it has no
+        attention decoder and is no language model."""
         self._model = model
         self._reader = None if second is None else SecondReader(second.model)
         self._live = LiveSteps(model)
@@ -64,7 +64,7 @@ class ModelRecognizer:
         return self._model
 
     def read_by(self, reader: Recognizer) -> "ModelRecognizer":
-        """This model, and `reader` to order its hypotheses. Raises InvalidRequest where that cannot."""
+        """This model with `reader` to order its hypotheses. Raises InvalidRequest if `reader` cannot."""
         if not isinstance(reader, ModelRecognizer | TextRecognizer):
             raise InvalidRequest(f"rescoring: {reader.info.name} has no attention decoder")
         return ModelRecognizer(self._model, reader)
@@ -74,9 +74,8 @@ class ModelRecognizer:
         return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        """Read the language model, spell the phrases and the words to be aligned, and let the model check
-        what is asked of it; `warnings` of the answer name the phrases that it cannot spell. Raises
-        InvalidRequest."""
+        """Load the language model, spell the phrases and the words to align, and check the request with the
+        model; `warnings` of the result name phrases that it cannot spell. Raises InvalidRequest."""
         if isinstance(ask.step, LiveFeed):
             self._live.check(options, ask.step)
             return self.info
@@ -111,9 +110,9 @@ class ModelRecognizer:
         asks: Sequence[DecodeRequest],
         ahead: Ahead | None = None,
     ) -> list[Recognition | Failure]:
-        """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
+        """One answer per 16 kHz mono utterance, in order; one whose logits are not finite fails alone.
 
-        Raises InvalidRequest for a search the model cannot do. Live sessions' feeds are batches of their own.
+        Raises InvalidRequest for a search the model cannot do. Live sessions' feeds are in separate batches.
         """
         if isinstance(asks[0].step, LiveFeed):
             return self._live.recognize(utterances, options, asks)
@@ -164,7 +163,7 @@ class ModelRecognizer:
 
 
 def _digest_of(path: str | None) -> str | None:
-    """The SHA-256 of a file as it is now; read again only when it has changed. Raises InvalidRequest."""
+    """The SHA-256 of a file, cached until it changes. Raises InvalidRequest."""
     if path is None:
         return None
     try:
@@ -181,7 +180,7 @@ def _kept_digest(path: str, _changed: int, _size: int) -> str:
 
 
 def use_device(name: str) -> None:
-    """Compute on the GPU ("gpu") or on the CPU ("cpu"), and nowhere else. Raises EngineError without one."""
+    """Compute on the GPU ("gpu") or on the CPU ("cpu"). Raises EngineError if there is no GPU."""
     if name == "gpu" and not mx.is_available(mx.gpu):
         raise EngineError("MLX finds no GPU on this machine; set SPOOL_DEVICE=cpu to compute without one.")
     mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
@@ -197,5 +196,5 @@ def load_recognizer(model: str) -> Recognizer:
 
 
 def recognizer_of(model: SpeechModel | TextReader) -> ModelRecognizer | TextRecognizer:
-    """A loaded model as the engine runs it."""
+    """The recognizer of a loaded model."""
     return TextRecognizer(model) if isinstance(model, TextReader) else ModelRecognizer(model)

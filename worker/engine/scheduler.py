@@ -1,15 +1,14 @@
-"""Which waiting utterances make the next batch: fair over jobs, like in length, within a budget.
+"""Forms the next batch from the waiting utterances: fair over jobs, of similar lengths, within a budget.
 
-Pure policy: knows lengths and jobs, no audio, no device, no clock. Two ideas:
+Pure policy, without audio, device or clock.
 
-Fairness is start-time fair queueing (Goyal, Vin, Cheng 1996) over jobs, in samples: every job carries the
-amount it was served, the job served least gives the batch its first utterance, and a job that (re)appears
-starts at the level of the one served last, so it neither waits behind a ten-hour job nor cashes in the time
-it was away.
+Fairness is start-time fair queueing (Goyal, Vin, Cheng 1996) over jobs, in samples: the job served least
+gives the batch its first utterance, and a job that (re)appears starts at the level of the one served last, so
+it neither waits behind a ten-hour job nor is credited for the time it was away.
 
-A batch is padded to its costliest utterance, so it is filled in the same fair order with what keeps the
-padding under a share of the whole and its bytes within the budget. What an utterance costs is its model's to
-say. Nothing waits for a better batch: an idle device is the worst padding of all.
+A batch is padded to its costliest utterance, so it is filled in the same fair order with utterances that keep
+the padding below a share of the whole and the bytes within the budget, by the model's costs. It never waits
+for a better batch, since an idle device wastes more than padding.
 """
 
 import math
@@ -20,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from worker.models.base import BatchCost
 
 BATCH_SECONDS = 5.0
-FIRST_SAMPLES = 30 * 16_000  # in the first batch of a group, whose pace is unknown: one long utterance
+FIRST_SAMPLES = 30 * 16_000  # in a group's first batch, before its pace is known: one long utterance
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one batch may cost.
+    """The limits of one batch.
 
     `samples` bounds the padded size (utterances x longest) in 16 kHz samples, `bytes` the memory of as many
     utterances as costly as the costliest; `padding` bounds the share of the encoder frames that are padding,
@@ -40,9 +39,9 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueuedUtterance:
-    """An utterance that waits. `ticket` orders arrivals; only equal `group`s may share a batch; `alone`
-    marks one that was in a batch that ended the engine's process, and goes first and by itself; `live` one
-    that somebody waits for while people speak, and goes before what is not."""
+    """A waiting utterance. `ticket` orders arrivals; only equal `group`s may share a batch; `alone` marks one
+    that was in a batch that ended the engine's process, and runs first and by itself; `live` one of a live
+    session, and runs before those that are not."""
 
     ticket: int
     job: str
@@ -56,13 +55,13 @@ Cost = Callable[[QueuedUtterance], BatchCost]
 
 
 def cost_by_length(item: QueuedUtterance) -> BatchCost:
-    """An utterance that costs as much as it is long."""
+    """The cost of an utterance by its length."""
     return BatchCost(item.length, 0)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch as it grows; `longest` in samples, `most` and `total` in encoder frames."""
+    """A batch being filled; `longest` in samples, `most` and `total` in encoder frames."""
 
     limits: BatchLimits
     cost: Cost
@@ -72,7 +71,7 @@ class _Batch:
     total: int = 0
 
     def add(self, item: QueuedUtterance) -> bool:
-        """Take an utterance in, unless it does not fit; the first always does."""
+        """Add an utterance if it fits, as the first always does; returns whether it was added."""
         cost, count = self.cost(item), len(self.items) + 1
         longest = max(self.longest, item.length)
         most = BatchCost(max(self.most.frames, cost.frames), max(self.most.bytes, cost.bytes))
@@ -91,8 +90,8 @@ class _Batch:
 
 
 class BatchPace:
-    """How much audio a batch may hold to be done in `seconds`, by what earlier ones of its group took: a
-    process that is killed then loses no more than that. On a fast device other limits are reached first."""
+    """Limits a batch's audio so that it takes about `seconds`, judging by earlier batches of its group; a
+    killed process then loses no more than that. On a fast device other limits are reached first."""
 
     def __init__(self, seconds: float = BATCH_SECONDS) -> None:
         self._seconds = seconds
@@ -104,13 +103,13 @@ class BatchPace:
         self._samples_a_second[group] = 0.5 * (self._samples_a_second.get(group, pace) + pace)
 
     def most_samples(self, group: Hashable, seconds: float = math.inf) -> float:
-        """What the next batch may hold, padding included, to be done in `seconds` too."""
+        """The most samples of the next batch, padding included, for it to take at most `seconds` as well."""
         pace = self._samples_a_second.get(group)
         return FIRST_SAMPLES if pace is None else pace * min(self._seconds, seconds)
 
 
 class UtteranceQueue:
-    """The utterances of all jobs that wait for the device. Not thread-safe: its owner holds a lock."""
+    """The waiting utterances of all jobs. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
@@ -128,7 +127,7 @@ class UtteranceQueue:
             yield from queue
 
     def add(self, item: QueuedUtterance) -> None:
-        """Queue `item` behind the other utterances of its job."""
+        """Queue `item` after the other utterances of its job."""
         if item.alone:
             self._suspects.append(item)
             return
@@ -138,7 +137,7 @@ class UtteranceQueue:
         self._queues[item.job].append(item)
 
     def drop_job(self, job: str) -> list[QueuedUtterance]:
-        """Take out everything that waits for `job`."""
+        """Remove and return the utterances of `job`."""
         dropped = [item for item in self if item.job == job]
         self._remove({item.ticket for item in dropped})
         return dropped
@@ -149,9 +148,9 @@ class UtteranceQueue:
         cost: Cost = cost_by_length,
         most_samples: Callable[[Hashable], float] = lambda _: math.inf,
     ) -> list[QueuedUtterance]:
-        """Take out the next batch, in the order it was filled; empty only when nothing waits. Live sessions
-        go before jobs. Jobs whose group `first` holds for go before all others, which lose nothing of what
-        they are owed. `most_samples` bounds the padded size by group, besides the limits."""
+        """Remove and return the next batch, in the order it was filled; empty only if nothing waits. Live
+        sessions come before jobs, and jobs whose group satisfies `first` before others, which keep their
+        claims. `most_samples` bounds the padded size by group, in addition to the limits."""
         if self._suspects:
             return [self._suspects.popleft()]
         if not self._queues:
@@ -163,7 +162,7 @@ class UtteranceQueue:
     def next_live(
         self, among: Callable[[Hashable], bool], cost: Cost = cost_by_length
     ) -> list[QueuedUtterance]:
-        """Take out the next batch of live sessions of the groups that `among` holds for; empty where none
+        """Remove and return the next batch of live sessions in groups that satisfy `among`; empty if none
         waits. One that is suspected of ending the process is left to `next_batch`."""
         live = self._allowed(self._live(), among)
         return self._formed(live, cost, lambda _: math.inf) if live else []
@@ -174,7 +173,7 @@ class UtteranceQueue:
     def _formed(
         self, among: Collection[str], cost: Cost, most_samples: Callable[[Hashable], float]
     ) -> list[QueuedUtterance]:
-        """Take out a batch that the job served least of `among` begins."""
+        """Remove and return a batch that begins with the job of `among` that was served least."""
         self._level = min(self._served[job] for job in self._queues)
         seed = self._queues[min(among, key=self._turn)][0]
         most = min(self._limits.samples, most_samples(seed.group))
@@ -194,8 +193,8 @@ class UtteranceQueue:
         return self._served[job], self._queues[job][0].ticket
 
     def _fair_order(self, seed: QueuedUtterance) -> Iterator[QueuedUtterance]:
-        """The seed, then the utterances of its group, each time from the job served least so far. The
-        caller raises `_served` of what it takes between two steps."""
+        """The seed, then the utterances of its group, each from the job served least so far. The caller
+        updates `_served` between two steps."""
         yield seed
         candidates = {
             job: deque(item for item in queue if item.group == seed.group and item is not seed)
@@ -220,23 +219,23 @@ class UtteranceQueue:
             self._level = 0
             self._served.clear()
             return
-        # A job that left keeps its debt until the level has passed it; after that forgetting changes nothing.
+        # A job that left keeps its count until the level has passed it, when it no longer matters.
         self._served = {
             job: served for job, served in self._served.items() if job in self._queues or served > self._level
         }
 
 
 def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
-    """Split `total` (>= 0) into integer parts in proportion to `weights` (>= 0), summing to `total` exactly.
+    """Split `total` (>= 0) into integer parts in proportion to `weights` (>= 0) that sum to `total` exactly.
 
     Largest-remainder rule; ties go to the earlier part. Weights that are all zero count as equal. Raises
-    ValueError if a positive total has no parts to go to, or a number is negative.
+    ValueError if there are no weights for a positive total, or a number is negative.
     """
     if total < 0 or any(weight < 0 for weight in weights):
         raise ValueError("cannot split by negative numbers")
     if not weights:
         if total:
-            raise ValueError("nobody to take a share")
+            raise ValueError("a positive total needs at least one weight")
         return []
     weight_sum = sum(weights)
     if weight_sum == 0:

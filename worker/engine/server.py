@@ -1,13 +1,13 @@
-"""The engine's own process: takes what waits, runs it in batches on one thread, reports results.
+"""The engine's process: takes waiting work, runs it in batches on one thread, reports results.
 
-It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
-can catch that. So it keeps nothing that matters; `worker.engine.client` restarts it and resends
-what it had not answered. It knows no job beyond its name, no SQL and no files but the models.
+It is the only process that touches the device, and it may die: Metal aborts on some errors, which cannot be
+caught. So it keeps no state that matters; `worker.engine.client` restarts it and sends unanswered requests
+again.
 
 Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
-encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
-nobody's bill. A batch that raises is run again one utterance at a time, so that only the guilty one fails;
-the time of what raised is lost too.
+encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, which is
+not billed. A batch that raises is run again one utterance at a time, so that only the faulty one fails; the
+time of the batch that raised is lost too.
 """
 
 import importlib
@@ -56,15 +56,15 @@ from worker.models.turns import giving_way_to
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
-LIVE_SECONDS = 5.0  # so long after its last step a live session counts as open
-LIVE_WAIT = 0.5  # of a live chunk: how long a batch of jobs may keep a session waiting
-MOST_IN_A_ROW = 12  # batches of live sessions that have fallen behind, before jobs have one again
+LIVE_SECONDS = 5.0  # a live session counts as open for this long after its last step
+LIVE_WAIT = 0.5  # the share of a live chunk's length that a batch of jobs may keep a session waiting
+MOST_IN_A_ROW = 12  # consecutive batches of live sessions that have fallen behind, before one of jobs
 
 
 def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
     """Run until the parent closes the pipe or dies; then the process ends at once."""
-    # The parent decides when to stop: a Ctrl-C or a service manager's SIGTERM goes to the whole group, and
-    # the jobs in flight are to be handed back first.
+    # The parent decides when to stop: Ctrl-C and a service manager's SIGTERM reach the whole group, but jobs
+    # in flight must be handed back first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     module, _, name = options.loader.partition(":")
@@ -90,8 +90,8 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
 
 
 def pause_seconds(worked_ns: int, share: float) -> float:
-    """How long the device rests after so much work, so that it is busy for `share` of the time. Idle time:
-    on nobody's bill."""
+    """The pause after `worked_ns` of work for the device to be busy for `share` of the time. It counts as
+    idle."""
     return worked_ns / 1e9 * (1 - share) / share
 
 
@@ -107,8 +107,7 @@ class BatchRunner:
         ahead: WorkAhead,
         inbox: Inbox | None = None,
     ) -> None:
-        """inbox: where live sessions wait that may have the device between two layers of a batch of jobs;
-        None for none."""
+        """inbox: the source of live steps that may interrupt a batch of jobs between layers; None: none."""
         self._reports = reports
         self._inbox = inbox
         self._ahead = ahead
@@ -125,8 +124,8 @@ class BatchRunner:
         self._catching_up = 0  # batches in a row
 
     def most_samples(self, group: Hashable) -> float:
-        """How much audio a batch may hold, padding included: while somebody speaks, a batch of jobs is to be
-        done before a live session has waited for `LIVE_WAIT` of a chunk."""
+        """The most audio of a batch, padding included: while a live session is open, a batch of jobs should
+        end before the session has waited for `LIVE_WAIT` of a chunk."""
         if cast("Group", group)[2]:
             return math.inf
         if time.monotonic() >= self._live_until:
@@ -150,8 +149,8 @@ class BatchRunner:
                 self._live_until = time.monotonic() + LIVE_SECONDS
 
     def cost(self, item: QueuedUtterance) -> BatchCost:
-        """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
-        that it comes alone."""
+        """The cost of an utterance; for a model that is not loaded yet it is unlimited, so that the utterance
+        runs alone."""
         path, options, live = cast("Group", item.group)
         if live:  # feeds are not padded to one length, and their sessions are in memory anyway
             return BatchCost(1, 0)
@@ -168,14 +167,14 @@ class BatchRunner:
         return self._model_cache.peek(path) is not None
 
     def do(self, work: Work) -> None:
-        """Do one thing that waited."""
+        """Do one piece of work."""
         if isinstance(work, Describe):
             self.describe(work)
         else:
             self.run(work)
 
     def _turns(self, inbox: Inbox) -> LiveTurns:
-        """Whoever waits while a batch of jobs runs."""
+        """The live steps that may interrupt a batch of jobs."""
         return LiveTurns(
             lambda: inbox.live > 0 or time.monotonic() < self._live_until,
             lambda: inbox.next_live(self) if inbox.live else None,
@@ -183,11 +182,11 @@ class BatchRunner:
         )
 
     def describe(self, request: Describe) -> None:
-        """Answer what a model is, or what it says of options, as a `Described`."""
+        """Report a model's info, or the result of preparing it, as a `Described`."""
         try:
             model = self._recognizer(request.model, request.options)
             answer = model.info if request.options is None else model.prepare(request.options, request.ask)
-        except Exception as error:  # noqa: BLE001 - whatever a file of a job raises is the job's
+        except Exception as error:  # noqa: BLE001 - an error in a job's file is the job's
             self._reports.send(Described(request.ticket, _as_spool_error(error)))
         else:
             self._reports.send(Described(request.ticket, answer))
@@ -226,7 +225,7 @@ class BatchRunner:
         live = isinstance(batch[0].ask.step, LiveFeed)
         turns = None if live or batch[0].alone or self._inbox is None else self._turns(self._inbox)
         if not live:
-            self._catching_up = 0  # jobs have the device; sessions may fall behind anew meanwhile
+            self._catching_up = 0  # meanwhile sessions may fall behind again
         begun = time.monotonic_ns()
 
         def worked() -> int:
@@ -246,7 +245,7 @@ class BatchRunner:
             self._pace.measured((batch[0].model, options, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
-        except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
+        except Exception as error:  # noqa: BLE001 - an error of the model is the utterance's, not the process's
             return _as_spool_error(error), 0, worked()
         finally:
             self._ahead.end_batch()
@@ -259,7 +258,7 @@ class BatchRunner:
         return answers, busy_ns - lost_ns, lost_ns
 
     def _recognizer(self, path: str, options: SearchOptions | None) -> Recognizer:
-        """The model, with the one that rescores where the options name it; that comes last and both stay."""
+        """The model, with the rescoring one if the options name it, which is loaded last; both stay."""
         model = self._model(path)
         if options is None or options.reader is None:
             return model
@@ -287,7 +286,7 @@ class BatchRunner:
         return model
 
     def _measured_model(self, path: str, model: Recognizer) -> Recognizer:
-        """The model, unless its weights are quantised and nobody has measured what that costs here."""
+        """The model, unless its weights are quantised and their quality was not measured here."""
         if model.info.quantised and self._measured is not None and path not in self._measured:
             raise QualityUnknown(
                 f"The weights of {path} are quantised, and their quality was not measured on this machine. "

@@ -1,4 +1,4 @@
-"""A language model as the engine keeps it: it reads another model's hypotheses and transcribes nothing."""
+"""A language model in the engine: it rescores another model's hypotheses and transcribes nothing."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from worker.models.load import TextReader
 
 
 class TextRecognizer:
-    """Keeps one language model. Belongs to the thread that made it."""
+    """Holds one language model. Belongs to the thread that made it."""
 
     def __init__(self, model: TextReader) -> None:
         self.model, self.info = model, model.info
@@ -27,7 +27,7 @@ class TextRecognizer:
         raise self._refusal()
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:  # noqa: ARG002 - the engine's protocol
-        """Of a sound that nothing hears."""
+        """The cost of the control sound, the only one it gets."""
         return BatchCost(samples // SAMPLE_RATE, 0)
 
     def recognize(
@@ -36,7 +36,7 @@ class TextRecognizer:
         options: SearchOptions,  # noqa: ARG002 - the engine's protocol
         asks: Sequence[DecodeRequest],  # noqa: ARG002
     ) -> list[Recognition | Failure]:
-        """The engine's harmless sound: to be loaded and to have answered is all that it asks."""
+        """Answer the engine's control sound, which only tests that the model is loaded and answers."""
         return [Recognition((), (), len(samples) // SAMPLE_RATE) for samples in utterances]
 
     def _refusal(self) -> InvalidRequest:

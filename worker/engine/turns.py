@@ -1,8 +1,7 @@
-"""Steps of live sessions between two layers of a batch of jobs, on the device's one thread.
+"""Runs steps of live sessions between two layers of a batch of jobs, on the device's only thread.
 
-Owns whose time that is: the batch is told how long others had the device, so that none of it is on its bill.
-A fault in a step stays the step's; one that would end the process ends it, with the step to blame. What waits
-and how it is run is given.
+Measures how long the steps took, so that their time is not billed to the batch. An error in a step does not
+affect the batch; one that would end the process ends it, with the step to blame.
 """
 
 import os
@@ -16,16 +15,16 @@ Work = Describe | Sequence[Utterance]
 
 
 class StepBrokeError(BaseException):
-    """Running a live step raised what is nobody's answer; no `except Exception` of the batch may take it."""
+    """A live step failed unexpectedly. Not an Exception, so that the batch does not catch it."""
 
 
 class LiveTurns:
-    """One batch's interruptions: as `worker.models.turns.Others`. `ns` is how long they took."""
+    """The interruptions of one batch, a `worker.models.turns.Others`. `ns` is how long they took."""
 
     def __init__(
         self, expects: Callable[[], bool], take: Callable[[], Work | None], run: Callable[[Work], None]
     ) -> None:
-        """expects: whether somebody may want the device soon; take: what is to be run now, if anything."""
+        """expects: whether a step may come soon; take: the next work, if any; run: runs it."""
         self.ns = 0
         self._expects, self._take, self._run = expects, take, run
 
@@ -35,7 +34,7 @@ class LiveTurns:
         return self._expects()
 
     def take_turn(self) -> None:
-        """Run one batch of steps, if one waits: no more, so that the batch of jobs gets on whatever comes."""
+        """Run one batch of steps, if one waits; only one, so that the batch of jobs always makes progress."""
         begun = time.monotonic_ns()
         work = self._take()
         if work is None:

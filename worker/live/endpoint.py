@@ -1,7 +1,6 @@
-"""When an utterance of a live session has ended.
+"""Endpointing: when an utterance of a live session has ended.
 
-The rules are those of WeNet's runtime (`runtime/core/decoder/ctc_endpoint.h`), with one of the speech
-detector's beside them. Pure: seconds in, a reason out.
+The rules of WeNet's runtime (`runtime/core/decoder/ctc_endpoint.h`), and one for the speech detector.
 """
 
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ Reason = Literal["silence", "no_speech", "length", "eou", "end"]
 class EndpointRules:
     """In seconds; an utterance ends by the first rule that holds.
 
-    silence: behind a word, nothing but silence for so long. unvoiced: behind a word, the detector heard
-    nobody for so long, where it listens. empty: silence for so long, words or not. longest: so long since it
-    began.
+    silence: silence after a word. unvoiced: no speech after a word, according to the detector if it is used.
+    empty: silence, with or without words. longest: length of the utterance.
     """
 
     silence: float = 1.0
@@ -27,11 +25,11 @@ class EndpointRules:
     def ended(
         self, *, has_words: bool, silence: float, length: float, unvoiced: float | None = None
     ) -> Reason | None:
-        """Why the utterance has ended, None where it goes on. silence: since the search found something;
-        length: since the utterance began; unvoiced: since the detector heard somebody."""
+        """Why the utterance has ended, None if it goes on. silence: since the search's last token; length:
+        since the utterance began; unvoiced: since the detector's last speech."""
         if silence >= self.empty or (has_words and silence >= self.silence):
             return "silence"
-        # The search lags behind the voice, and a word may still be on its way.
+        # The search lags behind the voice, so a word may still come.
         is_quiet = unvoiced is not None and unvoiced >= self.unvoiced and silence >= self.unvoiced / 2
         if has_words and is_quiet:
             return "no_speech"

@@ -1,6 +1,6 @@
-"""What a live session says: plain data, in the order in which it is known.
+"""Events of a live session, in the order in which they become known.
 
-Tokens' times are encoder frames from the session's start, all others seconds from there.
+Tokens' times are encoder frames from the session's start; all other times are seconds from there.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from worker.live.endpoint import Reason
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """What the utterance seems to be so far, from `start` to `end`. The first `stable` tokens, `stable_text`,
-    will not change any more; `words` may, the last one above all."""
+    """The utterance so far, from `start` to `end`. The first `stable` tokens, `stable_text`, will not change
+    any more; `words` may, especially the last one."""
 
     start: float
     end: float
@@ -28,9 +28,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """Tokens that are final. All finals together are the session's tokens, each once and in order. heard: how
-    much of the recording is certain to be known when they are, however much of it came at once; `end` may lie
-    behind that by less than a frame."""
+    """Final tokens. All finals together are the session's tokens, each once and in order. heard: how much of
+    the recording must be known for them, independent of block sizes; `end` may be later by less than a frame.
+    """
 
     reason: Reason
     start: float
@@ -45,7 +45,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a model for dialogue says beside the words: a turn ends (`eou`), a backchannel ends (`eob`)."""
+    """A mark of a dialogue model: a turn ends (`eou`) or a backchannel ends (`eob`)."""
 
     kind: Literal["eou", "eob"]
     time: float
@@ -53,14 +53,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    """The speech detector hears somebody again, as far as it can tell since `time`."""
+    """The speech detector hears speech again, since about `time`."""
 
     time: float
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing comes after this. nbest: of the whole session, where they were asked for."""
+    """The last event. nbest: hypotheses of the whole session, if asked for."""
 
     duration: float
     frames: int

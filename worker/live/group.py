@@ -1,7 +1,7 @@
-"""Live sessions of one model under one set of options: their steps, many sessions at once.
+"""Steps the live sessions of one model and one set of options, many at once.
 
-Sessions of any age are in one batch, and what one says does not depend on the others. Belongs to the thread
-that loaded the model.
+Sessions of any age share a batch and do not depend on each other. Belongs to the thread that loaded the
+model.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from worker.speech.listener import shared_detector
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step made of one session: events, or the error that ended it."""
+    """One session's result of a step: events, or the error that ended it."""
 
     session: LiveSession
     events: tuple[Event, ...]
@@ -40,22 +40,22 @@ class LiveGroup:
     """Opens sessions and steps them."""
 
     def __init__(self, model: SpeechModel, options: LiveOptions) -> None:
-        """Raises InvalidRequest where the model or this version cannot do what is asked."""
+        """Raises InvalidRequest if the model or this version does not support the options."""
         self._model = require_streaming(model)
         check_context(model, options.search)
         self._search = live_search(model, options.search)
         self._options = options
-        # None is the model's default, which a stream names.
+        # None means the model's default, which a stream reports.
         self.context = self._model.open_stream(options.search.att_context).context
         self.sessions: list[LiveSession] = []
 
     @property
     def chunk_seconds(self) -> float:
-        """Seconds of audio to a step."""
+        """Seconds of audio per step."""
         return (self.context[1] + 1) * self._model.info.frame_seconds
 
     def open(self) -> LiveSession:
-        """A session at its start."""
+        """Open a session."""
         session = LiveSession(
             self._model.open_stream(self.context),
             self._search.open(),
@@ -68,7 +68,7 @@ class LiveGroup:
         return session
 
     def close(self, session: LiveSession) -> None:
-        """Give a session up, whatever of it was not heard yet."""
+        """Remove a session, even with audio left."""
         self.sessions.remove(session)
 
     @property
@@ -77,19 +77,19 @@ class LiveGroup:
         return self.can_step(self.sessions)
 
     def can_step(self, among: Sequence[LiveSession]) -> bool:
-        """Whether one of these can make a step: it is in the group and has audio, or its end, to be heard."""
+        """Whether one of these can make a step: it is in the group, and has audio or its end to process."""
         return any(session.stream.is_ready or session.stream.has_ended for session in self._of(among))
 
     def step(self, among: Sequence[LiveSession] | None = None) -> list[StepResult]:
-        """One step of each session (`among` these) that can make one, in the order they were opened. A
-        session that has ended is in the group no more."""
+        """Make one step for each session (of `among`) that can, in the order they were opened. A session that
+        has ended leaves the group."""
         sessions = self.sessions if among is None else self._of(among)
         ready = [session for session in sessions if session.stream.is_ready]
         over = [session for session in sessions if session.stream.has_ended]
         if not ready and not over:
             return []
         frames = self._model.step([session.stream for session in ready]) if ready else []
-        # Ended before its last step was asked for: the search has still to be told.
+        # These streams have no frames left, but their searches must still be told of the end.
         frames += [mx.zeros((0, 0))] * len(over)
         stepped = ready + over
         last = [session.stream.has_ended for session in stepped]
@@ -117,10 +117,10 @@ class LiveGroup:
 
 
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
-    """The search of these options that goes on from chunk to chunk. Raises InvalidRequest."""
+    """The streaming search for these options. Raises InvalidRequest."""
     head, searcher, parameters = resolve_search(model, options)
     if options.blank_penalty:
-        raise InvalidRequest("blank_penalty: a live session takes none")
+        raise InvalidRequest("blank_penalty: not supported in a live session")
     fixed = options.scores == "fixed"
     network = model.heads[head]
     if head in ("tdt", "rnnt"):
@@ -134,6 +134,6 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     if head == "ctc" and searcher is not CTC_PREFIX:
         return LiveCtcBeam(network, parameters.beam, parameters.beta, fixed=fixed)
     raise InvalidRequest(
-        f"decoder {options.decoder}: not with this model's {head} head in a live session; use greedy"
+        f"decoder {options.decoder}: not supported for this model's {head} head in a live session; use greedy"
         + (", or beam with alignments best" if head == "ctc" else "")
     )

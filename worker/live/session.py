@@ -1,7 +1,7 @@
-"""One live session: what became of its frames, as partial and final results.
+"""One live session: partial and final results from its frames.
 
-Owns the utterance (where it began, what of it is final) and the endpoints. Steps of the model and of the
-search are its group's (`worker.live.group`), which takes many sessions at once.
+Owns the current utterance (where it began, how much of it is final) and the endpoints. `worker.live.group`
+runs the steps of model and search, for many sessions at once.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,20 +24,19 @@ from worker.models.base import Tokenizer
 from worker.models.streaming import FrameStream
 
 MARKS: dict[str, Literal["eou", "eob"]] = {"<EOU>": "eou", "<EOB>": "eob"}
-"""Pieces of models for dialogue that are no text."""
+"""Pieces of dialogue models that are not text."""
 FEATURE_SECONDS = 0.01
-"""From one feature frame to the next, in every family that streams."""
+"""The hop of feature frames in every family that streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """How a session is searched and cut into utterances.
 
-    endpoints: None for one utterance from start to end. restarts: at an endpoint the search begins anew, as
-    WeNet's does; otherwise it goes on, and the finals together are what the search finds in the whole
-    recording. A beam that goes on has no more in a final than what all its hypotheses share. keeps: the end
-    names `search.nbest` hypotheses of the whole session, for which none of it is forgotten. detects: the
-    speech detector listens beside it.
+    endpoints: None for one utterance from start to end. restarts: the search starts again at each endpoint,
+    as in WeNet; otherwise it continues, and the finals together equal the offline result. A beam that
+    continues puts only what all its hypotheses share into a final. keeps: the end has `search.nbest`
+    hypotheses of the whole session, so nothing is forgotten. detects: the speech detector is used too.
     """
 
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -47,13 +46,13 @@ class LiveOptions:
     detects: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Raise InvalidRequest for contradictory options."""
         if self.restarts and self.keeps:
-            raise InvalidRequest("a search that begins anew at endpoints has no hypotheses of the whole")
+            raise InvalidRequest("a search that restarts at endpoints has no hypotheses of the whole session")
 
 
 class LiveSession:
-    """One session. Feed it with `push` and `finish`; its group's steps say what was heard."""
+    """One session. Feed it with `push` and `finish`; its group's steps return the events."""
 
     def __init__(
         self,
@@ -71,31 +70,31 @@ class LiveSession:
         self._samples = 0
         self._frames = 0
         self._began = 0  # the utterance's first frame
-        self._given = 0  # tokens at the front of the search's hypotheses that are final already
-        self._marked = 0  # tokens of the utterance whose marks were told
+        self._given = 0  # tokens at the front of the search's hypotheses that are already final
+        self._marked = 0  # tokens of the utterance whose marks were already reported
         self._last: Partial | None = None
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """The next samples, [N] float32 at 16 kHz in -1 … 1. Raises ValueError behind the end."""
+        """Add samples, [N] float32 at 16 kHz in -1 … 1. Raises ValueError after the end."""
         self.stream.push(samples)
         self._samples += len(samples)
         if self._voice is not None:
             self._voice.push(samples)
 
     def finish(self) -> None:
-        """No sample comes after this."""
+        """End the audio."""
         self.stream.finish()
 
     @property
     def frames(self) -> int:
-        """Encoder frames that were searched."""
+        """The number of encoder frames searched."""
         return self._frames
 
     def after_step(self, frames: int, *, last: bool) -> tuple[list[Event], bool]:
-        """What is known after so many more frames were searched, and whether the search is to begin anew.
-        Raises EngineError where the model's output was no number."""
+        """The events after `frames` more frames were searched, and whether the search must restart. Raises
+        EngineError if the model's output was not finite."""
         if not self.state.is_finite:
-            raise EngineError("the model's output for this session is not a number; its words are unknown")
+            raise EngineError("the model's output for this session is not finite, so it has no words")
         self._frames += frames
         events = self._take_starts()
         path = behind(self.state.path, self._given)
@@ -119,13 +118,13 @@ class LiveSession:
         return events, False
 
     def _take_starts(self) -> list[Event]:
-        """When somebody began to speak in what was searched."""
+        """The beginnings of speech within the searched frames."""
         if self._voice is None:
             return []
         return [SpeechStarted(time) for time in self._voice.take_starts(self._frames * self._frame_seconds)]
 
     def _read_marks(self, path: Path, stable: int) -> tuple[list[Event], int]:
-        """Marks that were not told yet, and how many tokens the turn has that one of them ends (0: none)."""
+        """Marks not reported yet, and the number of tokens of the turn that one of them ends (0: none)."""
         events: list[Event] = []
         turn = 0
         for place in range(self._marked, stable):
@@ -152,7 +151,8 @@ class LiveSession:
         )
 
     def _cut(self, path: Path, stable: int, turn: int, reason: Reason) -> int:
-        """How many tokens an endpoint makes final: the turn's, else all that are stable, in whole words."""
+        """The number of tokens that an endpoint makes final: the turn's, else all stable ones, in whole
+        words."""
         if reason == "eou":
             return turn
         if stable == len(path.tokens):
@@ -161,13 +161,13 @@ class LiveSession:
         return max((end for end in ends if end <= stable), default=0)
 
     def _finish_utterance(self, path: Path, reason: Reason, end: int) -> list[Event]:
-        """The final of these tokens, none where there are none; the next utterance begins at `end`."""
+        """The final of these tokens, if any; the next utterance begins at `end`."""
         began, self._began = self._began, end
         count = len(path.tokens)
         self._marked = max(0, self._marked - count)
         if self.options.keeps:
             self._given += count
-        elif not self.options.restarts:  # where it does, the group lets the search begin anew
+        elif not self.options.restarts:  # otherwise the group restarts the search
             self.state.forget(count)
         if not count:
             return []
@@ -187,7 +187,7 @@ class LiveSession:
         ]
 
     def _partial(self, path: Path, stable: int) -> list[Event]:
-        """The utterance so far, where it is not what was said last."""
+        """The utterance so far, unless it equals the last partial."""
         if not path.tokens:
             return []
         partial = Partial(
@@ -207,7 +207,7 @@ class LiveSession:
 
     @property
     def _heard(self) -> float:
-        """Seconds that the steps so far have read: of their last frame one feature frame at the least."""
+        """Seconds that the steps have read so far: at least one feature frame of their last encoder frame."""
         return (self._frames - 1) * self._frame_seconds + FEATURE_SECONDS
 
     def _words(self, path: Path) -> tuple[Word, ...]:

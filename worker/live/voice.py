@@ -1,7 +1,7 @@
-"""The speech detector beside a live session: since when nobody speaks, and when somebody does again.
+"""Runs the speech detector for a live session: how long there has been no speech, and when speech begins.
 
-What is said of a moment depends on the audio before it alone, not on the blocks that it came in or on how
-much more has come already (law 7).
+An answer for a moment depends only on the audio before it, not on block sizes or on later audio that has
+already arrived (law 7).
 """
 
 import numpy as np
@@ -12,22 +12,22 @@ from worker.speech.detector import FRAME, FRAME_SECONDS, SpeechDetector
 from worker.speech.spans import SPEECH
 
 GROUP = 8
-"""Frames that are computed at once: the detector lags 0.25 s behind at the most."""
+"""Frames computed at once: the detector lags by at most 0.25 s."""
 
 
 class Voice:
-    """Hears one session. Times are seconds from its start."""
+    """Follows one session. Times are seconds from its start."""
 
     def __init__(self, detector: SpeechDetector) -> None:
         self._stream = detector.stream(GROUP)
         self._frames = 0
-        self._spoken = 0  # the frame behind the last one with speech
+        self._spoken = 0  # the frame after the last one with speech
         self._spoken_by_group = [0]
         self._speaks = False
         self._starts: list[int] = []
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """The next samples, [N] float32 at 16 kHz in -1 … 1."""
+        """Add samples, [N] float32 at 16 kHz in -1 … 1."""
         for probability in self._stream.push(samples).tolist():
             if probability >= (SPEECH.release if self._speaks else SPEECH.threshold):
                 if not self._speaks:
@@ -40,12 +40,12 @@ class Voice:
                 self._spoken_by_group.append(self._spoken)
 
     def unvoiced(self, at: float) -> float:
-        """Seconds since somebody spoke, or since the start, as it could be told at the moment `at`."""
+        """Seconds since the last speech, or since the start, as known at the moment `at`."""
         groups = self._groups(at)
         return (groups * GROUP - self._spoken_by_group[groups]) * FRAME_SECONDS
 
     def take_starts(self, at: float) -> list[float]:
-        """When somebody began to speak, as far as it could be told at the moment `at`; each once."""
+        """When speech began, as known at the moment `at`; each beginning is returned once."""
         heard = self._groups(at) * GROUP
         starts = [round(frame * FRAME / SAMPLE_RATE, 3) for frame in self._starts if frame < heard]
         self._starts = [frame for frame in self._starts if frame >= heard]

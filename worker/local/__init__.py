@@ -1,1 +1,1 @@
-"""Transcription of files without a queue."""
+"""Transcribes, aligns and listens to files without a queue."""

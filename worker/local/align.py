@@ -1,7 +1,7 @@
-"""Aligns an existing transcript with its recording in this process: the words are the text's, the times and
-scores a CTC head's.
+"""Aligns an existing transcript with its recording in this process: the words come from the text, the times
+and scores from a CTC head.
 
-Imports MLX, so import it only in the process that aligns, and only when it does.
+Imports MLX, so import it only in the process that aligns, and only when needed.
 """
 
 import itertools
@@ -29,15 +29,15 @@ def align_file(model: SpeechModel, path: Path, text: Typescript) -> Transcript:
     """The text's words with the times at which they are spoken in the recording (all channels mixed).
 
     `Transcript.alignment` has the mean of its words' scores and whether that reaches `MATCH_SCORE`. Raises
-    InvalidRequest for a model without a CTC head, a text without a word that the model can spell and one that
-    nobody could speak in so short a time, and what `open_audio` raises.
+    InvalidRequest for a model without a CTC head, a text without a word that the model can spell, and a text
+    too long for the recording; and what `open_audio` raises.
     """
     heard = hear_file(model, path, text)
     return align_text(heard.transcript, heard.chunks, text, heard.info)
 
 
 class HeardFile(NamedTuple):
-    """What a CTC head heard in a recording, and says of the words that it was asked for."""
+    """A CTC head's transcript of a recording, and its emissions for the requested words."""
 
     transcript: Transcript
     chunks: list[DecodedChunk]
@@ -45,8 +45,7 @@ class HeardFile(NamedTuple):
 
 
 def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
-    """The recording heard for the words of a text, with which it can then be aligned; raises as `align_file`
-    does."""
+    """Decode the recording with emissions for the words of a text, for alignment; raises as `align_file`."""
     recognizer = ModelRecognizer(model)
     info = recognizer.prepare(SEARCH, spell_request(text))
     with open_audio(path) as audio:
@@ -59,7 +58,7 @@ def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
 
 
 def _decoded(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk]) -> Iterator[DecodedChunk]:
-    """All chunks of the recording, heard batch by batch."""
+    """All chunks of the recording, decoded batch by batch."""
     assert info.spelling is not None
     ask = chunk_request(info.spelling)
     waiting = iter(chunks)

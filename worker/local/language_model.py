@@ -1,5 +1,4 @@
-"""Builds an n-gram language model of a model's tokens from texts, as searches hear it. Knows files and
-tokenizers; neither the server nor who may have the result."""
+"""Builds an n-gram language model over a model's tokens from texts, for use in searches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,13 @@ from worker.decode.fusion.fusion import Speller
 from worker.decode.fusion.spelling import spell
 
 MOST_TOKENS = 3_000_000
-"""Of all texts: about two million words, and a gigabyte or two of memory."""
+"""The most tokens of all texts: about two million words, and one or two gigabytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was built: the order (at most the one asked for), n-grams, sentences and tokens; words that the
-    model's tokens cannot spell, which were left out."""
+    """The result: its order (at most the requested one), and its n-grams, sentences and tokens; unspelled:
+    words that the model's tokens cannot spell, which were left out."""
 
     order: int
     ngrams: int
@@ -28,10 +27,10 @@ class Built:
 
 
 def build_language_model(texts: Sequence[Path], tokenizer: Speller, order: int, output: Path) -> Built:
-    """Write the model of the texts (UTF-8, a sentence a line) to `output` as an ARPA file.
+    """Write the model of the texts (UTF-8, one sentence per line) to `output` as an ARPA file.
 
-    Raises InvalidRequest: an order out of range, a text that cannot be read, none of whose words the tokens
-    can spell, or too much of it.
+    Raises InvalidRequest if the order is out of range, a text cannot be read, the tokens can spell none of
+    the words, or there is too much text.
     """
     if not 1 <= order <= LONGEST:
         raise InvalidRequest(f"--order: {order} is not between 1 and {LONGEST}")
@@ -46,8 +45,8 @@ def build_language_model(texts: Sequence[Path], tokenizer: Speller, order: int, 
             lines.append(ids)
     if not lines:
         names = ", ".join(map(str, texts))
-        why = f"the model has tokens for none of the {words} words" if words else "there are no words"
-        raise InvalidRequest(f"{names}: {why} in it")
+        why = f"the model has tokens for none of the {words} words" if words else "there are no words in it"
+        raise InvalidRequest(f"{names}: {why}")
     grams = estimate(lines, len(tokenizer.pieces), order)
     try:
         count = write_arpa(output, grams.order, grams.probabilities, grams.backoffs, tokenizer.pieces)
@@ -57,7 +56,7 @@ def build_language_model(texts: Sequence[Path], tokenizer: Speller, order: int, 
 
 
 def _spelled(tokenizer: Speller, line: str) -> tuple[list[int], int]:
-    """The tokens of a line, folded to what the tokenizer spells, and how many of its words it cannot."""
+    """The tokens of a line, folded to what the tokenizer can spell, and the number of words it cannot."""
     if (ids := spell(tokenizer, line)) is not None:
         return ids, 0
     kept = [word for word in line.split() if spell(tokenizer, word)]

@@ -1,10 +1,10 @@
-"""A process that hears a list of recordings with one model and prints their words as JSON.
+"""A process that transcribes recordings with one model and prints their words as JSON.
 
     python -m worker.local.listen MODEL DTYPE|default cpu|default FILE…
 
-On the CPU in float32 it gives the reference. A process of its own, since a device cannot be changed later.
-One line of JSON for each recording, as soon as it is heard, and one about the model and the whole. A CPU
-takes the recordings one by one, since each may take minutes there in 16 bits; a GPU takes them together.
+On the CPU in float32 it gives the reference. It is a separate process because a process cannot change its
+device later. Prints one line of JSON per recording as soon as it is done, and one with the model's facts. A
+CPU takes the recordings one by one, since each may take minutes there in 16 bits; a GPU takes them together.
 """
 
 from worker.machine.blas import preload_blas
@@ -28,7 +28,7 @@ ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 
 
 def read_joules() -> float | None:
-    """What the processor has used so far; None where the machine does not tell."""
+    """The processor's energy counter; None if the machine does not report it."""
     try:
         return int(ENERGY.read_text()) / 1e6
     except (OSError, ValueError):

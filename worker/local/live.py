@@ -1,4 +1,4 @@
-"""A file as a live session: the same model, search and session, fed in blocks as a client would send them.
+"""Runs a file through a live session, in blocks as a client would send them.
 
 The contract of `spool-worker listen`, one object a line, as they become known:
 
@@ -11,9 +11,9 @@ The contract of `spool-worker listen`, one object a line, as they become known:
 
 `start`, `end` and `time` are seconds from the file's start, `times` and `durations` encoder frames.
 `stable` counts the partial's first tokens that will not change. `reason`: silence, no_speech, length, eou or
-end. `nbest` is there where more than one was asked for.
+end. `nbest` is present if more than one was asked for.
 
-Imports MLX, so import it only in the process that decodes, and only when it does.
+Imports MLX, so import it only in the process that decodes, and only when needed.
 """
 
 import json
@@ -31,10 +31,10 @@ from worker.models.base import SpeechModel, Tokenizer
 
 
 def listen_to(path: Path, model: SpeechModel, options: LiveOptions, block_seconds: float) -> Iterator[Event]:
-    """What a session says of the file at `path`, sent in blocks of `block_seconds`.
+    """The events of a session for the file at `path`, sent in blocks of `block_seconds`.
 
-    Raises SourceError and AudioError for a file that cannot
-    be read, InvalidRequest for what the model cannot do, EngineError where its output is no number.
+    Raises SourceError and AudioError for a file that cannot be read, InvalidRequest for what the model cannot
+    do, EngineError if its output is not finite.
     """
     group = LiveGroup(model, options)
     session = group.open()

@@ -1,4 +1,4 @@
-"""What became of each file that was transcribed without a queue, and how it is printed.
+"""The results of files that were transcribed without a queue, and their output formats.
 
 The contract of `spool-worker transcribe --format json`, one object a file, in the order given:
 
@@ -7,29 +7,28 @@ The contract of `spool-worker transcribe --format json`, one object a file, in t
     {"file", "error": {"code", "message"}}        for a file that failed
 
 `duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start.
-Confidences have three digits behind the point, which hides the batch they were computed in; scores have five,
-to be compared with those of other tools. Whole (`chunk=False`) all files are decoded as one batch, and
-`nbest` is what the search found. In chunks there is one entry, put together from the best hypothesis of each
-chunk: its tokens within the core, the sum of the scores.
+Confidences have three decimals, which hides the batch they were computed in; scores have five, for comparison
+with other tools. Without chunks all files are decoded as one batch, and `nbest` is the search's list. In
+chunks it has one entry, joined from the best hypothesis of each chunk: its tokens within the core, and the
+sum of the scores.
 
-Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
-"lattice": each chunk's, as `spool.domain.transcript` has it, or the text of a Kaldi archive. A file of
-several chunks has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was
-asked for.
+If asked for, a word has "alternatives": [{"text", "confidence"}] (unless there are none) and a file has
+"lattice": each chunk's, as in `spool.domain.transcript`, or the text of a Kaldi archive. If more than one
+hypothesis was asked for, a file of several chunks has "chunks": [{"start", "end", "hypotheses": [{"text",
+"score"}]}].
 
 In chunks the speech detector adds "speech": [{"start", "end", "label"}], "coverage": {"speech": share of
-detected speech with words}, "dropped": segments that were invented, with their words, and "doubtful": true on
-words over which it heard nobody. A model that knows languages adds "language" and "languages": [{"start",
-"end", "language", "probability", "read_as"}], a chunk each.
+detected speech with words}, "dropped": invented segments with their words, and "doubtful": true on words
+where it heard no speech. A model that detects languages adds "language" and "languages": [{"start", "end",
+"language", "probability", "read_as"}], one per chunk.
 
-A file that was cut off has "complete": false, "expected_seconds" and "missing_seconds" (null where that is
-not known).
+A truncated file has "complete": false, "expected_seconds" and "missing_seconds" (null if unknown).
 
 With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
 "speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
-"diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
+"diarization" model. Words have no speaker if no speech was detected in the whole recording.
 
-Other tools read this: keep it. Plain Python.
+Other tools depend on this format. Plain Python.
 """
 
 import json
@@ -60,11 +59,11 @@ class FileResult:
 
 
 def render_results(results: Sequence[FileResult], form: str, lattice: str | None = None) -> str:
-    """The results as one text: json is the array of the contract, an object a line, with lattices in it as
-    `lattice` ("json", "kaldi") says. kaldi is one archive of all files.
+    """The results as one text. json: the array of the contract, one object per line, with lattices in the
+    form of `lattice` ("json", "kaldi"). kaldi: one archive of all files.
 
-    In the other formats, with several files, each rendered transcript stands under a line `==> file <==`;
-    one that failed is a line `error: ...` in its place. Raises InvalidRequest for an unknown format.
+    In the other formats, with several files, each rendered transcript follows a line `==> file <==`; a failed
+    file has a line `error: ...` instead. Raises InvalidRequest for an unknown format.
     """
     if form == "json":
         documents = (_as_json(result, lattice) for result in results)

@@ -4,7 +4,7 @@ With `chunk=False` all files are decoded as one device batch, and `nbest` is the
 chunks `nbest` has one entry, joined from the best hypothesis of each chunk: its tokens within the core, and
 the sum of the scores. Each chunk's own hypotheses are in the transcript's `nbest`.
 
-Imports MLX, so import it only in the process that decodes, and only when it does.
+Imports MLX, so import it only in the process that decodes, and only when needed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,13 +56,13 @@ def transcribe_files(
     rescore: tuple[str, float] | None = None,
     diarizer: str = DEFAULT,
 ) -> list[FileResult]:
-    """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
+    """Each file's result, in order; `ask` applies to all. A file that cannot be read or decoded fails alone.
 
-    carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
-    detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
-    do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders
-    the hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
-    Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
+    carries: language model and phrases continue from chunk to chunk, which are then decoded one by one.
+    detector: in chunks, use the speech detector as jobs do. diarization: add who speaks, as jobs do;
+    diarizer: the model for it, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
+    hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
+    Raises ModelError if a model cannot be loaded and InvalidRequest if it does not support the options.
     """
     loaded = load_model(model)
     second = None
@@ -99,9 +99,9 @@ def transcribe_with(
     second: SpeechModel | TextReader | None = None,
     lengths: Independent | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores.
+    """As `transcribe_files`, with loaded models; `second` is the one that rescores.
 
-    lengths: of the chunks, in place of the model's own.
+    lengths: chunk lengths, instead of the model's own.
     """
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
@@ -116,9 +116,9 @@ def transcribe_with(
 
 
 def _with_speakers(
-    result: FileResult, asked: Diarization, name: str, model: DiarizationModel, runs: RunsOf
+    result: FileResult, diarization: Diarization, name: str, model: DiarizationModel, runs: RunsOf
 ) -> FileResult:
-    """The result with its speakers; a file that cannot be read once more fails alone."""
+    """The result with its speakers; a file that cannot be read a second time fails alone."""
     if result.transcript is None:
         return result
 
@@ -128,17 +128,19 @@ def _with_speakers(
                 yield block[:, 0]
 
     try:
-        heard = hear(model, load_diarization(DEFAULT), read, runs, SpeakerBounds(asked.least, asked.most))
+        diarized = hear(
+            model, load_diarization(DEFAULT), read, runs, SpeakerBounds(diarization.least, diarization.most)
+        )
     except SpoolError as error:
         return FileResult(result.file, error=error)
-    note = "" if heard.reason is None else heard.reason.sentence(name)
-    facts = DiarizationFacts(name=DEFAULT if note else name, sha256=heard.model.digest, note=note)
-    segments, activity = {0: heard.diarization.segments}, {0: heard.diarization.activity}
+    note = "" if diarized.reason is None else diarized.reason.sentence(name)
+    facts = DiarizationFacts(name=DEFAULT if note else name, sha256=diarized.model.digest, note=note)
+    segments, activity = {0: diarized.diarization.segments}, {0: diarized.diarization.activity}
     return replace(result, transcript=with_speakers(result.transcript, segments, facts, activity))
 
 
 class _LocalEngine:
-    """Decodes what was submitted in this thread, `at_once` chunks as one batch; None: all of them."""
+    """Decodes submitted chunks in this thread, `at_once` of them as one batch; None: all."""
 
     def __init__(
         self,
@@ -155,7 +157,7 @@ class _LocalEngine:
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 
     def submit(self, samples: NDArray[np.float32], ask: DecodeRequest) -> Future[Recognition]:
-        """The answer to come: with the batch that fills up, or at the next `flush`."""
+        """Queue a chunk; it is decoded when the batch is full, or by `flush`."""
         future: Future[Recognition] = Future()
         self._waiting.append((samples, ask, future))
         if len(self._waiting) == self._at_once:
@@ -163,7 +165,7 @@ class _LocalEngine:
         return future
 
     def flush(self) -> None:
-        """Decode what waits."""
+        """Decode the waiting chunks."""
         if not self._waiting:
             return
         samples, asks, futures = zip(*self._waiting, strict=True)
@@ -177,7 +179,7 @@ class _LocalEngine:
     def _answers(
         self, samples: Sequence[NDArray[np.float32]], asks: Sequence[DecodeRequest]
     ) -> list[Recognition | Failure]:
-        """Of one batch; where that is refused, of each utterance by itself, so that a bad one fails alone."""
+        """Decode one batch; if that fails, each utterance by itself, so that a bad one fails alone."""
         try:
             return list(self._recognizer.recognize(samples, self._options, asks))
         except SpoolError as error:
@@ -188,7 +190,7 @@ class _LocalEngine:
 
 @dataclass(slots=True)
 class _FileDecoder(ChunkDecoder[Recognition]):
-    """One file on its way; whole, it is one chunk that is always searched."""
+    """One file being decoded, in chunks or as one chunk that is always decoded."""
 
     path: Path
     engine: _LocalEngine
@@ -199,21 +201,21 @@ class _FileDecoder(ChunkDecoder[Recognition]):
 
     @property
     def name(self) -> str:
-        """The file's."""
+        """The file's name."""
         return self.path.name
 
     def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
-        """To the engine of all files."""
+        """Submit to the engine that all files share."""
         return self.engine.submit(chunk.samples, ask)
 
     def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
-        """What is decoded; nobody else decodes while this thread waits."""
+        """Decode the waiting chunks, since no other thread does; returns the finished futures."""
         if seconds:
             self.engine.flush()
         return {future for future in self.in_flight if future.done()}
 
     def keep(self, span: ChunkSpan, answer: Recognition | None) -> None:
-        """For the file's result."""
+        """Keep a decoded chunk for the result."""
         if answer is not None:
             self.spoken.append((span, answer))
         tail = self.tail_after(span, answer)
@@ -222,7 +224,7 @@ class _FileDecoder(ChunkDecoder[Recognition]):
         self.decoded.append(decoded_chunk(span, answer))
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
-        """As for jobs, or all of it as one chunk."""
+        """The chunks as for jobs, or the whole file as one chunk."""
         return super(_FileDecoder, self).plan(audio, detector=detector) if self.chunk else _whole(audio)
 
     def read(self, *, detector: bool) -> None:
@@ -243,7 +245,7 @@ class _FileDecoder(ChunkDecoder[Recognition]):
             return FileResult(str(self.path), error=error)
         assert self.audio is not None
         ask, options = self.request.ask, self.request.options
-        asked: dict[str, JsonValue] = {
+        facts: dict[str, JsonValue] = {
             "decoder": options.decoder,
             "beam": options.beam,
             "nbest": options.nbest,
@@ -251,12 +253,12 @@ class _FileDecoder(ChunkDecoder[Recognition]):
             "alternatives": ask.alternatives,
             "lattice": ask.lattice,
         }
-        transcript = self.transcript(self.audio, None, asked)
+        transcript = self.transcript(self.audio, None, facts)
         is_single = len(self.decoded) == len(self.spoken) == 1
         joined = _joined(self.spoken, model.info.frame_seconds)
         hypotheses = self.spoken[0][1].hypotheses if is_single else [joined]
         nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
-        if is_single and not transcript.dropped:  # what the search wrote, marks without words included
+        if is_single and not transcript.dropped:  # the search's text, including marks outside words
             transcript = transcript.model_copy(update={"text": self.spoken[0][1].text or nbest[0][1]})
         frames = model.cost(self.audio.samples_read).frames
         chunks = tuple(sorted((each.span for each in self.decoded), key=lambda span: span.core_start))

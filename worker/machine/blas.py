@@ -1,10 +1,10 @@
 """The matrix product that MLX uses on a Linux CPU.
 
-MLX's wheel for Linux brings the reference BLAS, many times slower than OpenBLAS. The dynamic linker prefers
-symbols that are already global, so an OpenBLAS loaded before MLX takes its place. Looked for in this order:
-the system's `libopenblas.so.0`; the wheel `scipy-openblas32`, whose names carry a prefix and so need a shim
-(x86-64). Elsewhere MLX keeps its own, slow but right. macOS has Accelerate: nothing is done there. Knows no
-model; imports no MLX.
+MLX's wheel for Linux comes with the reference BLAS, many times slower than OpenBLAS. The dynamic linker
+prefers symbols that are already global, so an OpenBLAS loaded before MLX takes its place. Searched in this
+order: the system's `libopenblas.so.0`; the wheel `scipy-openblas32`, whose names have a prefix and so need a
+shim (x86-64). Otherwise MLX keeps its own, slow but correct. macOS has Accelerate and needs nothing. Imports
+no MLX.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pathlib import Path
 from worker.machine.blas_shim import shim_library
 
 SYSTEM_LIBRARY = "libopenblas.so.0"
-# The products that MLX calls; its LAPACK stays its own. Integers are 32 bit in this wheel.
+# The products that MLX calls; LAPACK is not replaced. Integers are 32 bit in this wheel.
 PRODUCTS = ("cblas_sgemm", "cblas_dgemm", "cblas_cgemm")
 WHEEL_PREFIX = "scipy_"
 
@@ -41,11 +41,11 @@ class BlasReport:
 
 @cache
 def preload_blas() -> BlasReport:
-    """Loads OpenBLAS so that MLX, imported afterwards, uses it. Never raises; done once in a process."""
+    """Load OpenBLAS so that MLX, imported afterwards, uses it. Never raises; done once per process."""
     if sys.platform == "darwin":
         return BlasReport("Accelerate", None, True, "macOS's own")
     if sys.platform != "linux":
-        return _slow(f"nothing better is known for {sys.platform}")
+        return _slow(f"no faster BLAS is supported on {sys.platform}")
     if "mlx.core" in sys.modules:
         return _slow("MLX was imported before an OpenBLAS could be loaded")
     system = _load(SYSTEM_LIBRARY)
@@ -56,25 +56,25 @@ def preload_blas() -> BlasReport:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """OpenBLAS multiplies with one thread while the block runs. For products so small that its other threads
-    spend the time waiting for each other, which costs a core on a busy machine. Nothing where MLX has another
-    BLAS. One thread of the process may be in such a block."""
+    """While the block runs, OpenBLAS uses one thread: for small products its threads mostly wait for each
+    other, which costs a core on a busy machine. No effect with another BLAS. Only one thread of the process
+    may be in such a block."""
     threads = _thread_count()
     if threads is None:
         yield
         return
-    ask, choose = threads
-    before = ask()
-    choose(1)
+    get_threads, set_threads = threads
+    before = get_threads()
+    set_threads(1)
     try:
         yield
     finally:
-        choose(before)
+        set_threads(before)
 
 
 @cache
 def _thread_count() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """How OpenBLAS is asked for its number of threads, and told."""
+    """OpenBLAS's functions that get and set its number of threads."""
     report = preload_blas()
     if report.library != "OpenBLAS" or report.path is None:
         return None
@@ -108,7 +108,7 @@ def _from_wheel() -> BlasReport:
         return _slow(f"the wheel scipy-openblas32 holds no library that loads ({folder})")
     if platform.machine() != "x86_64":
         return _slow(
-            f"the wheel scipy-openblas32 needs a shim, which is not written for {platform.machine()}"
+            f"the wheel scipy-openblas32 needs a shim, which does not exist for {platform.machine()}"
         )
     if not _load_shim():
         return _slow("the shim over scipy-openblas32 does not load")
@@ -116,11 +116,10 @@ def _from_wheel() -> BlasReport:
 
 
 def _load_shim() -> bool:
-    """Binds the names that MLX asks for to the wheel's."""
+    """Bind the names that MLX uses to the wheel's."""
     image = shim_library({name: WHEEL_PREFIX + name for name in PRODUCTS}, "libspool-blas-shim.so")
     try:
-        # A file in memory alone: nothing to find, to leave behind, or to be refused by a disk without
-        # execution.
+        # A file in memory leaves nothing behind, and works where disks are mounted noexec.
         memory = os.memfd_create("spool-blas-shim")
     except OSError:
         return False

@@ -1,9 +1,8 @@
-"""A shared library of three jumps, written byte by byte.
+"""Writes a shared library of three jumps, byte by byte.
 
 The wheel `scipy-openblas32` exports `scipy_cblas_sgemm`; MLX looks for `cblas_sgemm`. A library whose
-`cblas_sgemm` jumps to the other name joins them, and it is so small that it is put together here, after the
-ELF-64 specification, rather than by a C compiler that a fresh machine does not have. Knows ELF on x86-64;
-knows nothing of BLAS.
+`cblas_sgemm` jumps to the other name connects them. It is so small that it is assembled here, after the
+ELF-64 specification, without the C compiler that a fresh machine lacks. x86-64 only.
 """
 
 import struct
@@ -22,7 +21,7 @@ HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT, STRSZ, SYMENT, SONAME = 4, 5, 6, 7,
 
 
 def shim_library(jumps: Mapping[str, str], soname: str) -> bytes:
-    """The library in which every key jumps to the symbol that its value names, wherever that is loaded."""
+    """The library in which each key is a jump to the symbol named by its value, wherever that is loaded."""
     names, targets = list(jumps), list(jumps.values())
     strings, offsets = _strings([*targets, *names, soname])
     count = len(names)
@@ -34,7 +33,7 @@ def shim_library(jumps: Mapping[str, str], soname: str) -> bytes:
     relocations_at = _aligned(strings_at + len(strings), 8)
     code_at = _aligned(relocations_at + count * RELOCATION_SIZE, STUB_SIZE)
     code_end = code_at + count * STUB_SIZE
-    # The writable half lies on pages of its own: addresses and file offsets agree throughout.
+    # The writable half is on separate pages; addresses equal file offsets throughout.
     dynamic_at = _aligned(code_end, PAGE)
     entries = [
         (HASH, hash_at),
@@ -94,7 +93,7 @@ def _strings(names: list[str]) -> tuple[bytes, dict[str, int]]:
 
 
 def _hash(symbols: int) -> bytes:
-    """A SysV hash table of one bucket: a chain through every symbol but the first, which is none."""
+    """A SysV hash table of one bucket: a chain through every symbol except the first, which is null."""
     chain = [0, *range(2, symbols), 0]
     return struct.pack(f"<{3 + symbols}I", 1, symbols, 1, *chain)
 

@@ -1,6 +1,6 @@
-"""Chip, cores and memory of this machine, and whether it has an Apple GPU; found without MLX.
+"""This machine's chip, cores, memory and GPU, detected without MLX.
 
-The name of the chip comes from the system, since psutil does not know it.
+The chip's name comes from the system, since psutil does not know it.
 """
 
 import importlib.metadata
@@ -35,7 +35,7 @@ class Hardware:
     memory: int
     apple_gpu: bool
     gpu_cores: int | None = None
-    """Of the Apple GPU; None if there is none, or if it is not reported."""
+    """Cores of the Apple GPU; None if there is none, or if it is not reported."""
     nvidia_gpu: bool = False
     """Whether there is an NVIDIA GPU that the installed MLX can use."""
 
@@ -62,22 +62,22 @@ def this_machine() -> Hardware:
 
 
 def backend_of(device: Device, hardware: Hardware) -> Backend:
-    """Where MLX computes on this machine, as the setting says."""
+    """The backend on which MLX computes on this machine under this setting."""
     if device == "cpu":
         return "cpu"
     return "metal" if hardware.apple_gpu else "cuda" if hardware.nvidia_gpu else "cpu"
 
 
 def device_of(device: Device, hardware: Hardware) -> Literal["gpu", "cpu"]:
-    """MLX's device for that; what was asked for where it was."""
+    """MLX's device under this setting; "auto" chooses by the hardware."""
     if device != "auto":
         return device
     return "cpu" if backend_of(device, hardware) == "cpu" else "gpu"
 
 
 def refuse_wrong_pool(pool: str, hardware: Hardware, device: Device = "auto") -> None:
-    """Raise SettingsError for the pool `metal` on a machine without an Apple GPU, or one that is not to use
-    it."""
+    """Raise SettingsError for the pool `metal` on a machine without an Apple GPU, or with
+    SPOOL_DEVICE=cpu."""
     if pool == METAL and device == "cpu":
         raise SettingsError(
             f"The pool {METAL} computes on the GPU: SPOOL_DEVICE=cpu needs another SPOOL_POOL."

@@ -1,8 +1,8 @@
-"""Pages of 2 MB for the processes that compute, on Linux.
+"""Huge pages (2 MB) for the processes that compute, on Linux.
 
-A step of a decoder reads hundreds of megabytes from one end to the other, and finding its way through pages
-of 4 KB takes a fifth of the time. Where the system gives large pages to whoever asks (`madvise`, the default
-of many distributions), glibc 2.35 and later asks for them if it is told so when a process starts.
+A step of a decoder reads hundreds of megabytes sequentially, and with pages of 4 KB a fifth of the time is
+spent on address translation. Where the system gives huge pages on request (`madvise`, the default of many
+distributions), glibc 2.35 and later requests them if a tunable is set when a process starts.
 """
 
 import os
@@ -14,18 +14,17 @@ TUNABLE = "glibc.malloc.hugetlb"
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that is to ask for large pages; as it is where it says itself what to ask
-    for."""
+    """The environment of a process that requests huge pages; unchanged if it already sets the tunable."""
     tunables = environment.get(VARIABLE, "")
     if TUNABLE in tunables:
         return dict(environment)
-    asked = ":".join(part for part in (tunables, f"{TUNABLE}=1") if part)
-    return {**environment, VARIABLE: asked}
+    value = ":".join(part for part in (tunables, f"{TUNABLE}=1") if part)
+    return {**environment, VARIABLE: value}
 
 
 @contextmanager
 def start_with_huge_pages() -> Iterator[None]:
-    """Processes that are started while the block runs ask for them."""
+    """Processes started while the block runs request huge pages."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = with_huge_pages(os.environ)[VARIABLE]
     try:

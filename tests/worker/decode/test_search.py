@@ -152,7 +152,7 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
     assert found[1] == []
     assert_alike(found[0], clean[0])
     assert_alike(found[2], clean[2])
-    with pytest.raises(EngineError, match="not a number"):
+    with pytest.raises(EngineError, match="not finite"):
         best_of(found[1])
 
 

@@ -113,4 +113,4 @@ def test_contradicting_numbers_of_speakers_are_refused(folder: Path) -> None:
     result = CliRunner().invoke(
         app, ["diarize", str(folder / "talk.wav"), "--speakers", "2", "--max-speakers", "3"]
     )
-    assert "--speakers gives the exact number" in str(result.exception)
+    assert "--speakers is the exact number" in str(result.exception)

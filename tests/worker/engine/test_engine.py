@@ -172,7 +172,7 @@ def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Pa
     taken_in(engine)
     gate.touch()
     answers = results([first, *good])
-    with pytest.raises(EngineCrashed, match="also when it runs alone"):
+    with pytest.raises(EngineCrashed, match="even when it runs alone"):
         bad.result(DEADLINE)
     until(lambda: engine.stats.restarts == 2)
     assert engine.unexplained_crashes(DEADLINE * 60) == 0, "both were the bad one's"

@@ -47,7 +47,7 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
     first, second, third = recognizer.recognize(speech(), options, NOTHING)
 
     assert isinstance(second, Failure)
-    assert "not a number" in second.error.message
+    assert "not finite" in second.error.message
     assert not second.error.retryable
     assert isinstance(clean[1], Recognition)
     assert second.frames == clean[1].frames

@@ -150,7 +150,7 @@ def test_shares_by_largest_remainder() -> None:
 
 
 def test_what_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError, match="at least one weight"):
         split_exactly(1, [])
     with pytest.raises(ValueError, match="negative"):
         split_exactly(1, [-1, 2])

@@ -23,7 +23,7 @@ class FusedTokens:
         self._fusion, self._is_text, self._ends = fusion, is_text, tuple(ends)
 
     def select(self, utterances: Sequence[int]) -> "FusedTokens":
-        """That of these utterances alone; their states stay what they are."""
+        """The fusion of these utterances only; their states remain valid."""
         return FusedTokens(self._fusion.select(utterances), self._is_text, self._ends)
 
     def start(self, beam: int) -> FusionState:

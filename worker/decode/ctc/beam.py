@@ -1,9 +1,8 @@
 """Beam search over a CTC head, all utterances of a batch at once.
 
-Without fusion one launch takes every utterance through all its frames (`kernels.search.ctc_beam`); with it, a
-step a frame asks the language model in between (`kernels.search.ctc_beam`, which has the semantics). Unlike
-NeMo's `beam_batch`, an utterance stops at its own length: padding is not scored. Knows no words and no ranks
-across utterances.
+Without fusion, one launch decodes every utterance (`kernels.search.ctc_beam`, which documents the semantics);
+with fusion, the search goes frame by frame. Unlike in NeMo's `beam_batch`, an utterance stops at its own
+length: padding is not scored.
 """
 
 from typing import NamedTuple
@@ -21,13 +20,13 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.types import Hypothesis
 
 CHECK_EVERY = 8  # frames between two evaluations
-TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
-THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are given up
+TOKEN_BLOCK = 64  # tokens by which a beam's capacity grows
+THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are pruned
 
 
 class _Fused(NamedTuple):
-    """The live state. fused: the fusion's states, [B * K] each. base: int32 [B], what the beam's scores are
-    differences to, where they are fixed."""
+    """The state between two frames. fused: the fusion's states, [B, K] each. base: int32 [B], what fixed
+    scores are relative to."""
 
     beam: CtcBeam
     fused: FusionState
@@ -60,7 +59,7 @@ class FusedCtcSearch:
         self._backtrace = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
+        """Hypotheses of each utterance, best first; none for one with a non-finite frame."""
         beam = start_ctc(self._batch, self._beam, TOKEN_BLOCK)
         state = _Fused(beam, self._fusion.start(self._beam), mx.zeros((self._batch,), mx.int32))
         for first in range(0, self._steps, CHECK_EVERY):
@@ -76,7 +75,7 @@ class FusedCtcSearch:
         return self._finish(state)
 
     def _step(self, state: _Fused, frame: int) -> _Fused:
-        """The best K continuations of each utterance by this frame's labels; one that is over waits."""
+        """The best K continuations of each utterance by this frame's labels; ended utterances stay."""
         log_probs = self._log_probs[:, frame]
         bonus = self._fusion.gains(state.fused)
         if self._fixed:
@@ -140,7 +139,7 @@ def _search_without_fusion(
 
 
 def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
-    """The emissions of each slot [B][K], from the last one back."""
+    """The path of each slot [B][K], followed back from its last emission."""
     beam = backtrace.ends.shape[1]
     labels, nodes, log_probs = (
         np.array(array).reshape(array.shape[0], -1)
@@ -201,7 +200,7 @@ def _record_steps(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: n
 
 
 def _ranked(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
-    """The live slots' hypotheses, best raw score first, ties settled by what was found."""
+    """The live slots' hypotheses, best raw score first, ties broken by tokens and times."""
     ranked: list[list[Hypothesis]] = []
     for utterance, slots in enumerate(paths):
         alive = np.flatnonzero(scores[utterance] > -np.inf)
@@ -212,14 +211,14 @@ def _ranked(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> 
 
 
 def _label_gains(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
-    """What `bonus` [B, K, V] gave the labels [B, K] (-1 for none) behind the slots `rows` [B * K]."""
+    """The `bonus` [B, K, V] of the labels [B, K] (-1: none) that continue the slots `rows` [B * K]."""
     spoken = mx.take(bonus.reshape(-1), rows * bonus.shape[-1] + mx.maximum(labels, 0).reshape(-1))
     return mx.where(labels >= 0, spoken.reshape(labels.shape), 0.0)
 
 
 def _is_finite(log_probs: mx.array) -> mx.array:
-    """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
-    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    """bool [B, T]: no label of the frame is NaN, and at least one is finite."""
+    # A sum is NaN where an element is; -inf alone marks an impossible label.
     return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))
 
 
@@ -236,12 +235,12 @@ def ctc_beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best raw score first.
 
-    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance of none has
-    one empty hypothesis of score 0 (and what the fusion says of an empty sentence). `beta` is added for each
-    token. A token's time is the frame of its first label, its duration 0, its confidence the probability
-    there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a blank
-    behind it. An utterance with a frame that is not a number has an empty list. `recorder` keeps what a
-    lattice needs. `fixed` adds and compares scores in fixed point (`kernels.search.fixed_point`).
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance without
+    frames has one empty hypothesis of score 0 (plus fusion's score of an empty sentence). `beta` is added for
+    each token. A token's time is the frame of its first label, its duration 0, its confidence the probability
+    there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a final
+    blank. An utterance with a non-finite frame has an empty list. `recorder` keeps what a lattice needs.
+    `fixed` adds and compares scores in fixed point (`kernels.search.fixed_point`).
     """
     if blank != log_probs.shape[2] - 1:
         raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")

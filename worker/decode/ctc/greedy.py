@@ -31,7 +31,7 @@ def ctc_greedy(
 def _collapse(
     labels: np.ndarray, peaks: np.ndarray, finite: np.ndarray, blank: int, fixed: bool
 ) -> list[Hypothesis]:
-    """One utterance's frames, [T] each, as its hypothesis; none when a frame is not finite."""
+    """The hypothesis of one utterance's frames, [T] each; none if a frame is not finite."""
     if not finite.all():
         return []
     spoken = labels != blank

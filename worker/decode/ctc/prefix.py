@@ -1,8 +1,5 @@
-"""Prefix beam search over a CTC head that adds up all alignments (`kernels.search.ctc_prefix`, which has the
-semantics): one launch takes every utterance through all its frames, with language model and phrases.
-
-Knows no words and no ranks across utterances.
-"""
+"""Prefix beam search over a CTC head that sums over all alignments (`kernels.search.ctc_prefix`, which
+documents the semantics): one launch decodes every utterance, with language model and phrases."""
 
 import mlx.core as mx
 import numpy as np
@@ -26,11 +23,11 @@ def ctc_prefix_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best score first.
 
-    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance of none has
-    one empty hypothesis of score 0 (and what the fusion says of an empty sentence). A score is the
-    log-probability of all alignments that the beam kept, `beta` for each token, and what is fused. A token's
-    time is its frame in the best of the alignments, its duration 0, its confidence the probability there. An
-    utterance with a frame that is not a number has an empty list.
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance without
+    frames has one empty hypothesis of score 0 (plus fusion's score of an empty sentence). A score is the
+    log-probability of all alignments that the beam kept, plus `beta` for each token, plus fusion. A token's
+    time is its frame in the best alignment, its duration 0, its confidence the probability there. An
+    utterance with a non-finite frame has an empty list.
     """
     if blank != log_probs.shape[2] - 1:
         raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")
@@ -78,8 +75,8 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
 
 
 def _chains(ends: NDArray[np.int32], previous: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The nodes from the root to each of `ends` [B, K], by what stands before each node of previous
-    [B, T, K] (-1: nothing): int32 [B, K, longest], -1 in front of shorter ones."""
+    """The nodes from the root to each of `ends` [B, K], by the predecessors `previous` [B, T, K] (-1: none):
+    int32 [B, K, longest], padded with -1 in front."""
     flat = previous.reshape(len(previous), -1)
     rows = np.arange(len(ends))[:, None]
     current, chain = ends, []

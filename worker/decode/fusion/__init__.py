@@ -1,1 +1,1 @@
-"""What shifts a search's scores beside the model: language models and phrases."""
+"""Shallow fusion: language models and boosted phrases in a search's scores."""

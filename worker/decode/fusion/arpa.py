@@ -1,8 +1,8 @@
-"""n-gram language models from ARPA files, their words being the acoustic model's tokens.
+"""n-gram language models in ARPA files, whose words are the acoustic model's tokens.
 
-Two ways to write a token are read: its piece as the tokenizer spells it ("▁the"), or, as NeMo's tools write
-it, the character of code id + 100. A file is of the second kind when every word in it is one character.
-Knows the file format; does not know searches (`lm` makes a graph of what is read here).
+A token is written either as the tokenizer's piece ("▁the") or, as NeMo's tools write it, as the character
+with code id + 100. A file is of the second kind if every word in it is one character. `ngram` makes a graph
+of what is read here.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ BEGIN, END, UNKNOWN = -1, -2, -3
 MARKS = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN, "<UNK>": UNKNOWN}
 NEMO_OFFSET = 100
 LN10 = math.log(10.0)
-NEVER = -99.0  # what ARPA files write for a probability of zero, base 10
+NEVER = -99.0  # log10 that ARPA files give a probability of zero
 COUNT = re.compile(r"[0-9]{1,18}")
-LONGEST = 16  # orders; a larger number is no language model
+LONGEST = 16  # the highest order; a larger number is no language model
 _TOKENS = "tokens sha256 "
-"""Of a line before the model: the vocabulary that `write_arpa` wrote it for."""
+"""Begins a line before the model that names the vocabulary it was written for."""
 
 Gram = tuple[int, ...]
 
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Arpa:
-    """What a file says: entries of n-grams of token ids, and of BEGIN, END and UNKNOWN."""
+    """The contents of a file: entries by n-gram of token ids, BEGIN, END and UNKNOWN."""
 
     entries: dict[Gram, Entry] = field(default_factory=dict)
     order: int = 0
@@ -47,7 +47,7 @@ class Arpa:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that holds something: its number from 1, and its text."""
+    """A line that is not empty: its number from 1, and its text."""
 
     number: int
     text: str
@@ -56,10 +56,10 @@ class _Line:
 def read_arpa(path: Path, pieces: Sequence[str]) -> Arpa:
     """The model in `path`, for a tokenizer with these `pieces`.
 
-    Raises InvalidRequest, naming the file and where it can the line: the file cannot be read, a line is
-    broken, an n-gram stands twice or holds a word that is no token, a section is not as long as announced,
-    <s>, </s> or the end is missing. n-grams that go through <unk>, or past <s> or </s>, are left out: no
-    token leads there.
+    Raises InvalidRequest, naming the file and if possible the line: the file cannot be read, a line is
+    broken, an n-gram is repeated or has a word that is no token, a section is not as long as announced, <s>,
+    </s> or the end is missing. n-grams that contain <unk>, or <s> or </s> inside, are left out: no token
+    sequence reaches them.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def read_arpa(path: Path, pieces: Sequence[str]) -> Arpa:
         raise InvalidRequest(f"{path}: not a text in UTF-8, so no ARPA file") from error
     except OSError as error:
         raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
-    # Tokens may be written as any character: only these two end a line, and blanks do not end a word.
+    # Tokens may be any character: only \r and \n end a line, and other white space does not end a word.
     lines = [_Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
     return _Reader(path, [line for line in lines if line.text], pieces).read()
 
@@ -79,9 +79,9 @@ def write_arpa(
     backoffs: Mapping[Gram, float],
     pieces: Sequence[str],
 ) -> int:
-    """Write a model of the tokens with these `pieces`; how many n-grams it has. Tokens are written as pieces
-    where those can be read back, else as NeMo does. The file names the vocabulary, and `read_arpa` refuses it
-    for another one. Raises InvalidRequest where there are too many tokens to be written."""
+    """Write a model over the tokens with these `pieces`; returns its number of n-grams. Tokens are written as
+    pieces if those can be read back, else as NeMo does. The file names the vocabulary, and `read_arpa`
+    refuses it for another one. Raises InvalidRequest if there are too many tokens to write."""
     words = _words(pieces)
     by_length: dict[int, list[Gram]] = defaultdict(list)
     for gram in sorted({*probabilities, (BEGIN,)}):
@@ -100,12 +100,12 @@ def write_arpa(
 
 
 def _words(pieces: Sequence[str]) -> dict[int, str]:
-    """How each token is written."""
+    """The spelling of each token in the file."""
     marks = {BEGIN: "<s>", END: "</s>"}
     plain = all(piece and not re.search(r"\s", piece) for piece in pieces) and len({*pieces}) == len(pieces)
     if plain and any(len(piece) > 1 for piece in pieces) and not MARKS.keys() & {*pieces} - {"<unk>"}:
         return marks | dict(enumerate(pieces))
-    if len(pieces) > 0xD800 - NEMO_OFFSET:  # the next codes are of no characters
+    if len(pieces) > 0xD800 - NEMO_OFFSET:  # the codes from there on are surrogates
         raise InvalidRequest(f"a vocabulary of {len(pieces)} tokens cannot be written as an ARPA file")
     return marks | {token: chr(token + NEMO_OFFSET) for token in range(len(pieces))}
 
@@ -130,7 +130,7 @@ class _Reader:
         while line.text.strip() != "\\data\\":  # whatever stands before it is a comment
             if line.text.startswith(_TOKENS) and line.text != _TOKENS + _digest(self._pieces):
                 raise InvalidRequest(
-                    f"{self._path}: was built over the tokens of another model; build it again for this one"
+                    f"{self._path}: was built for the tokens of another model; build it again for this one"
                 )
             line = self._next()
         counts, line = self._counts()
@@ -149,11 +149,11 @@ class _Reader:
     def _next(self) -> _Line:
         line = next(self._lines, None)
         if line is None:
-            raise InvalidRequest(f"{self._path}: ends at line {self._last}, in the middle of a model")
+            raise InvalidRequest(f"{self._path}: ends at line {self._last}, before the end of the model")
         return line
 
     def _counts(self) -> tuple[list[int], _Line]:
-        """How many n-grams of each order are announced, and the line after that."""
+        """The announced number of n-grams of each order, and the line that follows."""
         counts: list[int] = []
         while (line := self._next()).text.startswith("ngram "):
             order, _, count = (part.strip() for part in line.text.removeprefix("ngram ").partition("="))
@@ -161,51 +161,51 @@ class _Reader:
                 raise self._broken(line, "not a count of n-grams in order")
             counts.append(int(count))
         if not 1 <= len(counts) <= LONGEST:
-            raise self._broken(line, f"{len(counts)} orders are announced, of 1 to {LONGEST}")
+            raise self._broken(line, f"{len(counts)} orders are announced, not 1 to {LONGEST}")
         return counts, line
 
     def _section(self, order: int, count: int, header: _Line) -> _Line:
-        """Takes in one order's n-grams; the line after them."""
+        """Read the n-grams of one order; returns the line that follows."""
         rows: list[tuple[_Line, float, list[str], float]] = []
         while not (line := self._next()).text.startswith("\\"):
             rows.append((line, *self._fields(line, order)))
         if len(rows) != count:
-            raise self._broken(header, f"announced are {count} {order}-grams, and {len(rows)} follow")
+            raise self._broken(header, f"{count} {order}-grams are announced, and {len(rows)} follow")
         spell = self._spelling([words[0] for _, _, words, _ in rows]) if order == 1 else self._spell
         self._spell = spell
         for row, log_prob, words, backoff in rows:
             gram = tuple(self._token(row, word, spell) for word in words)
             if gram in self._found.entries:
-                raise self._broken(row, f"{' '.join(words)} stands twice")
+                raise self._broken(row, f"{' '.join(words)} is repeated")
             if not _is_reached(gram):
                 continue
             if order > 1 and gram[:-1] not in self._found.entries:
-                raise self._broken(row, f"{' '.join(words[:-1])} is no {order - 1}-gram")
+                raise self._broken(row, f"{' '.join(words[:-1])} is not a {order - 1}-gram of the model")
             self._found.entries[gram] = Entry(log_prob, backoff, row.number)
         return line
 
     _spell: Callable[[str], int | None]
 
     def _fields(self, line: _Line, order: int) -> tuple[float, list[str], float]:
-        """Log-probability, words and back-off weight of a line, natural logarithms."""
+        """A line's log-probability, words and back-off weight; natural logarithms."""
         if "\t" in line.text:
             first, words, *rest = line.text.split("\t")
             parts = [first, *words.split(" "), *[part for part in rest if part.strip()]]
         else:
             parts = [part for part in line.text.split(" ") if part]
         if len(parts) not in (order + 1, order + 2):
-            raise self._broken(line, f"not a {order}-gram between its two numbers")
+            raise self._broken(line, f"not a {order}-gram between two numbers")
         numbers = [parts[0], *parts[order + 1 :]]
         try:
             log_prob, backoff = [float(number) for number in numbers] + [0.0] * (2 - len(numbers))
         except ValueError as error:
-            raise self._broken(line, "not a number where one belongs") from error
+            raise self._broken(line, "a number is expected") from error
         if not (math.isfinite(log_prob) and math.isfinite(backoff)) or log_prob > 0:
             raise self._broken(line, "a probability is not a finite logarithm of at most 0")
         return log_prob * LN10, parts[1 : order + 1], backoff * LN10
 
     def _spelling(self, words: Sequence[str]) -> Callable[[str], int | None]:
-        """How this file writes tokens, from its 1-grams."""
+        """From a word of this file to its token, judging by the 1-grams."""
         size = len(self._pieces)
         if all(len(word) == 1 for word in words if word not in MARKS):
             return lambda word: _by_code(word, size)
@@ -217,7 +217,7 @@ class _Reader:
             return MARKS[word]
         token = spell(word) if word else None
         if token is None:
-            raise self._broken(line, f"{word!r} is no token of the model")
+            raise self._broken(line, f"{word!r} is not a token of the model")
         return token
 
     def _broken(self, line: _Line, why: str) -> InvalidRequest:
@@ -230,5 +230,5 @@ def _by_code(word: str, size: int) -> int | None:
 
 
 def _is_reached(gram: Gram) -> bool:
-    """Can tokens one after another make this n-gram? 1-grams always count."""
+    """Whether a token sequence can contain this n-gram; true of all 1-grams."""
     return len(gram) == 1 or (UNKNOWN not in gram and END not in gram[:-1] and BEGIN not in gram[1:])

@@ -3,7 +3,7 @@
 Chen and Goodman (An Empirical Study of Smoothing Techniques for Language Modeling, 1999, section 3) give the
 discounts; Heafield et al. (Scalable Modified Kneser-Ney Language Model Estimation, 2013) the counts of
 n-grams that begin a sentence and the uniform distribution below the unigrams. Every token of the vocabulary
-has a probability, also those that the text does not have. Knows sequences of ids; `arpa` knows the file.
+has a probability, even if it is not in the text. `arpa` writes the file.
 """
 
 from collections import Counter, defaultdict
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from worker.decode.fusion.arpa import BEGIN, END, Gram
 
 Discounts = tuple[float, float, float]
-"""What is taken off the counts 1, 2, and 3 and more."""
+"""Subtracted from the counts 1, 2, and 3 or more."""
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
-"""Where a text is so small or so regular that it gives none; KenLM's."""
+"""KenLM's, for a text too small or too regular to estimate discounts from."""
 
 
 @dataclass(frozen=True, slots=True)
 class NGrams:
-    """Probability of each n-gram's last token after the others, and the back-off weight of each context that
-    was seen."""
+    """The probability of each n-gram's last token given the others, and the back-off weight of each context
+    in the text."""
 
     order: int
     probabilities: Mapping[Gram, float]
@@ -33,8 +33,8 @@ def estimate(
 ) -> NGrams:
     """The model of `lines`, each the ids (0 to `vocabulary` - 1) of a sentence.
 
-    The order is lower where no sentence is as long. Without `discounts`, those of each order are estimated
-    from how many of its n-grams count 1, 2, 3 and 4.
+    The order is lower if no sentence is that long. Without `discounts`, those of each order are estimated
+    from how many of its n-grams have counts of 1, 2, 3 and 4.
     """
     padded = [(BEGIN, *line, END) for line in lines]
     order = min(order, max(map(len, padded), default=1))
@@ -61,12 +61,12 @@ def estimate(
 
 
 def _adjusted(padded: Sequence[Gram], order: int) -> list[Counter[Gram]]:
-    """How often each n-gram counts, by n from 1: the longest, and those that begin a sentence, by their
-    occurrences; the others by how many tokens come before them."""
+    """The adjusted count of each n-gram, by n from 1: occurrences for the highest order and for n-grams that
+    begin a sentence, else the number of distinct preceding tokens."""
     counts = [Counter[Gram]() for _ in range(order)]
     for line in padded:
         for n in range(2, min(order, len(line)) + 1):
-            counts[n - 1][line[:n]] += 1  # nothing stands before these
+            counts[n - 1][line[:n]] += 1  # nothing precedes these
         counts[-1].update(line[i : i + order] for i in range(1, len(line) - order + 1))
     for n in range(order - 1, 0, -1):
         counts[n - 1].update(gram[1:] for gram in counts[n])
@@ -86,7 +86,7 @@ def _discounts(level: Counter[Gram]) -> Discounts:
 
 
 def _unigrams(level: Counter[Gram], vocabulary: int, taken: Discounts, into: dict[Gram, float]) -> None:
-    """Interpolated with the uniform distribution over the tokens and the sentence's end."""
+    """Set the unigrams, interpolated with the uniform distribution over the tokens and the sentence's end."""
     total = sum(level.values())
     left = sum(min(taken[min(count, 3) - 1], count) for count in level.values())
     for token in (*range(vocabulary), END):

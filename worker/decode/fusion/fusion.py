@@ -1,12 +1,12 @@
 """Shallow fusion: how a language model and boosted phrases enter a search's scores.
 
-Builds the fusion of one batch from its requests' options: it reads the language model's file (cached),
-tokenizes the phrases and binds the graphs to the utterances. During the search it gives each label the
-graphs' weighted scores, which are added to the log-probabilities before or after the best labels are chosen
-(NeMo's pruning `late` and `early`).
+Builds the fusion of one batch from its requests: reads the language model's file (cached), tokenizes the
+phrases and binds the graphs to the utterances. During the search it gives each label the graphs' weighted
+scores, which are added to the log-probabilities before or after the best labels are chosen (NeMo's pruning
+`late` and `early`).
 
-Leaves the file format to `arpa`, the graphs to `ngram` and `phrases`, and the arithmetic of a step to
-`kernels.search.expand`.
+`arpa` has the file format, `ngram` and `phrases` the graphs, and `kernels.search.expand` the arithmetic of a
+step.
 """
 
 import math
@@ -34,9 +34,9 @@ FusionState = tuple[mx.array, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The graphs of one kind, one an utterance, and their weights; weight 0 where an utterance has none.
+    """The graphs of one kind, one per utterance, and their weights; 0 if an utterance has none.
 
-    sentence_end: they give a sentence's end a probability.
+    sentence_end: whether they give a sentence's end a probability.
     """
 
     graph: BoundGraph
@@ -45,18 +45,18 @@ class Source:
 
 
 class Fusion:
-    """All sources of one batch. `weighted` scores blank too: a label's fused probability is then the
-    acoustic one times the chance that there is a label at all, to the power of alpha, times the LM's. `early`
-    chooses the best labels without all this; both are of transducers' beams alone."""
+    """All sources of one batch. `weighted` applies to blank too: a label's fused probability is then the
+    acoustic one, times the probability of not being blank to the power of alpha, times the LM's. `early`
+    chooses the best labels before fusion; both apply to transducers' beams only."""
 
     def __init__(self, sources: Sequence[Source], *, weighted: bool = False, early: bool = False) -> None:
         self._sources = tuple(sources)
         self._weighted, self._early = weighted, early
-        # Each utterance's own: what its neighbours fuse must not change its blanks.
+        # Per utterance, so that its neighbours' weights do not change its blanks.
         self._alphas = mx.array(np.sum([np.array(source.alphas) for source in sources], axis=0))
 
     def select(self, utterances: Sequence[int]) -> "Fusion":
-        """That of these utterances alone; their states stay what they are."""
+        """The fusion of these utterances only; their states remain valid."""
         rows = mx.array(list(utterances), mx.int32)
         sources = [
             replace(each, graph=each.graph.select(utterances), alphas=each.alphas[rows])
@@ -69,7 +69,7 @@ class Fusion:
         return tuple(source.graph.start(beam) for source in self._sources)
 
     def gains(self, state: FusionState) -> mx.array:
-        """What each token adds, weighted, float32 [B, K, V]."""
+        """The weighted score of each token, float32 [B, K, V]."""
         total: mx.array | None = None
         for source, each in zip(self._sources, state, strict=True):
             total = source.graph.label_scores(each, source.alphas, total)
@@ -77,24 +77,23 @@ class Fusion:
         return total
 
     def bonus(self, state: FusionState) -> Bonus:
-        """What fusion adds to a step of a transducer's beam."""
+        """The bonus for a step of a transducer's beam."""
         return Bonus(self.gains(state), self._alphas, self._weighted, self._early)
 
     def advance(self, state: FusionState, parents: mx.array, emitted: mx.array) -> FusionState:
-        """The states after each slot became its parent (int32 [B, K]) followed by a token, a negative one
-        being none."""
+        """The states after each slot has become its parent (int32 [B, K]) followed by a token (negative:
+        none)."""
         return tuple(
             source.graph.advance(each, parents, emitted)
             for source, each in zip(self._sources, state, strict=True)
         )
 
     def graphs(self) -> Graphs:
-        """All sources as one kernel walks them; `closing` says what the end of their states adds."""
+        """All sources in the form of one kernel; `closing` takes the states that it returns."""
         return self._together[0]
 
     def closing(self, states: FusionState) -> mx.array:
-        """What the end of the sentence adds in the states [B, K] of each of `graphs`, weighted, float32
-        [B, K]."""
+        """The weighted score of the sentence's end in the states [B, K] of each graph, float32 [B, K]."""
         ends = self._together[1]
         total = mx.zeros(states[0].shape)
         for source, each in zip(self._sources, states, strict=True):
@@ -107,7 +106,7 @@ class Fusion:
         return bound_together([each.graph for each in sources], [each.alphas for each in sources])
 
     def ends(self, state: FusionState, *, sentence_end: bool) -> mx.array:
-        """What the end of the utterance adds, weighted, float32 [B, K]."""
+        """The weighted score of the utterance's end, float32 [B, K]."""
         total = mx.zeros(state[0].shape)
         for source, each in zip(self._sources, state, strict=True):
             if sentence_end or not source.sentence_end:
@@ -134,16 +133,16 @@ class Speller(Hashable, Protocol):
 def make_fusion(
     tokenizer: Speller, options: SearchOptions, requests: Sequence[DecodeRequest]
 ) -> Fusion | None:
-    """The language models and phrases that the utterances ask for; None where there are none.
+    """The language models and phrases that the utterances ask for; None if there are none.
 
-    Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long, a context
-    holds what is no token.
+    Raises InvalidRequest: a weight is not finite, an ARPA file is broken, a phrase is too long, a context
+    contains an id that is no token.
     """
     if not all(math.isfinite(weight) for request in requests for weight in (request.alpha, request.boost)):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
     vocabulary = len(tokenizer.pieces)
     if any(not 0 <= token < vocabulary for request in requests for token in request.context):
-        raise InvalidRequest("a context holds what is no token of the model")
+        raise InvalidRequest("a context contains an id that is not a token of the model")
     lists = [
         (
             [_model(tokenizer, request.lm) for request in requests],
@@ -171,7 +170,7 @@ def _source(
     *,
     sentence_end: bool,
 ) -> Source:
-    """One graph an utterance; where there is none, it is heard with weight 0."""
+    """One graph per utterance; an utterance without one gets any graph with weight 0."""
     filler = next(graph for graph in graphs if graph)
     kinds = list(dict.fromkeys(graph or filler for graph in graphs))
     kinds.sort(key=id)
@@ -194,8 +193,8 @@ def unspelled(tokenizer: Speller, phrases: Phrases) -> list[str]:
 
 
 def read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
-    """The language model of a file as a graph over these tokens; read again only when it has changed. Raises
-    InvalidRequest as `read_arpa`."""
+    """The language model of a file as a graph over these tokens, cached until the file changes. Raises
+    InvalidRequest as `read_arpa` does."""
     try:
         status = path.stat()
     except OSError as error:
@@ -210,8 +209,8 @@ def _kept_model(path: Path, _changed: int, _size: int, pieces: tuple[str, ...]) 
 
 @lru_cache(maxsize=64)
 def _tree(tokenizer: Speller, phrases: Phrases) -> tuple[Graph | None, list[str]]:
-    """The graph of phrases, None where there is nothing in it, and the phrases that cannot be spelled; blank
-    ones are nothing, and one that stands twice is one."""
+    """The graph of phrases (None if it would be empty), and the phrases that cannot be spelled. Blank and
+    repeated phrases are ignored."""
     if len(phrases) > MOST_PHRASES:
         raise InvalidRequest(f"{len(phrases)} phrases are more than {MOST_PHRASES}")
     texts = dict.fromkeys(" ".join(phrase.split()) for phrase in phrases)

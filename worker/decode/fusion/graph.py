@@ -1,7 +1,7 @@
-"""Weighted graphs over tokens with back-off, as arrays, walked by all hypotheses of a batch at once.
+"""Weighted graphs over tokens with back-off, as arrays, followed by all hypotheses of a batch at once.
 
-Knows states, arcs and weights, and which utterance walks which graph (`kernels.search.ngram` walks); does not
-know what they stand for (`lm`, `boost`) nor how they enter a score (`fusion`).
+Binds graphs to utterances; `kernels.search.ngram` follows them, `ngram` and `phrases` build them, and
+`fusion` adds them to a search's scores.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,12 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """One graph of S states and M arcs; state 0 is the root, `start` where an utterance begins.
+    """One graph of S states and M arcs; state 0 is the root, and an utterance begins at `start`.
 
-    first, count: int32 [S], a state's arcs. fallback: int32 [S], -1 at the root. penalty: float32 [S], added
-    when falling back. ends: float32 [S], added when the utterance ends there. labels, weights, targets: [M].
-    base: float32 [V], what the root gives a token it has no arc for; base_targets: int32 [V], where it leads.
+    first, count: int32 [S], a state's arcs, sorted by label. fallback: int32 [S], -1 at the root. penalty:
+    float32 [S], added when falling back. ends: float32 [S], added when the utterance ends there. labels,
+    weights, targets: [M]. base: float32 [V], the root's score of tokens without an arc; base_targets: int32
+    [V], the states they lead to.
     """
 
     first: Ints
@@ -42,12 +43,11 @@ class Graph:
     start: int = 0
 
     def after(self, tokens: Sequence[int]) -> int:
-        """The state that an utterance has reached with these tokens. A state's arcs stand in the order of
-        their labels."""
+        """The state of an utterance after these tokens."""
         return self.read(tokens, self.start)[1]
 
     def read(self, tokens: Sequence[int], state: int) -> tuple[float, int]:
-        """What the tokens add from a state on, without an end, and the state behind them."""
+        """The score of the tokens from a state on, without an end, and the state after them."""
         added = 0.0
         for token in tokens:
             while (at := self._arc(state, token)) < 0 and state > 0:
@@ -64,7 +64,7 @@ class Graph:
         return first + at if at < len(arcs) and arcs[at] == token else -1
 
     def root(self) -> tuple[Floats, Ints]:
-        """What the root gives each token, and where that leads: its arcs written over its base."""
+        """The root's score of each token and the state it leads to: the base overwritten by the arcs."""
         costs, targets = self.base.copy(), self.base_targets.copy()
         arcs = slice(int(self.first[0]), int(self.first[0]) + int(self.count[0]))
         costs[self.labels[arcs]] = self.weights[arcs]
@@ -73,7 +73,7 @@ class Graph:
 
     @cached_property
     def depth(self) -> int:
-        """States on the longest way of fallbacks from a state to the root, both counted."""
+        """The number of states on the longest chain of fallbacks to the root."""
         steps, reached = 1, np.arange(len(self.fallback))
         while len(reached := reached[self.fallback[reached] >= 0]):
             reached = np.unique(self.fallback[reached])
@@ -88,8 +88,8 @@ class Graph:
 
 @lru_cache(maxsize=8)
 def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
-    """The graphs side by side, states and arcs renumbered; where each one's states begin, int32 [G]; what
-    ending in a state adds, float32 [S]. Kept, because batches come with the same ones."""
+    """The graphs side by side, with states and arcs renumbered; the first state of each, int32 [G]; the score
+    of ending in each state, float32 [S]. Cached, since batches tend to use the same graphs."""
     states = np.cumsum([0, *(len(graph.first) for graph in graphs)])
     arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
 
@@ -122,8 +122,8 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
 
 
 class BoundGraph:
-    """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others, and begins where
-    its context leads (the tokens before it; none by default)."""
+    """Graphs bound to a batch: utterance b follows graphs[which[b]] and begins in the state after its context
+    (the tokens before it; none by default)."""
 
     def __init__(
         self, graphs: Sequence[Graph], which: Sequence[int], contexts: Sequence[Sequence[int]] | None = None
@@ -137,7 +137,7 @@ class BoundGraph:
         self._starts = mx.take(shifts, self._which) + self._reached
 
     def select(self, utterances: Sequence[int]) -> "BoundGraph":
-        """These utterances alone; their states stay what they are."""
+        """The binding of these utterances only; their states remain valid."""
         chosen = copy(self)
         rows = mx.array(list(utterances), mx.int32)
         chosen._indices = self._indices[list(utterances)]
@@ -151,22 +151,22 @@ class BoundGraph:
         return mx.repeat(self._starts[:, None], beam, axis=1)
 
     def label_scores(self, states: mx.array, alphas: mx.array, before: mx.array | None = None) -> mx.array:
-        """What each label costs in int32 [B, K] states, times alphas [B], and what stood there `before`:
-        float32 [B, K, V]."""
+        """The score of each label in int32 [B, K] states, times alphas [B], plus `before`: float32
+        [B, K, V]."""
         return label_scores(self._arcs, states, self._which, alphas, before)
 
     def advance(self, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
-        """The states after each slot became its parent followed by a label, a negative one being none."""
+        """The states after each slot has become its parent followed by a label (negative: none)."""
         return advance(self._arcs, states, self._which, parents, emitted)
 
     def ends(self, states: mx.array) -> mx.array:
-        """What ending in each state adds, float32 [B, K]."""
+        """The score of ending in each state, float32 [B, K]."""
         return mx.take(self._ends, states)
 
 
 def bound_together(bounds: Sequence[BoundGraph], alphas: Sequence[mx.array]) -> tuple[Graphs, mx.array]:
-    """Several graphs an utterance as one kernel walks them, weighted by alphas, float32 [B] each; and what
-    ending in each of their states adds, float32 [S]."""
+    """Several graphs per utterance in the form of one kernel, weighted by alphas, float32 [B] each; and the
+    score of ending in each of their states, float32 [S]."""
     arcs, shifts, ends = _join(tuple(graph for bound in bounds for graph in bound._graphs))
     firsts = np.cumsum([0, *(len(bound._graphs) for bound in bounds)])[:-1]
     which = [mx.array(bound._indices + int(first)) for bound, first in zip(bounds, firsts, strict=True)]

@@ -1,8 +1,5 @@
-"""The graph of an n-gram language model.
-
-A state is a context, its fallback the same without its first token. Knows n-grams; does not know their file
-(`arpa`) nor the search.
-"""
+"""The graph of an n-gram language model: a state is a context, its fallback the context without its first
+token."""
 
 import math
 
@@ -65,7 +62,7 @@ def language_model(arpa: Arpa, vocabulary: int) -> Graph:
 
 
 def _root(arpa: Arpa, vocabulary: int, contexts: dict[Gram, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Cost and target of each token where nothing is known of what came before."""
+    """Cost and target of each token in the empty context."""
     known = [(token,) in arpa.entries for token in range(vocabulary)]
     strangers = max(known.count(False), 1)
     rest = arpa.entries.get((UNKNOWN,), Entry(NEVER, 0.0, 0)).log_prob - math.log(strangers)

@@ -1,12 +1,9 @@
-"""The graph of boosted phrases: a tree of their tokens with the failure links of Aho and Corasick (1975).
+"""The graph of boosted phrases: a prefix tree of their tokens with Aho-Corasick failure links (1975).
 
-Each token that continues a phrase earns a gain at once, so that the phrase survives the beam, and more of it
-the deeper: 1 for the first, 2 + ln(n) for the n-th, NeMo's scale. What was earned for a phrase that breaks
-off, or that the utterance's end cuts, is given back. A finished phrase keeps its gain, also where a longer
-one that it begins or stands in breaks off. A token earns for one phrase: of two that overlap, the first to
-be finished. So no token earns but by going on with a phrase, and no repetition earns twice.
-
-Knows token ids; does not know texts, nor by which weight a gain enters a score.
+Each token that continues a phrase earns a gain at once, so that the phrase survives the beam: 1 for the first
+token, 2 + ln(n) for the n-th, NeMo's scale. If a phrase breaks off, or the utterance ends within it, its gain
+is taken back. A completed phrase keeps its gain even if a longer phrase that starts with or contains it
+breaks off. A token earns for one phrase only: of two that overlap, the one completed first.
 """
 
 import math
@@ -23,10 +20,10 @@ DEPTH_SCALE = 2.0
 
 @dataclass(slots=True)
 class _Node:
-    """A beginning of a phrase: its length, and the length of the longest whole phrase it begins with.
+    """A prefix of a phrase: its length, and the length of the longest complete phrase it starts with.
 
-    failure: where a search stands that reads on after the beginning broke off, the finished phrase (or else
-    the first token) behind it; penalty: what the change of place costs, at most 0.
+    failure: the node to continue from when the prefix breaks off, without the completed phrase (or else the
+    first token); penalty: the score of that transition, at most 0.
     """
 
     length: int
@@ -61,7 +58,7 @@ def phrase_tree(phrases: Iterable[Sequence[int]], vocabulary: int) -> Graph:
 
 
 def _gain(length: int) -> float:
-    """What the token that makes a beginning of `length` tokens earns."""
+    """The gain of the last token of a prefix of `length` tokens."""
     return 1.0 if length == 1 else DEPTH_SCALE + math.log(length)
 
 
@@ -84,7 +81,7 @@ def _tree(phrases: Iterable[Sequence[int]]) -> list[_Node]:
 
 
 def _link(nodes: list[_Node]) -> None:
-    """Sets each node's failure and penalty, by reading its tokens again without what it finished."""
+    """Set each node's failure and penalty, by reading its tokens again without those of completed phrases."""
     earned = [0.0]
     for length in range(1, max(node.length for node in nodes) + 1):
         earned.append(earned[-1] + _gain(length))
@@ -94,7 +91,7 @@ def _link(nodes: list[_Node]) -> None:
         node, target = nodes[index], nodes[parent].failure
         if node.finished == node.length:
             target, kept = 0, 0.0
-        elif parent:  # a lone first token leaves nothing to be read again
+        elif parent:  # after a single token there is nothing to read again
             while target and token not in nodes[target].children:
                 kept += nodes[target].penalty
                 target = nodes[target].failure
@@ -107,8 +104,8 @@ def _link(nodes: list[_Node]) -> None:
 
 
 def _shorten(nodes: list[_Node]) -> None:
-    """Skips failures that know no token the node itself does not: a phrase of one word said a hundred times
-    would else make every look at the graph a hundred steps long."""
+    """Skip failures that add no token to the node's own: otherwise a phrase that repeats one word a hundred
+    times would make every lookup a hundred steps long."""
     for node in sorted(nodes[1:], key=lambda node: node.length):
         while node.failure and nodes[node.failure].children.keys() <= node.children.keys():
             node.penalty += nodes[node.failure].penalty

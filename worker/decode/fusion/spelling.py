@@ -1,8 +1,8 @@
-"""From a phrase as people write it to the tokens that a model can emit.
+"""From a phrase as people write it to tokens that a model can emit.
 
-Models differ in what they write: capitals or none, accents or none, no digits, no marks. A phrase that a
-tokenizer cannot spell as it stands is folded, a step at a time, to what it can: other marks, no marks, lower
-or upper case, no accents. What cannot be spelled even then boosts nothing, and never fails a recording.
+Models differ in whether they write capitals, accents, digits and punctuation. A phrase that a tokenizer
+cannot spell is simplified step by step: other marks, no marks, lower or upper case, no accents. A phrase that
+cannot be spelled even then boosts nothing, and never fails a recording.
 """
 
 import unicodedata
@@ -34,7 +34,7 @@ _PLAIN = str.maketrans(
 )
 _KEPT_MARKS = "'"
 SHOWN = 20
-"""Phrases that a warning names; it counts all."""
+"""The most phrases that a warning names."""
 
 
 class Encoder(Protocol):
@@ -46,16 +46,15 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class WordEncoder(Protocol):
-    """A tokenizer whose tokens hold the space before a word, so that a text and the same words behind others
-    are spelled in different ones."""
+    """A tokenizer whose tokens include the space before a word, so that a text is spelled differently at the
+    start and after other words."""
 
     def encode_words(self, text: str) -> list[int]:
-        """The ids of words that stand behind others, as they do in all of a text but its first letters."""
+        """The ids of words that follow other words."""
 
 
 def spell(tokenizer: Encoder, phrase: str) -> list[int] | None:
-    """The tokens of the phrase, or of the closest form of it that `tokenizer` can spell; None where there is
-    none."""
+    """The tokens of the phrase, or of the closest form that `tokenizer` can spell; None if there is none."""
     encode = tokenizer.encode_words if isinstance(tokenizer, WordEncoder) else tokenizer.encode
     for form in dict.fromkeys(_forms(phrase)):
         try:
@@ -66,7 +65,7 @@ def spell(tokenizer: Encoder, phrase: str) -> list[int] | None:
 
 
 def _forms(phrase: str) -> Iterator[str]:
-    """The phrase, and what comes closest to it, closest first."""
+    """The phrase and simpler forms of it, closest first."""
     for form in (phrase, phrase.translate(_PLAIN), _without_marks(phrase), _without_accents(phrase)):
         for cased in (form, form.lower(), form.upper()):
             if cased.strip():
@@ -87,7 +86,7 @@ def _without_accents(text: str) -> str:
 
 
 def unspelled_warning(phrases: list[str]) -> str:
-    """What a job says of phrases that boost nothing."""
+    """A job's warning about phrases that boost nothing."""
     named = ", ".join(repr(phrase) for phrase in phrases[:SHOWN])
     more = f" and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""
     return f"boost: the model has no tokens for {named}{more}; skipped"

@@ -1,1 +1,1 @@
-"""Lattices: built from a search's trace, with posteriors and confidence."""
+"""Lattices: built from a search's steps, with posteriors and confidence."""

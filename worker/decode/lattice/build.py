@@ -1,7 +1,6 @@
-"""From the prefixes that a beam kept to a lattice of words.
+"""Builds a lattice of words from the prefixes that a beam kept.
 
-A state is a prefix that ends where a word does; an arc is a word, with all pieces that spell it. Knows
-sentencepiece's words and the graph of prefixes; does not know the search, seconds or files.
+A state is a prefix that ends at a word's end; an arc is a word, with all pieces that spell it.
 """
 
 from dataclasses import replace
@@ -13,45 +12,45 @@ from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
 from worker.models.base import Tokenizer
 from worker.models.tokenizer import begins_word
 
-INNER = "a"  # a piece that begins no word and ends none
+INNER = "a"  # a piece from the middle of a word
 
 
 def word_graph(record: Record, tokenizer: Tokenizer) -> WordGraph:
     """The lattice of one utterance, unpruned."""
-    fresh, closed = _marks(tokenizer.pieces)
+    fresh, closed = _word_boundaries(tokenizer.pieces)
 
     def begins(before: int, label: int) -> bool:
         return before < 0 or label in fresh or before in closed
 
     nodes = prefix_graph(record, begins)
-    return _Speller(nodes, begins, tokenizer).graph()
+    return _LatticeBuilder(nodes, begins, tokenizer).graph()
 
 
 @lru_cache(maxsize=8)
-def _marks(pieces: tuple[str, ...]) -> tuple[frozenset[int], frozenset[int]]:
-    """The labels that begin a word behind any other, and those that any other begins one behind."""
+def _word_boundaries(pieces: tuple[str, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The labels that begin a word after any other label, and those after which any label begins a word."""
     fresh = frozenset(label for label, piece in enumerate(pieces) if begins_word(INNER, piece))
     return fresh, frozenset(label for label, piece in enumerate(pieces) if begins_word(piece, INNER))
 
 
 def acyclic_children(nodes: list[Prefix]) -> list[list[int]]:
-    """The children of each node that lead to an end, each continuation once; links that go round are cut.
+    """The children of each node that lead to an end, without cycles: links that close one are cut.
 
-    A dead prefix with a link keeps those children alone that the prefix it follows does not have.
+    A dead prefix with a link keeps only children that the prefix it links to does not have.
     """
     while True:
-        kept = _useful(nodes)
+        kept = _living_children(nodes)
         for node, children in zip(nodes, kept, strict=True):
             if node.link >= 0:
-                there = {nodes[child].label for child in kept[node.link]}
-                children[:] = [child for child in children if nodes[child].label not in there]
-        knot = _knot(nodes, kept)
+                labels = {nodes[child].label for child in kept[node.link]}
+                children[:] = [child for child in children if nodes[child].label not in labels]
+        knot = _links_on_cycles(nodes, kept)
         if not knot:
             return kept
         nodes[max(knot)].link = -1
 
 
-def _useful(nodes: list[Prefix]) -> list[list[int]]:
+def _living_children(nodes: list[Prefix]) -> list[list[int]]:
     useful = [False] * len(nodes)
     kept: list[list[int]] = [[] for _ in nodes]
     for index in range(len(nodes) - 1, -1, -1):
@@ -61,8 +60,8 @@ def _useful(nodes: list[Prefix]) -> list[list[int]]:
     return kept
 
 
-def _knot(nodes: list[Prefix], kept: list[list[int]]) -> list[int]:
-    """Linked nodes that lie on circles."""
+def _links_on_cycles(nodes: list[Prefix], kept: list[list[int]]) -> list[int]:
+    """Linked nodes that lie on cycles."""
     ways = [
         [*children, node.link] if node.link >= 0 else children
         for node, children in zip(nodes, kept, strict=True)
@@ -90,8 +89,8 @@ def _knot(nodes: list[Prefix], kept: list[list[int]]) -> list[int]:
     return [index for index in knot if nodes[index].link >= 0]
 
 
-class _Speller:
-    """Walks the prefixes a word at a time."""
+class _LatticeBuilder:
+    """Traverses the prefixes word by word."""
 
     def __init__(self, nodes: list[Prefix], begins: Begins, tokenizer: Tokenizer) -> None:
         self._nodes = nodes
@@ -109,7 +108,7 @@ class _Speller:
                 continue
             arcs[state] = [arc for child in self._starts(state) for arc in self._word(state, child)]
             waiting += [arc.target for arc in arcs[state]]
-        order = _ordered(arcs)
+        order = _topological_order(arcs)
         place = {state: index for index, state in enumerate(order)}
         word_arcs = [
             replace(a, source=place[a.source], target=place[a.target])
@@ -132,7 +131,7 @@ class _Speller:
         return [child for child in self._kept[state] if self._begins(label, self._nodes[child].label)]
 
     def _word(self, state: int, first: int) -> list[WordArc]:
-        """Every way from `first` to the end of the word that it begins."""
+        """Every path from `first` to the end of the word that it begins, as an arc."""
         nodes, arcs = self._nodes, []
         first_node, before = nodes[first], nodes[state]
         stack = [
@@ -164,8 +163,8 @@ class _Speller:
         return self._texts[tokens]
 
 
-def _ordered(arcs: dict[int, list[WordArc]]) -> list[int]:
-    """The states so that every arc leads onward, the start first."""
+def _topological_order(arcs: dict[int, list[WordArc]]) -> list[int]:
+    """The states in topological order, the start first."""
     waits = dict.fromkeys(arcs, 0)
     for out in arcs.values():
         for arc in out:

@@ -1,11 +1,10 @@
-"""How sure a beam is of each word, and what else it thought of.
+"""The confidence of each word of a beam's best hypothesis, and its alternatives.
 
 A word's confidence is the share of the kept paths' probability that has this text at this time, times the
-share of all probability that the beam kept where the word begins. The first part alone would call certain
+share of all probability that the beam kept where the word begins. The first factor alone would be 1 for
 whatever all kept paths agree on, and the paths of a narrow beam agree on much that is wrong; the second
-counts what the beam dropped as another word. So it is a probability, not a rank, and comparable across files;
-it says what the model believes, not whether the model is right. Knows words with times and weights; does not
-know the search.
+counts what the beam dropped as another word. The result is a probability, comparable across files; it says
+what the model believes, not whether the model is right.
 """
 
 from collections.abc import Sequence
@@ -19,13 +18,13 @@ from spool.domain.transcript import Alternative, Word
 from worker.decode.lattice.word_graph import WordGraph, posteriors, with_shares
 from worker.decode.words import CONFIDENCE_DIGITS
 
-HEARD_AT_ONCE = 256
-NEAR_FRAMES = 2  # how far two hearings of one word may lie apart and still be the same
+ARCS_AT_ONCE = 256
+NEAR_FRAMES = 2  # the largest gap between two occurrences of a word that count as the same
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """A text from one encoder frame to another (the first behind it), and how probable it is, 0 to 1."""
+    """A text with its encoder frames (half-open) and its probability, 0 to 1."""
 
     text: str
     start: float
@@ -34,13 +33,13 @@ class TimedWord:
 
 
 def arc_posteriors(graph: WordGraph) -> WordGraph:
-    """An unpruned lattice whose arcs tell how probable they are."""
+    """The unpruned lattice with each arc's probability as its share."""
     kept: dict[int, list[float]] = {}
     for arc in graph.arcs:
         kept.setdefault(arc.source, []).append(exp(arc.acoustic))
     for state, final in graph.finals.items():
         kept.setdefault(state, []).append(exp(final.acoustic))
-    # A link's price compares two frames, so parts can add up to a little more than the whole.
+    # A link's price compares two frames, so the parts can add up to slightly more than 1.
     part = {state: min(fsum(parts), 1.0) for state, parts in kept.items()}
     shares = [share * part[arc.source] for arc, share in zip(graph.arcs, posteriors(graph), strict=True)]
     return with_shares(graph, shares)
@@ -49,10 +48,10 @@ def arc_posteriors(graph: WordGraph) -> WordGraph:
 def with_confidence(
     words: Sequence[Word], graph: WordGraph, frame_seconds: float, offset_seconds: float, alternatives: int
 ) -> list[Word]:
-    """The words with their confidence, and each with up to `alternatives` others, most probable first.
+    """The words with their confidence, each with up to `alternatives` others, most probable first.
 
-    words: of the utterance's best hypothesis, in seconds from `offset_seconds` before its start on. graph: as
-    `arc_posteriors` makes it.
+    words: those of the utterance's best hypothesis, in seconds, with `offset_seconds` added. graph: as
+    `arc_posteriors` returns it.
     """
     best = [
         TimedWord(
@@ -70,22 +69,22 @@ def with_confidence(
 
 
 def confusion_bins(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[dict[str, float]]:
-    """For each of `words` (in order) what was heard over its time: each text and how probable it is.
+    """For each of `words` (in order) the texts of the arcs over its time, with their probabilities.
 
-    What was heard counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the
-    one that it shares the most time with (of equals the first). What shares time with none counts for none.
+    An arc counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the one that
+    it shares the most time with (of equals the first). An arc that shares time with none counts for none.
     """
     bins: list[dict[str, list[float]]] = [{} for _ in words]
-    for first in range(0, len(arcs) if words else 0, HEARD_AT_ONCE):
-        block = arcs[first : first + HEARD_AT_ONCE]
-        for arc, index in zip(block, _words_meant(words, block), strict=True):
+    for first in range(0, len(arcs) if words else 0, ARCS_AT_ONCE):
+        block = arcs[first : first + ARCS_AT_ONCE]
+        for arc, index in zip(block, _match_words(words, block), strict=True):
             if index >= 0 and arc.text:
                 bins[index].setdefault(arc.text, []).append(arc.share)
     return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
 
 
-def _words_meant(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[int]:
-    """The place of the word that each counts for, -1 for none."""
+def _match_words(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[int]:
+    """The index of the word that each arc counts for, -1 for none."""
     numbers: dict[str, int] = {}
 
     def columns(

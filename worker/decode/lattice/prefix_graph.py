@@ -1,15 +1,14 @@
-"""What a beam kept of one utterance, as a graph of prefixes: the lattice of tokens.
+"""A beam's hypotheses of one utterance as a graph of prefixes: the lattice of tokens.
 
-A node is a sequence of tokens that some kept hypothesis began with. Its mass is the probability of all kept
-alignments that reach it (summed for transducers; the best one for CTC, as that search has it), so the masses
-along a finished hypothesis lead exactly to its score. Recombination is what makes them sums.
+A node is a token sequence with which some kept hypothesis began. Its mass is the probability of all kept
+alignments that reach it (the sum for transducers; the best one for CTC, as in that search), so the masses
+along a finished hypothesis lead exactly to its score. Recombination makes them sums.
 
-A prefix that the beam gave up has no end of its own. Where it stood on the same frame as one that went on,
-with the same word so far and not ahead in score, it takes that one's future: a link, whose price is the
-difference of the two scores where they last met. So a linked path is never better than the kept path that it
-follows, and the best path is the search's own. (Merging paths by a limited context, after "Less Is More:
-Improved RNN-T Decoding Using Limited Label Context and Path Merging", Prabhavalkar et al., 2021; but after
-the search, not within it.) Knows tokens, frames and scores; knows no texts.
+A prefix that the beam pruned has no end of its own. If it was on the same frame as a surviving prefix, with
+the same word so far and no better score, it takes that one's future: a link, whose price is the difference of
+the two scores where they last met. A linked path is therefore never better than the kept path it follows,
+and the best path is the search's own. (Path merging by limited context, after "Less Is More: Improved RNN-T
+Decoding Using Limited Label Context and Path Merging", Prabhavalkar et al., 2021, but after the search.)
 """
 
 import math
@@ -33,9 +32,9 @@ class Record:
     labels: int32, the label emitted, -1 where none was. frames: int32, the frame of emission. durations:
     int32, in frames. parents: int32, the slot continued. gained: float32, the score before recombination,
     -inf = dead. scores: float32, after it. ends: float32 [K], the final scores. length: the utterance's
-    frames. sums: recombination adds probabilities. fused: float32, what fusion gave in this step, and
-    closing: float32 [K], for the end; None without fusion. marks: int32, what besides tokens and frame tells
-    hypotheses apart, None where nothing does.
+    frames. sums: recombination adds probabilities. fused: float32, fusion's gain in this step, and closing:
+    float32 [K], that for the end; None without fusion. marks: int32, what distinguishes hypotheses besides
+    tokens and frame; None if nothing does.
     """
 
     labels: NDArray[np.int32]
@@ -74,10 +73,10 @@ class Prefix:
 
 
 def prefix_graph(record: Record, begins: Begins) -> list[Prefix]:
-    """The graph; node 0 is the empty prefix, and a child stands behind its parent.
+    """The graph; node 0 is the empty prefix, and children come after their parents.
 
-    begins(before, label): does `label` begin a word behind `before` (-1 at the start)? `lives` says which
-    nodes lead to an end of their own; links give others theirs, and the rest lead nowhere.
+    begins(before, label): whether `label` begins a word after `before` (-1 at the start). `lives` marks nodes
+    that lead to an end of their own; links lead others to one, and the rest lead nowhere.
     """
     return _Builder(record, begins).build()
 
@@ -102,11 +101,11 @@ class _Builder:
         exits = self._finish()
         self._mark_living()
         exits += self._link()
-        self._place(exits)
+        self._set_frames(exits)
         return self._nodes
 
     def _read(self) -> None:
-        """Which prefix each slot holds after each step, and the masses."""
+        """Set the prefix that each slot holds after each step, and the masses."""
         beam = self._record.labels.shape[1]
         current = [0] * beam
         masses: list[list[float]] = [[]]
@@ -137,7 +136,7 @@ class _Builder:
         return child
 
     def _finish(self) -> list[_Exit]:
-        """Ends: the hypotheses kept to the last step, and finished ones that the beam dropped before."""
+        """Set the ends: hypotheses kept to the last step, and finished ones that the beam dropped before."""
         record, last = self._record, len(self._ids) - 1
         totals: dict[int, list[float]] = {}
         exits: list[_Exit] = []
@@ -161,14 +160,14 @@ class _Builder:
         return exits
 
     def _slot_before(self, slot: int) -> int:
-        """Where a slot of the last step stood when the last hypothesis moved."""
+        """The slot from which a slot of the last step descends, at the last step that moved a hypothesis."""
         for step in range(len(self._record.parents) - 1, len(self._ids) - 1, -1):
             slot = max(int(self._record.parents[step, slot]), 0)
         return slot
 
     def _dropped(self, best: float) -> Iterator[_Exit]:
-        """Finished hypotheses, latest first, but for those better than the best that was kept: the best path
-        of the graph is the search's."""
+        """Finished hypotheses that were dropped, latest first, except those better than the best one kept, so
+        that the graph's best path is the search's."""
         scores = self._record.scores[: len(self._ids)]
         after = np.array(self._after, np.int32).reshape(scores.shape)
         done = (after >= self._record.length) & (scores <= best)
@@ -182,7 +181,7 @@ class _Builder:
                 self._nodes[node.parent].lives = True
 
     def _link(self) -> list[_Exit]:
-        """Give dead prefixes the future of the best living one they met last. Returns their exits."""
+        """Link dead prefixes to the best living one that they last met. Returns their exits."""
         best: dict[_Place, tuple[float, int]] = {}
         dead: list[tuple[_Place, _Exit]] = []
         for step, ids in enumerate(self._ids):
@@ -203,15 +202,15 @@ class _Builder:
                 prefix = self._ids[step][slot]
                 node = self._nodes[prefix]
                 node.link = target
-                # Both have come on since their last token; what counts is where they met.
+                # Both have moved since their last token; the scores where they met count.
                 node.price = (score - node.mass) - (kept - self._nodes[target].mass)
                 exits[prefix] = (score, step, slot)
         return list(exits.values())
 
-    def _place(self, exits: list[_Exit]) -> None:
-        """Frames and fused parts of each node, as on the best way out through it."""
+    def _set_frames(self, exits: list[_Exit]) -> None:
+        """Set the frames and the fusion score of each node, as on the best path through it."""
         record = self._record
-        fused = _along(record)
+        fused = _accumulate_fusion(record)
         for _, last, slot in sorted(exits, key=lambda way: (-way[0], -way[1], way[2])):
             at = slot
             for step in range(last, -1, -1):
@@ -225,8 +224,8 @@ class _Builder:
                 at = self._parents[step][at]
 
 
-def _along(record: Record) -> NDArray[np.float32] | None:
-    """What fusion gave each slot so far, [S, K]."""
+def _accumulate_fusion(record: Record) -> NDArray[np.float32] | None:
+    """Fusion's accumulated gain of each slot, [S, K]."""
     if record.fused is None:
         return None
     total = np.zeros_like(record.fused)
@@ -238,7 +237,7 @@ def _along(record: Record) -> NDArray[np.float32] | None:
 
 
 def _moving_steps(record: Record) -> int:
-    """How many steps there are until every hypothesis is only carried on."""
+    """The number of steps before all hypotheses are only carried on."""
     moves = (record.gained > -np.inf) & ((record.labels >= 0) | (record.durations > 0))
     if record.marks is not None:
         return min(record.length, len(record.labels))

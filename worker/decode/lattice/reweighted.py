@@ -1,9 +1,8 @@
-"""A lattice of words under a language model that did not search it: an exact expansion, no path left out.
+"""Rescores a lattice of words with an n-gram model, by an exact expansion that keeps every path.
 
-A state is one of the lattice's together with the model's behind it, so that each arc has one context and the
-model's log-probability is a weight like any other (the expansion of Xu et al. 2018, "A pruned RNNLM
-lattice-rescoring algorithm for automatic speech recognition", without its pruning, which an n-gram's few
-states can do without). Knows words, tokens and weights; knows no search and no sound.
+A state is a pair of a lattice state and a model state, so that each arc has one context and the model's
+log-probability is a weight like any other (the expansion of Xu et al. 2018, "A pruned RNNLM lattice-rescoring
+algorithm for automatic speech recognition", without its pruning, which an n-gram's few states do not need).
 """
 
 from collections import defaultdict
@@ -13,12 +12,12 @@ from worker.decode.fusion.graph import Graph
 from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, pruned, widest_beam
 
 MOST_ARCS = 20_000
-"""Of a lattice before it is expanded; a larger one is pruned to the widest_beam beam that leaves no more."""
+"""A larger lattice is pruned first, to the widest beam that leaves no more."""
 
 
 def reweighted(words: WordGraph, model: Graph, weight: float) -> WordGraph:
-    """The lattice with `weight` times what `model` says of each word's tokens and of the end as part of
-    `fused`. Every path is there, with what it had and the model's share; shares are left out."""
+    """The lattice with `weight` times `model`'s score of each word's tokens and of the end added to `fused`.
+    Every path is kept; shares are dropped."""
     if len(words.arcs) > MOST_ARCS:
         words = pruned(words, widest_beam(words, MOST_ARCS))
     leaving: dict[int, list[WordArc]] = defaultdict(list)

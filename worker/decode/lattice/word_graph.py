@@ -1,8 +1,7 @@
-"""Words and their weights on arcs between states: a lattice to compute with, and its best and total paths.
+"""A lattice of weighted words, with forward-backward computations in two semirings.
 
-Two semirings. `best` (maximum): what the best path through an arc is worth, and so what may be pruned.
-`total` (log of the sum): how probable an arc is among all paths. State 0 is the start; arcs lead from lower
-states to higher ones. Knows weights; does not know where they came from or how they are written.
+With the maximum: the weight of the best path through an arc, for pruning. With the log of the sum: an arc's
+probability among all paths. State 0 is the start; arcs lead from lower states to higher ones.
 """
 
 import math
@@ -11,15 +10,15 @@ from dataclasses import dataclass
 
 from worker.decode.lattice.prefix_graph import LOG_ZERO, log_sum_exp
 
-LEAST = -1e30  # no path weighs less but one that is none
-SLACK = 1e-6  # what rounding may take from a path: the best one always stays
+LEAST = -1e30  # below the weight of any existing path
+SLACK = 1e-6  # tolerance for rounding, so that the best path always stays
 
 
 @dataclass(frozen=True, slots=True)
 class WordArc:
-    """One word between two states. `acoustic` and `fused` are natural logs and add up to the weight; frames
-    are encoder frames, `end` the first behind the word. `share` is how probable it is, once that was worked
-    out. An empty `word` is a token without text. tokens: that spell the word, where the lattice knows."""
+    """One word between two states. `acoustic` and `fused` are natural logs and add up to the weight; `start`
+    and `end` are encoder frames (half-open). `share` is its probability, once computed. An empty `word` is a
+    token without text. tokens: those that spell the word, if known."""
 
     source: int
     target: int
@@ -39,7 +38,7 @@ class WordArc:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """What ending in a state is worth."""
+    """The weight of ending in a state."""
 
     acoustic: float
     fused: float = 0.0
@@ -52,48 +51,48 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class WordGraph:
-    """`arcs` by source, and what ending in each final state is worth."""
+    """`arcs` ordered by source, and the weight of ending in each final state."""
 
     arcs: tuple[WordArc, ...]
     finals: dict[int, Final]
 
     @property
     def states(self) -> int:
-        """How many there are."""
+        """The number of states."""
         ends = [arc.target for arc in self.arcs]
         return 1 + max([*ends, *self.finals], default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class PrunedGraph:
-    """A lattice that holds every path within `reach` (natural log) of its best one, and no other arcs."""
+    """A lattice of exactly the paths within `reach` (natural log) of the best one."""
 
     words: WordGraph
     reach: float
 
 
 def best_path(graph: WordGraph) -> float:
-    """The weight of the best path; -inf where there is none."""
-    return _sums(graph, max, 1.0)[1][0]
+    """The weight of the best path; -inf if there is none."""
+    return _forward_backward(graph, max, 1.0)[1][0]
 
 
 def total(graph: WordGraph, temperature: float = 1.0) -> float:
     """The log of the sum of all paths' probabilities."""
-    return _sums(graph, log_sum_exp, temperature)[1][0]
+    return _forward_backward(graph, log_sum_exp, temperature)[1][0]
 
 
 def best_weights(graph: WordGraph) -> list[float]:
-    """Of each arc, the weight of the best complete path through it; -inf where there is none."""
-    before, after = _sums(graph, max, 1.0)
+    """For each arc, the weight of the best complete path through it; -inf if there is none."""
+    before, after = _forward_backward(graph, max, 1.0)
     return [before[arc.source] + arc.weight + after[arc.target] for arc in graph.arcs]
 
 
 def posteriors(graph: WordGraph, temperature: float = 1.0) -> list[float]:
-    """Of each arc, the share of all paths' probability that goes through it, 0 to 1.
+    """For each arc, the share of all paths' probability that goes through it, 0 to 1.
 
     Paths weigh by their probability to the power of 1 / temperature.
     """
-    before, after = _sums(graph, log_sum_exp, temperature)
+    before, after = _forward_backward(graph, log_sum_exp, temperature)
     total = after[0]
     through = [
         before[arc.source] + arc.weight / temperature + after[arc.target] - total for arc in graph.arcs
@@ -102,12 +101,12 @@ def posteriors(graph: WordGraph, temperature: float = 1.0) -> list[float]:
 
 
 def with_posteriors(graph: WordGraph) -> WordGraph:
-    """The same, each arc with its posterior as its share."""
+    """The graph with each arc's posterior as its share."""
     return with_shares(graph, posteriors(graph))
 
 
 def with_shares(graph: WordGraph, shares: Sequence[float]) -> WordGraph:
-    """The same, each arc with its own of `shares`."""
+    """The graph with the arcs' shares set to `shares`."""
     # Written out: `dataclasses.replace` takes several times as long.
     arcs = (
         WordArc(
@@ -120,12 +119,12 @@ def with_shares(graph: WordGraph, shares: Sequence[float]) -> WordGraph:
 
 
 def pruned(graph: WordGraph, beam: float) -> WordGraph:
-    """Exactly the arcs (and ends) of which the best complete path is within `beam` of the best path."""
-    before, after = _sums(graph, max, 1.0)
+    """The arcs and ends whose best complete path is within `beam` of the best path, and no others."""
+    before, after = _forward_backward(graph, max, 1.0)
     least = max(after[0] - beam - SLACK, LEAST)
     kept = [arc for arc in graph.arcs if before[arc.source] + arc.weight + after[arc.target] >= least]
     finals = {state: final for state, final in graph.finals.items() if before[state] + final.weight >= least}
-    return _numbered(kept, finals)
+    return _renumber(kept, finals)
 
 
 def widest_beam(graph: WordGraph, most: int) -> float:
@@ -136,14 +135,14 @@ def widest_beam(graph: WordGraph, most: int) -> float:
     behind = sorted(best - worth for worth in best_weights(graph) if worth > LOG_ZERO)
     if len(behind) <= most:
         return math.inf
-    # Arcs that are worth the same stay or go together.
+    # Arcs of equal weight are kept or pruned together.
     return max((gap for gap in behind if gap < behind[most] - 2 * SLACK), default=0.0)
 
 
-def _sums(
+def _forward_backward(
     graph: WordGraph, add: Callable[[list[float]], float], temperature: float
 ) -> tuple[list[float], list[float]]:
-    """Weights of the ways to each state and of those from it to an end."""
+    """The forward weights (start to each state) and backward weights (each state to an end)."""
     states = graph.states
     into: list[list[float]] = [[] for _ in range(states)]
     into[0].append(0.0)
@@ -164,8 +163,8 @@ def _sums(
     return before, after
 
 
-def _numbered(arcs: Sequence[WordArc], finals: dict[int, Final]) -> WordGraph:
-    """The same without gaps between the numbers of states."""
+def _renumber(arcs: Sequence[WordArc], finals: dict[int, Final]) -> WordGraph:
+    """The graph with states renumbered without gaps."""
     used = sorted({0, *finals, *(state for arc in arcs for state in (arc.source, arc.target))})
     place = {state: index for index, state in enumerate(used)}
     moved = [

@@ -1,7 +1,7 @@
-"""The face of a search that goes on from chunk to chunk.
+"""The interface of streaming searches, which continue from chunk to chunk.
 
-A search belongs to one model and its options; a state belongs to one stream. States of any age advance
-together, and what a state holds does not depend on its neighbours. Frames count from the stream's start.
+A search belongs to one model and its options, a state to one stream. States of any age advance together and
+do not depend on each other. Frames count from the stream's start.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ EMPTY = Path((), (), (), ())
 
 
 class LiveState(Protocol):
-    """What a search knows of one stream. Tokens that were forgotten are in no answer any more."""
+    """A search's state for one stream. Forgotten tokens no longer appear in any result."""
 
     @property
     def path(self) -> Path:
-        """The best hypothesis so far; empty where `is_finite` is not."""
+        """The best hypothesis so far; empty if `is_finite` is False."""
 
     @property
     def stable(self) -> int:
-        """How many of its tokens no later frame can change."""
+        """The number of its tokens that no later frame can change."""
 
     @property
     def silence(self) -> int:
-        """How many frames at the end say nothing."""
+        """The number of frames at the end without a token."""
 
     @property
     def is_finite(self) -> bool:
-        """Whether every number so far was one; where not, the stream is given up."""
+        """Whether the model's output was finite so far; if not, the stream is abandoned."""
 
     def hypotheses(self) -> list[Hypothesis]:
-        """All that are kept, best first, as the search over the whole ranks them."""
+        """All hypotheses, best first, ranked as by the offline search."""
 
     def forget(self, tokens: int) -> None:
-        """Drop the first tokens of every hypothesis, at most `stable`: they were taken as final."""
+        """Drop the first tokens of every hypothesis, at most `stable`, since they are final."""
 
 
 State = TypeVar("State", bound=LiveState)
@@ -48,19 +48,19 @@ class LiveSearch(Protocol[State]):
     """One search of one model."""
 
     def open(self) -> State:
-        """A stream at its start."""
+        """The state of a stream at its start."""
 
     def advance(self, states: Sequence[State], frames: Sequence[mx.array], last: Sequence[bool]) -> None:
-        """Search the next encoder frames of each stream, [n, d_model], n of 0 allowed; `last` where the
-        stream ends behind them."""
+        """Search the next encoder frames of each stream, [n, d_model], n may be 0; `last` if the stream ends
+        with them."""
 
     def restart(self, state: State) -> None:
-        """Take the best hypothesis as final and begin anew behind it, as at a stream's start. No frame is
-        lost: those that the best hypothesis has not read are searched anew."""
+        """Take the best hypothesis as final and start again after it, as at a stream's start. Frames that
+        the best hypothesis has not read are searched again."""
 
 
 def extend_path(path: Path, more: Path, offset: int) -> Path:
-    """One path behind another whose frames count from `offset`."""
+    """`path` followed by `more`, whose frames count from `offset`."""
     if not more.tokens:
         return path
     return Path(
@@ -95,5 +95,5 @@ def common_tokens(paths: Sequence[Path]) -> int:
 
 
 def end_frame(path: Path) -> int:
-    """The frame behind the path's last token; 0 of none."""
+    """The frame after the path's last token; 0 without tokens."""
     return path.times[-1] + max(path.durations[-1], 1) if path.tokens else 0

@@ -1,8 +1,8 @@
-"""A transducer's beam from chunk to chunk, equal to the beam over the whole.
+"""A streaming transducer beam, equal to the offline beam.
 
-The rule that makes it so: a step runs only while every live hypothesis has its next frame. As soon as one
-stands at the end of what was heard, the whole beam waits, and the frames that slower ones have not read yet
-are kept. Nothing is merged or ranked that would not have been.
+They are equal because a step runs only while every live hypothesis has its next frame. As soon as one reaches
+the end of the received frames, the whole beam waits, and frames that slower hypotheses have not read yet are
+kept. So nothing is merged or ranked differently.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 
 ENDLESS = 1 << 30
-"""Encoder frames of a stream that goes on."""
+"""The length in encoder frames of a stream whose end is unknown."""
 
 
 @dataclass
 class LiveBeamState:
-    """As `LiveState`. search: the state of the search, a batch of one, its frames counted from `frame`, the
-    first that some hypothesis has not read. frames: [n, J] from there on, projected. paths: of each slot.
-    spoken: the frame behind the last token that is final."""
+    """As `LiveState`. search: the state of the search, a batch of one, whose frames count from `frame`, the
+    first that some hypothesis has not read. frames: [n, J] from there on, projected. paths: one per slot.
+    spoken: the frame after the last final token."""
 
     search: BeamState
     frames: mx.array
@@ -94,7 +94,7 @@ class LiveBeamState:
         if not ranked:
             return 0
         slot = ranked[0][1]
-        # A frame that gave a label was read, even if it may give another.
+        # A frame that emitted a label counts as read, even if it may emit another.
         has_spoken = np.array(self.search.beam.slots[Field.HELD, :])[0, slot] > 0
         return int(self._next_frames()[slot]) + int(has_spoken)
 
@@ -170,7 +170,7 @@ class LiveBeam:
 
 
 def _keep_unread(state: LiveBeamState, search: BeamState) -> None:
-    """Keep what `search` has come to, and those frames alone that some hypothesis has not read."""
+    """Store the search's state, and only those frames that some hypothesis has not read."""
     ends = np.array(search.beam.slots[Field.FRAME, :])[0]
     alive = np.array(search.beam.scores)[0] > -np.inf
     read = min(int(ends[alive].min()), len(state.frames)) if alive.any() else len(state.frames)
@@ -202,7 +202,7 @@ class _ChunkBeam(BeamSearch):
         self._rows = projected.shape[1]
 
     def go_on(self, state: BeamState) -> BeamState:
-        """Steps until no beam can make another."""
+        """Run steps until no beam can make another."""
         every = 1 if compiled_for_cpu() else CHECK_EVERY
         slots = state.beam.slots
         over = slots[Field.FRAME, :] >= self._limits.lengths[:, None]
@@ -219,7 +219,7 @@ class _ChunkBeam(BeamSearch):
         return state
 
     def continued(self) -> list[tuple[list[Path], list[int]]]:
-        """Of each stream, what each slot emitted and which slot it was at the chunk's start."""
+        """For each stream, the path of each slot and the slot it descends from at the chunk's start."""
         return self._backtrace.continued()
 
     def _recombined(self, grown: Expansion, before: Beam) -> Beam:
@@ -247,8 +247,8 @@ class _ChunkBeam(BeamSearch):
         )
 
     def _waits(self, beam: Beam) -> mx.array:
-        """bool [B]: no step can be made, for a hypothesis has no next frame (at a stream's end: for none
-        has)."""
+        """bool [B]: no step can be made, since a hypothesis (at a stream's end: every hypothesis) has no next
+        frame."""
         alive = beam.scores > -mx.inf
         reached = beam.slots[Field.FRAME, :] >= self._known[:, None]
         some, every = mx.any(alive & reached, axis=1), mx.all(~alive | reached, axis=1)

@@ -1,6 +1,6 @@
-"""A CTC head's beam from chunk to chunk: frame by frame anyway, so it equals the beam over the whole.
+"""A streaming CTC beam, equal to the offline beam, which goes frame by frame anyway.
 
-A prefix is scored by its best alignment (`kernels.search.ctc_beam`, which has the semantics).
+A prefix is scored by its best alignment (`kernels.search.ctc_beam` documents the semantics).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from worker.models.heads.ctc import CtcHead
 
 @dataclass
 class CtcBeamState:
-    """As `LiveState`. beam: the state of the search, a batch of one. base: int32 [1], what its scores are
-    differences to, where they are fixed. paths: of each slot."""
+    """As `LiveState`. beam: the state of the search, a batch of one. base: int32 [1], what fixed scores are
+    relative to. paths: one per slot."""
 
     beam: CtcBeam
     base: mx.array
@@ -64,7 +64,7 @@ class CtcBeamState:
         )
 
     def _ranked(self) -> list[tuple[Hypothesis, Path]]:
-        """Best raw score first, ties settled by what was found, as the search over the whole has it."""
+        """Best raw score first, ties broken by tokens and times, as in the offline search."""
         if not self.is_finite:
             return []
         ends = totals(self.beam.scores, self.base) if self.fixed else np.array(self.beam.scores)
@@ -96,7 +96,7 @@ class LiveCtcBeam:
         if not rows:
             return
         taken = [states[row] for row in rows]
-        # Each stream by itself: a product's bits may depend on the number of its rows.
+        # Each stream by itself, since a product's bits may depend on its number of rows.
         log_probs = [self._head.log_probs(frames[row]) for row in rows]
         lengths = np.array([len(each) for each in log_probs], np.int32)
         longest = int(lengths.max())

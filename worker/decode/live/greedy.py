@@ -1,4 +1,4 @@
-"""Greedy search from chunk to chunk: over a transducer (label-looping), and the best path of a CTC head."""
+"""Streaming greedy search: over a transducer (label-looping), and the best path of a CTC head."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import LstmState, Transducer
 
 SILENT = 0.8
-"""Of blank: above it WeNet takes a frame for silence."""
+"""The probability of blank above which a frame is silence, as in WeNet."""
 
 
 @dataclass
 class GreedyState:
-    """As `LiveState`. row: of the search, its frames counted from `frame`, the first that was not searched (a
-    jump may have gone past it). spoken: the frame behind the last token."""
+    """As `LiveState`. row: the state of the search, whose frames count from `frame`, the first that was not
+    searched (a jump may have gone past it). spoken: the frame after the last token."""
 
     row: GreedyRow
     frame: int = 0
@@ -33,7 +33,7 @@ class GreedyState:
 
     @property
     def stable(self) -> int:
-        """As `LiveState.stable`: greedy takes nothing back."""
+        """As `LiveState.stable`: all tokens."""
         return len(self.path.tokens)
 
     @property
@@ -112,7 +112,7 @@ def _join_rows(rows: Sequence[GreedyRow]) -> GreedyRow:
 
 
 def _row_of_stream(row: GreedyRow, index: int, frames: int) -> GreedyRow:
-    """One stream's row, its frames counted from the end of a chunk of so many."""
+    """One stream's row, its frames counted from the end of a chunk of `frames`."""
     at = slice(index, index + 1)
     return GreedyRow(
         frames=row.frames[at] - frames,
@@ -128,8 +128,8 @@ def _row_of_stream(row: GreedyRow, index: int, frames: int) -> GreedyRow:
 
 @dataclass
 class CtcState:
-    """As `LiveState`. last: the best label of the last frame. peaks: what every frame with a label gave.
-    silence: frames at the end that are blank with a probability above `SILENT`."""
+    """As `LiveState`. last: the best label of the last frame. peaks: the log-probability of every frame whose
+    best label is not blank. silence: frames at the end that are blank with a probability above `SILENT`."""
 
     last: int = -1
     frame: int = 0
@@ -141,7 +141,7 @@ class CtcState:
 
     @property
     def stable(self) -> int:
-        """As `LiveState.stable`: greedy takes nothing back."""
+        """As `LiveState.stable`: all tokens."""
         return len(self.path.tokens)
 
     def hypotheses(self) -> list[Hypothesis]:
@@ -157,7 +157,8 @@ class CtcState:
 
 
 def silent_frames(blank: NDArray[np.float32], before: int) -> int:
-    """The silent frames at the end, by blank's log-probabilities [n] in a chunk; `before` stood before it."""
+    """The number of silent frames at the end, by blank's log-probabilities [n] in a chunk; `before`: the
+    number before the chunk."""
     loud = np.flatnonzero(blank <= np.log(SILENT))
     return len(blank) - 1 - int(loud[-1]) if len(loud) else before + len(blank)
 

@@ -1,10 +1,10 @@
 """Beam search over a transducer's graph, all utterances and all slots of their beams at once.
 
 The semantics are those of NeMo's `malsd_batch` (modified alignment-length synchronous decoding, after
-"Alignment-Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with the bound on labels a
-frame), for RNNT and TDT. The loop is over steps alone: every utterance ends at its own length, keeps its
-place in the batch, and what its neighbours do changes nothing. Knows the order of the steps;
-`kernels.search.recombine` owns the arithmetic of each, by kernel or by plain-MLX reference.
+"Alignment-Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with a bound on labels per
+frame), for RNNT and TDT. The loop is over steps: every utterance ends at its own length, keeps its place in
+the batch and does not depend on its neighbours. `kernels.search.expand` and `kernels.search.recombine` do
+each step's arithmetic, by kernel or by plain-MLX reference.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 from worker.models.turns import give_way
 
-CHECK_EVERY = 8  # steps between two questions to the device whether anything still runs
-TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
-REPLAYED_STEPS = 2 * TOKEN_BLOCK  # that are repeated before a beam's room grows
+CHECK_EVERY = 8  # steps between two checks of whether any hypothesis still runs
+TOKEN_BLOCK = 64  # tokens by which a beam's capacity grows
+REPLAYED_STEPS = 2 * TOKEN_BLOCK  # steps that are replayed before the capacity grows
 
 
 class BeamState(NamedTuple):
-    """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
-    fusion's states."""
+    """The state between two steps. output: the projected prediction output [B * K, J]. network: the state of
+    the prediction network. fused: the fusion's states."""
 
     beam: Beam
     output: mx.array
@@ -42,7 +42,7 @@ class BeamState(NamedTuple):
     fused: FusionState
 
     def scores(self, *, fixed: bool) -> NDArray[np.floating]:
-        """Of all slots, [B, K], -inf in dead ones."""
+        """The scores of all slots, [B, K], -inf in dead ones."""
         return totals(self.beam.scores, self.beam.base) if fixed else np.array(self.beam.scores)
 
 
@@ -80,8 +80,9 @@ class BeamSearch:
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one whose logits were not finite.
 
-        A device is asked behind the next steps: while it says whether anything ran on at the end of a block,
-        the block after it is queued. The kernels of a CPU have run when they return, and are asked at once.
+        On a GPU the check of whether a block left anything running lags by one block: the next block is
+        already queued when its result is read. A CPU's kernels have finished when they return, so they are
+        checked at once.
         """
         synchronous = compiled_for_cpu()
         every = 1 if synchronous else CHECK_EVERY
@@ -89,7 +90,7 @@ class BeamSearch:
         if synchronous and self._fusion is None:
             state = self._replay(state)
         checked = last = state.beam
-        ahead = steps = 0  # steps between what is asked and what is queued, and in all
+        ahead = steps = 0  # steps between the checked and the queued state, and in all
         while (longest := _longest_running(checked)) >= 0:
             state = state._replace(beam=grow_tokens(state.beam, longest + ahead + every + 1))
             for _ in range(every):
@@ -103,7 +104,7 @@ class BeamSearch:
         return self._finish(state)
 
     def _replay(self, state: BeamState) -> BeamState:
-        """Behind the last step, by steps that Python does not make; `state` where there are none such."""
+        """The state after the last step, by replaying steps without Python; `state` if that is impossible."""
         replayed = ReplayedBeam(self._transducer, self._encoder, self._durations, self._limits)
         while (longest := _longest_running(state.beam)) >= 0:
             start = ReplayState(
@@ -140,7 +141,7 @@ class BeamSearch:
         return kept if self.recorder is None else kept + self.recorder.latest(CHECK_EVERY)
 
     def start(self) -> BeamState:
-        """Utterances at their first frame."""
+        """The state with every utterance at its first frame."""
         output, network = self._transducer.start(self._batch * self._beam)
         beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
         fused = self._fusion.start(self._beam) if self._fusion else ()
@@ -204,19 +205,19 @@ class BeamSearch:
 
 
 def _absolute(scores: mx.array, base: mx.array) -> mx.array:
-    """Scores [B, K] that are differences to `base`, as what they stand for; base is 0 where they are not."""
+    """Absolute scores [B, K] from scores relative to `base`, which is 0 where scores are not fixed."""
     return scores + base.astype(mx.float32)[:, None] / ONE
 
 
 def _longest_running(beam: Beam) -> int:
-    """The tokens of the longest hypothesis, -1 where none runs; waits until the beam is there."""
+    """The number of tokens of the longest hypothesis, -1 if none runs; waits for the beam's evaluation."""
     slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
     runs = (scores > -np.inf) & (slots[Field.STATUS, :] != FINISHED)
     return int(slots[Field.COUNT, :].max()) if runs.any() else -1
 
 
 def grow_tokens(beam: Beam, tokens: int) -> Beam:
-    """The same beam with room for as many tokens."""
+    """The beam with capacity for at least this many tokens."""
     missing = -(-tokens // TOKEN_BLOCK) * TOKEN_BLOCK - beam.tokens.shape[-1]
     if missing <= 0:
         return beam
@@ -226,8 +227,8 @@ def grow_tokens(beam: Beam, tokens: int) -> Beam:
 def rank_hypotheses(
     paths: Sequence[Path], scores: NDArray[np.floating], ends: NDArray[np.int32], before: int = 0
 ) -> list[tuple[Hypothesis, int]]:
-    """The hypotheses of live slots and which these are, best first by score a token (the end counts as one,
-    and so do `before` tokens that the paths have no more); ties settled by what was found, not by slot."""
+    """The hypotheses of live slots with their slots, best first by score per token (counting the end and
+    `before` tokens that were dropped from the paths); ties are broken by content, not by slot."""
     alive = [slot for slot in range(len(paths)) if scores[slot] > -np.inf]
     scored = [(paths[slot].scored(float(scores[slot])), slot) for slot in alive]
 
@@ -252,9 +253,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best by score / (tokens + 1) first; raw scores, float32.
 
-    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
-    score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
-    different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
+    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance without frames has one empty hypothesis
+    of score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
+    different ends. With `fusion`, scores include it. An utterance whose joint gave a NaN or infinite
     normaliser has an empty list. `recorder` keeps what a lattice needs. `fixed` adds and compares scores
     in fixed point (`kernels.search.fixed_point`).
     """

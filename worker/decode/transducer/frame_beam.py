@@ -1,8 +1,8 @@
-"""A transducer's beam that goes frame by frame, one label a frame at most, as WeNet's `PrefixBeamSearch`.
+"""A frame-synchronous transducer beam with at most one label per frame, as WeNet's `PrefixBeamSearch`.
 
-Each hypothesis offers its K best labels of the mixed probabilities of transducer and CTC head; blank keeps a
-hypothesis, equal ones are added up, and the K best stay. Label-looping (`worker.decode.transducer.beam`) is
-another search: there a frame may have many labels. Knows no words.
+Each hypothesis is extended by the K best labels of the mixed probabilities of transducer and CTC head; blank
+keeps a hypothesis unchanged, equal ones are merged by adding their probabilities, and the K best stay. In
+`worker.decode.transducer.beam` a frame may have several labels.
 """
 
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ def frame_beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance of frames [B, T, d], best first.
 
-    ctc_log_probs: [B, T, V + 1], mixed in by `ctc_weight`, the transducer having the rest of 1. An utterance
-    of no frames has one empty hypothesis of score 0; one whose numbers are none has an empty list.
+    ctc_log_probs: [B, T, V + 1], mixed in with `ctc_weight`; the transducer's weight is 1 - ctc_weight. An
+    utterance without frames has one empty hypothesis of score 0; one with non-finite logits an empty list.
     """
     batch = len(lengths)
     traces = [[_Trace((), (), (), 0.0, row * beam)] for row in range(batch)]

@@ -1,10 +1,9 @@
-"""Greedy search: label-looping over a transducer, and the best path of a CTC head. Batched, no beam.
+"""Batched greedy search over a transducer, by label-looping.
 
 Label-looping (after "Label-Looping: Highly Efficient Decoding for Transducers", Bataev et al., 2024) runs the
-prediction network once a label, not once a frame. Here one round looks at a window of frames of each
-utterance at once with the prediction it has, jumps over the blanks in it, and stops at the first label or
-at the window's end; so a round needs no answer from the device, which is asked behind the next rounds.
-Does not know hypotheses' ranks: there is one an utterance.
+prediction network once per label, not once per frame. Here one round joins a window of frames of each
+utterance with the current prediction, jumps over the blanks, and stops at the first label or at the window's
+end. A round therefore needs no result on the host; whether anything still runs is checked some rounds later.
 """
 
 from collections import deque
@@ -23,9 +22,9 @@ from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 from worker.models.turns import give_way
 
-WINDOW = 8  # encoder frames that one round looks at; a CPU pays for each of them
-WINDOW_OF_A_CPU = 4
-CHECK_EVERY = 8  # rounds between two questions to the device whether anything still runs
+WINDOW = 8  # encoder frames per round
+WINDOW_OF_A_CPU = 4  # fewer, since a CPU pays for each of them
+CHECK_EVERY = 8  # rounds between two checks of whether any utterance still runs
 
 
 class GreedyRow(NamedTuple):
@@ -43,7 +42,7 @@ class GreedyRow(NamedTuple):
 
     @classmethod
     def start(cls, transducer: Transducer, batch: int, fusion: Fusion | None = None) -> Self:
-        """Utterances at their first frame."""
+        """Rows for utterances at their first frame."""
         output, state = transducer.start(batch)
         none = mx.zeros((batch,), mx.int32)
         fused = fusion.start(1) if fusion else ()
@@ -52,7 +51,7 @@ class GreedyRow(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """Where a round stopped in its window: [B] each. `emits` is False where it found no label."""
+    """Where a round stopped in its window, [B] each. `emits` is False if it found no label."""
 
     advance: mx.array
     emits: mx.array
@@ -65,8 +64,8 @@ class _Stop(NamedTuple):
 class GreedySearch:
     """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed.
 
-    start: where the rows come from, if not from the utterances' starts. goes_on: bool [B], whose frames are
-    followed by others, so that a label at their end is read too; None for nobody's."""
+    start: the initial rows, by default those of the utterances' starts. goes_on: bool [B], utterances with
+    more frames to come, for which the prediction network also reads a label at their end; None: none."""
 
     def __init__(
         self,
@@ -110,9 +109,9 @@ class GreedySearch:
         ]
 
     def decode(self) -> tuple[GreedyRow, list[Path]]:
-        """The rows behind the last frame, and what each emitted."""
+        """The rows after the last frame, and the path of each."""
         row = self._start
-        # A CPU computes while it queues: it is asked at once, and no round is in vain.
+        # A CPU computes while it queues, so it is checked after every round and none is wasted.
         every, behind = (1, 0) if self._on_cpu else (CHECK_EVERY, 1)
         running: deque[mx.array] = deque()
         while self._has_frames and (len(running) <= behind or running.popleft().item()):
@@ -164,8 +163,8 @@ class GreedySearch:
         return self._fusion.advance(fused, mx.zeros_like(emitted), emitted)
 
     def _look_ahead(self, row: GreedyRow, gains: mx.array | None) -> _Stop:
-        """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
-        [B, V] choose among labels; whether there is one is the model's own choice."""
+        """Jump over blanks, each by its duration, to the first label within the window. Fusion's gains [B, V]
+        choose among labels; the model alone decides between label and blank."""
         blank = self._transducer.blank
         inside, index = _window_frames(row.frames, self._lengths, row.finite, self._steps, self._first)
         logits, spread = self._join(inside, index, row.output)
@@ -181,8 +180,7 @@ class GreedySearch:
         return _stop(_follow_jumps(window.after, self._window), window, logits, inside, extremes, blank)
 
     def _join(self, inside: mx.array, index: mx.array, output: mx.array) -> tuple[mx.array, mx.array | None]:
-        """The joint of each row's prediction with the frames of its window; of those outside of its
-        utterance anything."""
+        """The joint of each row's prediction with its window's frames; undefined outside the utterance."""
         if not self._on_cpu:
             return self._transducer.logits(mx.take(self._encoder, index, axis=0), output[:, None])
         pairs = mx.stack([mx.where(inside, index, -1).reshape(-1), self._rows])
@@ -191,8 +189,8 @@ class GreedySearch:
 
 
 class _Window(NamedTuple):
-    """A window: label and duration of each place, [B, W], and the place that comes after each, itself where a
-    row rests there, [B, W + overshoot]; int32."""
+    """A window: the label and duration at each place, [B, W], and the place that follows it, which is the
+    place itself where a row stops, [B, W + overshoot]; int32."""
 
     labels: mx.array
     durations: mx.array
@@ -203,8 +201,8 @@ class _Window(NamedTuple):
 def _window_frames(
     frames: mx.array, lengths: mx.array, finite: mx.array, steps: mx.array, first: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Which frames of each window are of its utterance, bool [B, W], and their rows in the encoder's table,
-    where utterances begin at `first` [B + 1]."""
+    """Which frames of each window lie within its utterance, bool [B, W], and their rows in the encoder's
+    table, where utterances begin at `first` [B + 1]."""
     places = frames[:, None] + steps
     inside = (places < lengths[:, None]) & finite[:, None]
     return inside, mx.minimum(first[:-1, None] + places, first[1:, None] - 1)
@@ -214,7 +212,7 @@ def _window_frames(
 def _classify_window(
     best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx.array, blank: int
 ) -> _Window:
-    """`waits`: how long each place waits, None where a blank waits one frame and a label none."""
+    """`waits`: the duration at each place; None: one frame for a blank and none for a label."""
     labels = best.astype(mx.int32)
     places = labels.shape[1]
     durations = mx.where(labels == blank, 1, 0) if waits is None else waits
@@ -254,7 +252,7 @@ def _stop(
 
 
 class _Advanced(NamedTuple):
-    """What a round makes of a stop, [B] each; `emitted` and `at` are of `Emission`."""
+    """The rows after a stop, [B] each; `emitted` and `at` go into an `Emission`."""
 
     frames: mx.array
     held: mx.array
@@ -291,16 +289,16 @@ def _advance_rows(
 
 
 def _gain_at_stop(gains: mx.array, stop: _Stop) -> mx.array:
-    """What fusion adds for the label a round stopped at, float32 [B]; 0 where it found none."""
+    """Fusion's gain for the label a round stopped at, float32 [B]; 0 if it found none."""
     chosen = mx.where(stop.emits, stop.labels, 0)
     return mx.where(stop.emits, mx.take_along_axis(gains, chosen[:, None], axis=1)[:, 0], 0.0)
 
 
 def _follow_jumps(after: mx.array, places: int) -> mx.array:
-    """Where each row comes to rest when it starts at place 0 and goes on to the place `after` each, int32 [B,
-    W + overshoot], until it stays. A jump out of the window of W places rests where it lands.
+    """The place where each row stops when it starts at place 0 and follows `after`, int32 [B, W + overshoot].
+    A jump out of the window of W places stops where it lands.
 
-    Following the jumps twice as far each time needs only log2(W) turns.
+    Pointer doubling needs only log2(W) iterations.
     """
     for _ in range((places - 1).bit_length()):
         after = mx.take_along_axis(after, after, axis=1)
@@ -308,9 +306,9 @@ def _follow_jumps(after: mx.array, places: int) -> mx.array:
 
 
 def _max_and_sum(logits: mx.array) -> tuple[mx.array, mx.array]:
-    """Maximum and sum of the last axis: its logsumexp is finite where the one is and the other is no NaN. Two
-    passes, and no exponential."""
-    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    """Maximum and sum of the last axis: its logsumexp is finite where the maximum is and the sum is not NaN.
+    Cheaper than the exponentials."""
+    # A sum is NaN where an element is; -inf alone marks an impossible label.
     return mx.max(logits, axis=-1), mx.sum(logits, axis=-1)
 
 
@@ -325,11 +323,11 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """The label and duration of highest logit at each step, for each utterance.
 
-    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
-    score 0. Blank advances at least one frame; after `max_symbols` labels on a frame the search goes to the
-    next. The score sums the labels' log-probabilities among labels and blank, and what `fusion` gave them: no
-    blank and no duration, so it is not comparable to a beam's. An utterance that met a NaN or no finite logit
-    has an empty list.
+    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance without frames has one empty hypothesis
+    of score 0. Blank advances at least one frame; after `max_symbols` labels on a frame the search goes to
+    the next. The score sums the labels' log-probabilities among labels and blank, and fusion's gains, without
+    blanks and durations, so it is not comparable to a beam's. An utterance with a NaN or without a finite
+    logit has an empty list.
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]

@@ -1,7 +1,7 @@
-"""How probable a transducer takes a label sequence to be: the sum over all of its alignments.
+"""A transducer's log-likelihood of a label sequence: the sum over all of its alignments.
 
 The forward algorithm of "Sequence Transduction with Recurrent Neural Networks" (Graves, 2012), section 2.4,
-over the tree of an utterance's hypotheses: what they begin with in common is computed once. Knows no search.
+over the prefix tree of an utterance's hypotheses, so that common prefixes are computed once.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ Labels = tuple[int, ...]
 def log_likelihoods(
     transducer: Transducer, frames: mx.array, hypotheses: Sequence[Labels]
 ) -> NDArray[np.float64]:
-    """The natural-log probability of each label sequence, [N], given one utterance's frames [T, d]; of an
-    utterance without frames all are 0. `transducer` is an RNN-T, without durations."""
+    """The natural-log probability of each label sequence, [N], given one utterance's frames [T, d]; all are 0
+    without frames. `transducer` is an RNN-T, without durations."""
     if transducer.durations is not None:
-        raise ValueError("a transducer with durations has another likelihood")
+        raise ValueError("the likelihood of a transducer with durations is not implemented")
     count, blank = len(frames), transducer.blank
     if count == 0:
         return np.zeros(len(hypotheses))
     encoder = transducer.project_encoder(frames)
     output, state = transducer.start(1)
     sums: dict[Labels, float] = {}
-    # Log-probability of having spoken the prefix once frame t is reached, before a blank leaves it.
+    # The log-probability of having emitted the prefix on reaching frame t, before its blank.
     level: dict[Labels, NDArray[np.float64]] = {(): np.full(count, -np.inf)}
     level[()][0] = 0.0
     while level:
@@ -59,7 +59,7 @@ def _beyond(prefix: Labels, hypotheses: Sequence[Labels]) -> list[Labels]:
 
 
 def _along(entered: NDArray[np.float64], blanks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What reaches each frame: what entered there, and what a blank brings from the frame before."""
+    """The forward variable of each frame: paths that enter there, and those a blank brings from before."""
     left = np.concatenate([[0.0], np.cumsum(blanks)[:-1]])
     reached: NDArray[np.float64] = np.logaddexp.accumulate(entered - left) + left
     return reached

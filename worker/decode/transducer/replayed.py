@@ -1,8 +1,7 @@
-"""The steps of a transducer's beam as kernels alone, so that a CPU repeats them without Python.
+"""A transducer beam's steps as kernels only, so that a CPU can replay them without Python.
 
-A step here is a step of `BeamSearch` without fusion, where indices that Python would compute come from a
-kernel too. Most of what a step costs beside its arithmetic is gone then (`kernels.runtime.replay`). Knows
-nothing of hypotheses' ranks, of lattices or of ends.
+A step is one of `BeamSearch` without fusion, except that a kernel also computes the indices. That removes
+most of a step's overhead (`kernels.runtime.replay`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +17,12 @@ from kernels.search.next_rows import next_rows
 from kernels.search.recombine import Beam, Field, Limits, recombine
 from worker.models.heads.transducer import LstmState, Transducer
 
-BLOCK = 8  # steps between two looks at what was made
+BLOCK = 8  # steps that are reported at once
 
 
 class _Carried(NamedTuple):
-    """What a step makes of what the last one made, but for the layers' states, which stand behind it: a beam,
-    the gains of its expansion, the projected output, which slots are joined next, and how many are."""
+    """What one step passes to the next, followed by the layers' states: a beam, the gains of its expansion,
+    the projected output, which slots are joined next, and how many of them run."""
 
     scores: mx.array
     slots: mx.array
@@ -42,9 +41,8 @@ _REPORTED = ("scores", "slots", "gains", "base")
 
 
 class Steps(NamedTuple):
-    """S steps after each other. scores: float32 [S, B, K], slots: int32 [S, Field, B, K] and base: int32
-    [S, B] as of `Beam`; gains: float32 [S, 3, B, K] as of `Expansion`, which are differences to `before`,
-    int32 [S, B]."""
+    """S consecutive steps. scores: float32 [S, B, K], slots: int32 [S, Field, B, K] and base: int32 [S, B] as
+    in `Beam`; gains: float32 [S, 3, B, K] as in `Expansion`, relative to `before`, int32 [S, B]."""
 
     scores: NDArray[np.float32]
     slots: NDArray[np.int32]
@@ -54,7 +52,7 @@ class Steps(NamedTuple):
 
 
 class ReplayState(NamedTuple):
-    """A beam, the projected output [B * K, J] and the network's state, as a search goes on with them."""
+    """The state of a search: a beam, the projected output [B * K, J] and the network's state."""
 
     beam: Beam
     output: mx.array
@@ -96,7 +94,7 @@ class ReplayedBeam:
         gains = mx.zeros((3, *beam.scores.shape))
         carried = _Carried(*beam, gains, start.output, rows.joined, rows.running)
         layers = [each for layer in start.network.layers() for each in layer]
-        # Each in memory of its own, which tells them apart.
+        # Each in its own memory, by which `record` tells them apart.
         return [mx.array(np.array(each, order="C")) for each in (*carried, *layers)]
 
     def _step(self, state: Sequence[mx.array]) -> list[mx.array]:
@@ -137,7 +135,7 @@ def _report_steps(
     gains: NDArray[np.float32],
     bases: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Show steps behind one that left `base`; what the last of them leaves."""
+    """Report the steps that follow one with `base`; returns the last base."""
     on_steps(Steps(scores, slots, gains, bases, np.concatenate([base[None], bases[:-1]])))
     last: NDArray[np.int32] = bases[-1]
     return last

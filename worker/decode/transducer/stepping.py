@@ -1,7 +1,7 @@
-"""The networks of a transducer for those rows of a search that need them; others keep what they have.
+"""Runs a transducer's networks for the rows of a search that need them; the others keep their state.
 
-Two ways to the same answer. On a GPU all rows step and a mask chooses: nothing is asked of the device. On a
-CPU, where asking costs nothing and every row costs its share, only the rows that need it step.
+There are two ways to the same result. On a GPU all rows step and a mask selects, so nothing is read back. On
+a CPU, where reading back is free and every row costs time, only the rows that need it step.
 """
 
 import mlx.core as mx
@@ -23,9 +23,8 @@ def advance(
     *,
     gather: bool | None = None,
 ) -> tuple[mx.array, LstmState]:
-    """Read `labels` [N] where `needed` (bool [N]) holds; projected output [N, J] and state of every row.
-
-    Labels of other rows are not read. `gather` chooses the way; None takes the device's.
+    """Feed `labels` [N] to the rows where `needed` (bool [N]) is true; the projected output [N, J] and state
+    of every row. `gather` steps only the needed rows; None chooses by device.
     """
     if _should_gather(gather):
         read = np.where(np.array(needed), np.array(labels), -1).astype(np.int32)
@@ -45,10 +44,10 @@ def reorder(
     *,
     gather: bool | None = None,
 ) -> tuple[mx.array, LstmState]:
-    """The rows of a beam after a step, output [B * K, J] and state: each from where its ORIGIN says.
+    """The rows of a beam after a step, output [B * K, J] and state, each from its slot's ORIGIN.
 
-    slots: int32 [Field, B, K] of `kernels.search.recombine`. Slots with the same tokens share a row that is
-    made once, and rows made behind the same parent share its recurrent product.
+    slots: int32 [Field, B, K] of `kernels.search.recombine`. Slots with the same tokens share one new row,
+    and new rows with the same parent share its recurrent product.
     """
     if _should_gather(gather):
         rows = continued_rows(np.array(slots, copy=None)).steps(len(output))
@@ -60,8 +59,8 @@ def reorder(
 
 @fused
 def _rows(slots: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-    """Of each slot, [B * K]: the row that it continues, the label that it reads, and its row among those
-    before the step and, behind them, those after it."""
+    """For each slot, [B * K]: the row it continues, the label it reads, and its index in the rows from before
+    the step followed by those from after it."""
     batch, beam = slots.shape[1:]
     first = mx.arange(0, batch * beam, beam, dtype=mx.int32)[:, None]
     parents = first + mx.maximum(slots[Field.PARENT, :], 0)
@@ -76,8 +75,8 @@ def joint_logits(
 ) -> mx.array:
     """The joint of every slot of a beam with its next frame, [B * K, V + 1 + D]; `encoder` [B * T, J].
 
-    Dead slots and those past their utterance's end, a third of a batch of unlike lengths, have no use for
-    one: where rows are gathered theirs are zeros.
+    Dead slots and those past their utterance's end (a third of a batch of unequal lengths) do not need it;
+    where rows are gathered, theirs are zeros.
     """
     if _should_gather(gather):
         return transducer.join_rows(encoder, output, next_rows(beam.slots, beam.scores).joined)
@@ -94,7 +93,7 @@ def _step_rows(
 def _select_rows(
     output: mx.array, state: LstmState, fresh: mx.array, stepped: LstmState, index: mx.array
 ) -> tuple[mx.array, LstmState]:
-    """Rows before the step and, behind them, of those after it."""
+    """Select rows by index from those before the step followed by those after it."""
 
     def chosen(before: mx.array, after: mx.array) -> mx.array:
         return mx.take(mx.concatenate([before, after]), index, axis=0)

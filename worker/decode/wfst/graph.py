@@ -1,7 +1,5 @@
-"""A decoding graph as a search and its lattice need it: on the device, and in numpy beside it.
-
-Which units a model has decides which column of its log-probabilities an input label means.
-"""
+"""Loads decoding graphs for the search (on the device) and its lattices (in numpy), and maps a graph's units
+to the columns of a model's log-probabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class DecodingGraph:
-    """A graph, checked. arrays: as its file has them; device: the same in fixed point."""
+    """A validated graph. arrays: those of its file; device: the same in fixed point."""
 
     arrays: GraphArrays
     device: WfstGraph
@@ -42,20 +40,20 @@ class DecodingGraph:
         return np.array(self.device.finals, np.int64)
 
     @cached_property
-    def shouts(self) -> bool:
-        """Whether its words are written in capitals throughout; they are read as WeNet reads them, small."""
+    def is_upper_case(self) -> bool:
+        """Whether all its words are in capitals; they are then lower-cased, as WeNet does."""
         letters = "".join(word for word in self.arrays.words if not word.startswith(("<", "#")))
         return letters.upper() == letters and letters.lower() != letters
 
     def word(self, label: int) -> str:
-        """The word of an output label; empty where the file does not say."""
+        """The word of an output label; empty if the file does not name it."""
         words = self.arrays.words
         text = words[label] if label < len(words) else ""
-        return text.lower() if self.shouts else text
+        return text.lower() if self.is_upper_case else text
 
 
 def load_graph(path: str) -> DecodingGraph:
-    """The graph of a file of `spool graph build`. Raises InvalidRequest."""
+    """Load a graph that `spool graph build` wrote. Raises InvalidRequest."""
     return _on_device(read_graph(path))
 
 
@@ -76,9 +74,9 @@ def _grid(values: NDArray[np.float32]) -> NDArray[np.int32]:
 
 
 def unit_columns(graph: GraphArrays, blank: int, *, blank_first: bool) -> NDArray[np.int32]:
-    """Of each unit, blank first, the column of a head's log-probabilities, whose blank is the last. A head
-    whose own blank was first (WeNet's) keeps the column of a unit 0 that cannot be. Raises InvalidRequest
-    where the graph's units are not as many as the head's."""
+    """For each unit, blank first, the column of a head's log-probabilities, in which blank is last. A head
+    whose own blank was first (WeNet's) has a column for the impossible unit 0. Raises InvalidRequest if the
+    graph and the head have different numbers of units."""
     units = blank if blank_first else blank + 1
     fits = len(graph.units) == units if graph.units else graph.labels <= units
     if not fits:
@@ -87,7 +85,7 @@ def unit_columns(graph: GraphArrays, blank: int, *, blank_first: bool) -> NDArra
 
 
 def check_units(graph: GraphArrays, pieces: Sequence[str]) -> None:
-    """Raises InvalidRequest where the graph was built for units of other names."""
+    """Raise InvalidRequest if the graph was built for units with other names."""
     graph_units = graph.units
     if not graph_units or tuple(pieces) in (graph_units, graph_units[1:]):
         return

@@ -1,8 +1,8 @@
-"""From the links of an exact lattice to a lattice of words, each arc with the time of its units.
+"""From the links of an exact lattice to a lattice of words, each arc with the frames of its units.
 
-A state is a node where a word has ended: its units are said and the graph has named it, which determinisation
-does anywhere within the word. An arc is the best way from one such node to the next under its word. Knows no
-seconds; how it is pruned further and written is `worker.decode.result`'s.
+A state is a node where a word has ended: all its units were emitted and the graph has named it, which may
+happen anywhere within the word after determinisation. An arc is the best path from one such node to the next
+that spells its word.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from worker.decode.wfst.graph import DecodingGraph
 from worker.decode.wfst.nbest import FAR, LatticePart, Utterance, links_within
 
 MOST_LINKS = 10_000
-"""That a lattice of words is made of; one with more is pruned further."""
+"""A lattice with more links is pruned further before words are built from it."""
 _CLOSE = 1e-6
 
 _Key = TypeVar("_Key")
@@ -26,14 +26,14 @@ Spellings = tuple[tuple[int, ...], ...]
 
 
 class _Way(NamedTuple):
-    """Within a word: the word (0 where it is not named yet) and the units so far."""
+    """A position within a word: the word (0 until the graph names it) and the units so far."""
 
     word: int
     units: tuple[int, ...]
 
 
 class _Worth(NamedTuple):
-    """Cost of the graph and the model, that of the graph, first and last frame of a unit (-1: none yet)."""
+    """The total cost, the graph's part of it, and the first and last frame with a unit (-1: none yet)."""
 
     cost: int
     fused: int
@@ -48,21 +48,21 @@ def word_lattice(
     frames: NDArray[np.int64],
     reach: int,
 ) -> PrunedGraph:
-    """The lattice of words within `reach` (65536ths) of the best path, or of less where that has more links
-    than MOST_LINKS. frames: of the encoder, those that were searched."""
+    """The lattice of words within `reach` (65536ths) of the best path, or less if it would have more links
+    than MOST_LINKS. frames: the encoder frames that were searched."""
     behind = np.sort(links.behind)
     if len(behind) > MOST_LINKS:
         reach = max(min(reach, int(behind[MOST_LINKS]) - 1), 0)
     part = LatticePart(links_within(links, reach), graph, utterance)
     words = _Words(part, graph, utterance, frames, spells=True).graph()
     if not words.finals or abs(best_path(words) + part.best / ONE) > _CLOSE:
-        # The lexicon does not say how the words of the best path are spelled: they end where they are named.
+        # The lexicon does not spell the words of the best path: they end where the graph names them.
         words = _Words(part, graph, utterance, frames, spells=False).graph()
     return PrunedGraph(words, reach / ONE)
 
 
 class _Words:
-    """Walks a lattice a word at a time."""
+    """Traverses a lattice word by word."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Words:
         self._spellings: dict[int, Spellings] = {}
 
     def graph(self) -> WordGraph:
-        """The word graph; without arcs and ends where no way through was spelled."""
+        """The word graph; empty if no path could be spelled."""
         arcs: dict[int, dict[tuple[int, int], _Worth]] = {}
         finals: dict[int, _Worth] = {}
         waiting, known = [self._part.start], {self._part.start}

@@ -1,7 +1,6 @@
-"""The search of a decoding graph over a CTC head: log-probabilities in, hypotheses with words out.
+"""Searches a decoding graph over a CTC head: log-probabilities in, hypotheses with words out.
 
-Kaldi's costs and beams (`kernels.search.wfst`), all frames of all utterances in one launch there and one
-back. Knows no chunks; which option means what is `worker.decode.searchers`'s.
+Uses Kaldi's costs and beams (`kernels.search.wfst`): one launch forward over all utterances and one back.
 """
 
 from collections.abc import Sequence
@@ -21,14 +20,14 @@ from worker.decode.wfst.lattice import word_lattice
 from worker.decode.wfst.nbest import Utterance, WordPath, best_word_sequences
 
 MOST_LINKS = 200_000
-"""Of an utterance's lattice; one with more is pruned further."""
+"""An utterance's lattice with more links is pruned further."""
 
 
 @dataclass(frozen=True, slots=True)
 class WfstSettings:
-    """graph_beam: how much dearer than the best a state may be to go on. max_active: how many states may at
-    most. lattice_beam: how much dearer than the best path a hypothesis may be. blank_skip: frames whose
-    blank is likelier are not searched. acoustic_scale: of the log-probabilities. penalty: for every unit."""
+    """graph_beam: the pruning beam. max_active: the most states expanded per frame. lattice_beam: how much
+    more than the best path a hypothesis may cost. blank_skip: frames whose blank is more probable are not
+    searched. acoustic_scale: factor of the log-probabilities. penalty: added to the cost of every unit."""
 
     graph_beam: float = 16.0
     max_active: int = 7000
@@ -39,8 +38,8 @@ class WfstSettings:
 
     @property
     def limits(self) -> WfstLimits:
-        """For the kernels. Never more states a frame than four times those that go on, as in Kaldi's decoder
-        for GPUs."""
+        """The kernels' limits. A frame has at most four times `max_active` states, as in Kaldi's GPU
+        decoder."""
         beam, penalty = round(self.graph_beam * ONE), round(self.penalty * ONE)
         return WfstLimits(beam, self.max_active, penalty, max(4 * self.max_active, 1024))
 
@@ -59,10 +58,10 @@ def wfst_search(
     """Up to `count` different word sequences of each utterance, best first.
 
     log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames. A score is minus the cost
-    of the best path: graph and acoustic model together, no sum over alignments. Tokens are that path's units
-    without blanks and repeats, a time is the first frame of one, its confidence the probability there.
-    recorder: gets the lattices that it is asked for, no wider than the settings' beam. An utterance with a
-    frame that is not a number, or that no path of the graph fits, has an empty list.
+    of the best path, graph and acoustic model together, without a sum over alignments. Tokens are that path's
+    units without blanks and repeats; a token's time is its first frame, its confidence the probability there.
+    recorder: gets the lattices that requests ask for, no wider than the settings' beam. An utterance with a
+    non-finite frame, or that no path of the graph fits, has an empty list.
     """
     columns = unit_columns(graph.arrays, blank, blank_first=blank_first)
     probabilities = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
@@ -102,8 +101,8 @@ def wfst_search(
 
 
 def frames_to_search(log_probs: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
-    """The frames of [T, V] (blank first) that are searched, as WeNet's runtime has it: not those whose blank
-    is likelier than `threshold`, but the last of these between two frames that say the same unit."""
+    """The frames of [T, V] (blank first) to search, as in WeNet's runtime: without those whose blank is more
+    probable than `threshold`, except the last of them between two frames with the same unit."""
     if threshold >= 1:
         return np.arange(len(log_probs))
     silent = (np.exp(log_probs[:, 0]) > np.float32(threshold)).tolist()
@@ -128,7 +127,7 @@ def _hypothesis(
     frames: NDArray[np.int64],
     columns: NDArray[np.int32],
 ) -> Hypothesis:
-    """log_probs: [T, V], by input label; frames: which of them were searched."""
+    """log_probs: [T, V], by input label; frames: those that were searched."""
     arrays = graph.arrays
     arcs = np.array([arc for _, arc in path.links], np.int64)
     labels = arrays.ilabel[arcs] if len(arcs) else np.zeros(0, np.int32)
@@ -138,7 +137,7 @@ def _hypothesis(
     units = spoken[new] - 1
     confidences = np.exp(np.minimum(log_probs[times, units], 0))
     loops = (graph.sources[arcs] == arrays.next[arcs])[labels > 0] if len(arcs) else np.zeros(0, bool)
-    is_word_unit = (spoken != 1) & ~loops  # every unit as the lexicon spells it, a repeated one too
+    is_word_unit = (spoken != 1) & ~loops  # every unit of the lexicon's spelling, repeated ones too
     words = _words(path, graph, spoken[is_word_unit] - 1, frames[is_word_unit], log_probs)
     return Hypothesis(
         tokens=tuple(columns[units].tolist()),
@@ -157,12 +156,12 @@ def _words(
     times: NDArray[np.int64],
     log_probs: NDArray[np.float32],
 ) -> tuple[SpokenWord, ...] | None:
-    """The words with their first and last frames; None where the graph names none."""
+    """The words with their first and last frames; None if the graph names none."""
     names = [graph.word(label) for label in path.words]
     if not all(names):
         return None
     sizes = split_units([graph.arrays.lexicon.get(graph.arrays.words[w], ()) for w in path.words], units)
-    if sizes is None:  # a graph that came without its lexicon: as evenly as may be
+    if sizes is None:  # without a lexicon, split evenly
         bounds = [round(i * len(units) / max(len(names), 1)) for i in range(len(names) + 1)]
         sizes = [end - begin for begin, end in pairwise(bounds)]
     words, at = [], 0
@@ -176,8 +175,8 @@ def _words(
 
 
 def split_units(spellings: Sequence[Sequence[Sequence[int]]], units: NDArray[np.int32]) -> list[int] | None:
-    """How many of the units each word takes, where the words' spellings (several a word) make them up; the
-    first of the ways there are."""
+    """The number of units of each word, if the words' spellings (several per word) add up to `units`; the
+    first split that fits, else None."""
     text = units.tolist()
     chosen: list[list[tuple[int, int]]] = [[(0, 0)]]  # of each word so far: where it may end, and its size
     for ways in spellings:

@@ -1,1 +1,1 @@
-"""`spool-worker confirm`: proves on this machine what was proven elsewhere."""
+"""`spool-worker confirm`: confirms on this machine what was tested elsewhere."""

@@ -1,6 +1,6 @@
 """The steps that need a running engine: memory over time, a crash of the child, sleep of the Mac.
 
-Uses the engine from outside, as a job's thread does, and psutil for its process.
+They use the engine as a job's thread does, and psutil for its process.
 """
 
 import os
@@ -24,7 +24,7 @@ from worker.machine.hardware import this_machine
 GROWTH = 1.1
 """Growth since the first fifth of the time beyond this factor is a leak."""
 SETTLING_MINUTES = 15.0
-"""Until then, growth may be MLX's cache of freed buffers, which has a limit."""
+"""Before that, growth may be due to MLX's bounded cache of freed buffers."""
 SLEPT_SECONDS = 30.0
 SLEEP_WAIT_SECONDS = 900.0
 ANSWER_SECONDS = 600.0
@@ -136,8 +136,8 @@ def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcom
 
 
 def _wait_for_sleep(seconds: float) -> float | None:
-    """How long the machine slept, by how far the wall clock ran ahead of the monotonic one; None if it did
-    not."""
+    """How long the machine slept, by how far the wall clock moved ahead of the monotonic clock; None if it
+    did not sleep."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         wall, steady = time.time(), time.monotonic()

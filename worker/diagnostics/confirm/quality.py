@@ -1,5 +1,5 @@
-"""`spool-worker confirm --quality`: a fixed set of recordings by this machine's device and precision, against
-the words of the same model in float32 on its CPU. Knows the set and the comparison;
+"""`spool-worker confirm --quality`: compares a fixed set of recordings, transcribed with this machine's
+device and precision, with the words of the same model in float32 on its CPU.
 `worker.local.listen` transcribes."""
 
 import json
@@ -23,7 +23,7 @@ LISTEN_SECONDS = 3600
 
 
 def spoken_words(folder: Path = RECORDINGS) -> dict[str, str]:
-    """The true words of each recording of the set, by file. Raises InvalidRequest where it is not here."""
+    """The true words of each recording of the set, by file. Raises InvalidRequest if the set is missing."""
     manifest = folder / "manifest.jsonl"
     if not manifest.is_file():
         raise InvalidRequest(f"{manifest} is missing: the recordings come with a checkout of Spool.")
@@ -34,8 +34,8 @@ def spoken_words(folder: Path = RECORDINGS) -> dict[str, str]:
 def compare_words(
     spoken: Mapping[str, str], heard: Mapping[str, str], reference: Mapping[str, str]
 ) -> tuple[int, WordErrors, WordErrors, list[str]]:
-    """How many recordings have no more errors than the reference, the errors of both, and the names of those
-    that have more. spoken: each recording's true words; what is missing in `heard` counts as silence."""
+    """The number of recordings with no more errors than the reference, the errors of both, and the names of
+    those with more. spoken: each recording's true words; one missing from `heard` counts as silence."""
     no_worse, total, known, worse = 0, WordErrors(0, 0), WordErrors(0, 0), []
     for name, words in spoken.items():
         errors = word_errors(words, heard.get(name, ""))
@@ -48,7 +48,7 @@ def compare_words(
 
 
 def spread(spoken: Mapping[str, str], count: int) -> dict[str, str]:
-    """`count` recordings evenly from the whole set, or all where there are no more."""
+    """`count` recordings spread evenly over the set, or all if there are fewer."""
     names = list(spoken)
     chosen = names if count >= len(names) else [names[at * len(names) // count] for at in range(count)]
     return {name: spoken[name] for name in chosen}
@@ -61,12 +61,12 @@ def measure_quality(
     spoken: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Quality, Outcome]:
-    """The model's quality here in `dtype`, and the same in words for a report; `progress` is told of each
-    recording when it was heard.
+    """The model's quality here in `dtype`, and as an outcome for a report; `progress` is called with a line
+    for each recording.
 
-    against: the model whose float32 words are the reference, `model` itself unless named (for quantised
-    weights: the ones they were made of). Raises InvalidRequest where a model cannot transcribe, and where
-    quantised weights have nothing to be compared with.
+    against: the model whose float32 words are the reference, by default `model` itself (for quantised
+    weights: the model they were made from). Raises InvalidRequest if a model cannot transcribe, or if the
+    reference is quantised.
     """
     spoken = spoken_words() if spoken is None else spoken
     report = progress or (lambda _: None)
@@ -108,8 +108,7 @@ def measure_quality(
 def _listen(
     model: str, dtype: str, device: str, names: Collection[str], progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What `worker.local.listen` prints, gathered: words by file, and the audio of all. Raises
-    InvalidRequest."""
+    """The output of `worker.local.listen`: words by file, and the total audio. Raises InvalidRequest."""
     command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *names]
     words, answer, audio = {}, {}, 0.0
     with (

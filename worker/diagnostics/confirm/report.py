@@ -1,7 +1,7 @@
-"""The steps that confirm a machine, each with an expected and an actual outcome, and the report of them.
+"""The report of a confirmation: steps, each with an expected and an actual outcome.
 
-Knows what an outcome is, the order of the steps and how the report is written; the steps themselves are in
-`steps`, `engine` and `quality` beside it. A step that raises is an outcome, not the end.
+Runs the steps in order and writes the report; the steps themselves are in `steps`, `engine` and `quality`. A
+step that raises counts as differing, and the next one runs.
 """
 
 import json
@@ -21,7 +21,7 @@ Verdict = Literal["ok", "differs", "not possible here"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a step; `details` line by line for whoever reads the report."""
+    """The outcome of a step; `details` are lines for the report."""
 
     verdict: Verdict
     actual: str
@@ -65,11 +65,11 @@ class Report:
         return any(result.verdict == "differs" for result in self.results)
 
     def as_json(self) -> str:
-        """For machines."""
+        """The report as JSON."""
         return json.dumps(asdict(self), indent=2)
 
     def as_markdown(self) -> str:
-        """For people: a table, and the details below it."""
+        """The report as a Markdown table, with details below."""
         lines = [
             "# What this machine confirms",
             "",
@@ -89,7 +89,7 @@ class Report:
 
 
 def new_report() -> Report:
-    """One of this machine, with nothing in it yet."""
+    """An empty report for this machine."""
     system = platform.mac_ver()[0] or platform.release()
     return Report(
         machine=str(this_machine()),
@@ -116,7 +116,7 @@ def confirm(report: Report, steps: list[Step]) -> Iterator[Result | Step]:
 
 
 def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
-    """The report as JSON and as text; where they are."""
+    """Write the report as JSON and as Markdown; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"confirm-{platform.node() or 'machine'}-{report.began.replace(':', '').replace('+0000', 'Z')}"
     paths = folder / f"{name}.json", folder / f"{name}.md"

@@ -1,6 +1,6 @@
-"""The steps that look at the machine, its kernels, the golden files, the samples and its speed.
+"""The steps for the machine, its kernels, the golden files, the samples and its speed.
 
-What touches the device runs in a process of its own. Knows commands and their expected output.
+Everything that touches the device runs in a separate process.
 """
 
 import json
@@ -24,11 +24,11 @@ WORDS = SAMPLES / "words.json"
 PARITY = ("tests/worker/models/test_parity.py", "tests/worker/decode/test_golden_search.py")
 STEP_SECONDS = 1800
 SERVERS = frozenset({"database", "broker", "clock", "object store"})
-"""Findings about other machines: no fault of this one."""
+"""Findings about other machines, which do not count against this one."""
 MOST_WER = 0.005
 """bfloat16 instead of float32 may change one word in two hundred."""
 LEAST_SHARE = 0.05
-"""Of the roofline; no engine has been seen below it."""
+"""Share of the roofline; no known engine is below it."""
 
 
 def machine(settings: Settings) -> Outcome:
@@ -44,39 +44,41 @@ def machine(settings: Settings) -> Outcome:
 
 def kernels() -> Outcome:
     """Every kernel against its reference, by its own contract, in float32 and bfloat16."""
-    done = _run(sys.executable, "-m", "worker.diagnostics.confirm.kernels")
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    process = _run(sys.executable, "-m", "worker.diagnostics.confirm.kernels")
+    lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        return Outcome("differs", f"the process ended with {done.returncode}", _tail(done.stderr))
+        return Outcome("differs", f"the process ended with {process.returncode}", _tail(process.stderr))
     backend, results = lines[0]["backend"], lines[1:]
     if backend == "reference":
         return Outcome("not possible here", "no GPU and no C++ compiler, so plain MLX is used", ())
     wrong = [line for line in results if not line.get("ok")]
     complete = len(results) == 2 * lines[0]["cases"]
-    text = f"{len(results) - len(wrong)} of {2 * lines[0]['cases']} contracts kept on the backend {backend}"
+    text = f"{len(results) - len(wrong)} of {2 * lines[0]['cases']} contracts met on the backend {backend}"
     if not complete:
-        text += f"; the process ended with {done.returncode} after {results[-1:] or 'nothing'}"
+        text += f"; the process ended with {process.returncode} after {results[-1:] or 'nothing'}"
     worst = sorted(results, key=lambda line: -line.get("distance", 1e9))[:5]
     details = tuple(json.dumps(line) for line in (wrong or worst))
     return Outcome("ok" if complete and not wrong else "differs", text, details)
 
 
 def parity() -> Outcome:
-    """The tests that hold MLX on this device against NeMo's stored answers."""
+    """The tests that compare MLX on this device with NeMo's stored results."""
     if not (ROOT / PARITY[0]).exists():
         return Outcome("not possible here", "no source checkout, so no golden files")
     if _run(sys.executable, "-c", "import pytest, hypothesis").returncode:
         return Outcome("not possible here", "this environment has no pytest: make env-dev")
     options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-o", "timeout=0")
-    done = _run(sys.executable, "-m", "pytest", *options, *PARITY)
-    last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+    process = _run(sys.executable, "-m", "pytest", *options, *PARITY)
+    last = (process.stdout.strip().splitlines() or ["no output"])[-1]
     return Outcome(
-        "ok" if done.returncode == 0 else "differs", last, _tail(done.stdout, 60) if done.returncode else ()
+        "ok" if process.returncode == 0 else "differs",
+        last,
+        _tail(process.stdout, 60) if process.returncode else (),
     )
 
 
 def samples(model: str) -> Outcome:
-    """The words of the samples against the stored ones of the demo model."""
+    """Compare the words of the samples with the demo model's stored words."""
     if not WORDS.exists():
         return Outcome("not possible here", "no source checkout, so no samples")
     stored: dict[str, str] = json.loads(WORDS.read_text(encoding="utf-8"))
@@ -93,20 +95,22 @@ def samples(model: str) -> Outcome:
 
 
 def hear(model: str, names: list[str]) -> dict[str, str]:
-    """The words of samples by name. Raises InvalidRequest where the command fails."""
+    """The words of samples by name. Raises InvalidRequest if the command fails."""
     files = [str(SAMPLES / name) for name in names]
     command = ("-m", "worker.cli.main", "transcribe", *files, "--model", model, "--format", "json")
-    done = _run(sys.executable, *command)
-    if done.returncode:
-        raise InvalidRequest(f"spool-worker transcribe ended with {done.returncode}: {done.stderr[-300:]}")
-    output = json.loads(done.stdout)
+    process = _run(sys.executable, *command)
+    if process.returncode:
+        raise InvalidRequest(
+            f"spool-worker transcribe ended with {process.returncode}: {process.stderr[-300:]}"
+        )
+    output = json.loads(process.stdout)
     answers = output if isinstance(output, list) else [output]
     texts = [" ".join(word["text"] for word in answer["words"]) for answer in answers]
     return dict(zip(names, texts, strict=True))
 
 
 def speed(model: str, rounds: int) -> Outcome:
-    """RTFx over lengths, batch sizes and beams, as a share of what the chip could do at best."""
+    """RTFx over lengths, batch sizes and beams, as a share of the chip's roofline."""
     command = (
         "-m",
         "worker.cli.main",
@@ -118,10 +122,10 @@ def speed(model: str, rounds: int) -> Outcome:
         "--model",
         model,
     )
-    done = _run(sys.executable, *command)
-    if done.returncode:
-        return Outcome("differs", f"the bench ended with {done.returncode}", _tail(done.stderr))
-    report = json.loads(done.stdout)
+    process = _run(sys.executable, *command)
+    if process.returncode:
+        return Outcome("differs", f"the bench ended with {process.returncode}", _tail(process.stderr))
+    report = json.loads(process.stdout)
     hardware = this_machine()
     chip = chip_named(hardware.chip, hardware.gpu_cores) if hardware.apple_gpu else None
     shape, details, shares, best = read_shape(model), [], [], 0.0
@@ -138,7 +142,7 @@ def speed(model: str, rounds: int) -> Outcome:
     text = f"RTFx up to {best:.1f} on {report['device'] or 'its device'}"
     if not shares:
         return Outcome(
-            "not possible here", f"{text}; no roofline is known of {hardware.chip}", tuple(details)
+            "not possible here", f"{text}; the roofline of {hardware.chip} is unknown", tuple(details)
         )
     text += f", {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the roofline"
     inside = max(shares) <= 1.0 and max(shares) >= LEAST_SHARE
