@@ -30,10 +30,7 @@ def confirm(
         str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
     ] = "default",
     recordings: Annotated[
-        int,
-        typer.Option(
-            min=0, help="With --quality: number of recordings to measure, without reporting it. 0: all."
-        ),
+        int, typer.Option(min=0, help="With --quality: use only this many, without reporting it. 0: all.")
     ] = 0,
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and

@@ -1,1 +1,1 @@
-"""Who speaks when: voice prints of short windows, their clusters, and the speaker of each word."""
+"""Speaker diarization: voice prints of short windows, their clusters, and the speaker of each word."""

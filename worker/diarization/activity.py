@@ -1,6 +1,6 @@
-"""Probabilities of speakers to segments: on above one threshold, off below another, padded, merged, cleaned.
+"""From speakers' probabilities to segments: hysteresis thresholds, padding, merging, removal of short ones.
 
-Owns the rule and its published values; knows no network. Segments of two speakers may overlap.
+Segments of different speakers may overlap.
 """
 
 import itertools
@@ -20,8 +20,8 @@ _F32 = np.float32
 
 @dataclass(frozen=True, slots=True)
 class Hysteresis:
-    """A speaker is on from a probability above `onset` until one below `offset`. In seconds: what is added in
-    front and behind, the shortest segment that stays, and the shortest gap that does."""
+    """A speaker is on from a probability above `onset` until one below `offset`. In seconds: padding before
+    and after, the shortest segment kept, and the shortest gap kept."""
 
     onset: float = 0.5
     offset: float = 0.5
@@ -57,10 +57,10 @@ def active_segments(
 def active_stretches(
     probabilities: NDArray[np.float32], frame_seconds: float, rule: Hysteresis = PLAIN
 ) -> list[Stretch]:
-    """When one speaker with `probabilities` `[T]` speaks, in seconds to 10 ms.
+    """The stretches in which one speaker with `probabilities` `[T]` speaks, in seconds to 10 ms.
 
-    Each frame stands for its steps of 10 ms, which matters where `offset` is above `onset`: then a speaker
-    goes off at every step and on again, and it is the padding that joins the pieces.
+    Each frame is repeated for its steps of 10 ms, which matters if `offset` is above `onset`: then a speaker
+    goes off at every step and on again, and the padding joins the pieces.
     """
     steps = np.repeat(probabilities, round(frame_seconds / _STEP))
     above, below = (steps > _F32(rule.onset)).tolist(), (steps < _F32(rule.offset)).tolist()

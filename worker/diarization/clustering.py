@@ -1,11 +1,9 @@
-"""Voice prints to speakers: agglomerative clustering, then reassignment and merging by centroids.
+"""From voice prints to speakers: agglomerative clustering, then reassignment and merging by centroids.
 
-Owns the algorithm and its thresholds; knows no audio and no time. numpy alone.
-
-Average linkage by cosine distance needs no distances but those of the clusters' means: for prints of length
-one, the mean of all pairs' products is the product of the two means. So clusters can be clustered further
-with nothing lost but the merges already done, which bounds the memory: a long recording's windows are first
-merged within stretches of `_MOST`, finely, and then as a whole.
+Average linkage by cosine distance needs only the distances of the clusters' means: for prints of length one,
+the mean of all pairs' products is the product of the two means. So clusters can be clustered further, losing
+only the choice of earlier merges, which bounds the memory: a long recording's windows are first merged finely
+within stretches of `_MOST`, and then as a whole.
 """
 
 from dataclasses import dataclass
@@ -21,20 +19,20 @@ Merge = tuple[float, int, int]
 """Height (cosine distance) and two items, one of each cluster that is merged."""
 
 _MOST = 2000
-"""Items whose similarities are held at once: 32 MB."""
+"""Items whose similarities are in memory at once: 32 MB."""
 _FEWEST_PER_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Thresholds, and how many speakers there may be."""
+    """Thresholds, and the allowed number of speakers."""
 
     cut: float = 0.40
-    """Cosine distance up to which clusters are joined at first."""
+    """Cosine distance up to which clusters are first joined."""
     merge: float = 0.85
-    """Cosine of two centroids from which they are one speaker."""
+    """Cosine of two centroids from which on they are merged."""
     smallest: int = 4
-    """Windows of a cluster that is kept."""
+    """The fewest windows of a cluster that is kept."""
     min_speakers: int = 1
     max_speakers: int = 99
 
@@ -47,7 +45,7 @@ class ClusterOptions:
 
 
 def cluster_prints(prints: Floats, options: ClusterOptions) -> Labels:
-    """A speaker from 0 for each row of `prints` `[N, D]` (length one), the numbers without gaps."""
+    """The speaker of each row of `prints` `[N, D]` (length one), numbered from 0 without gaps."""
     if len(prints) < 2:
         return np.zeros(len(prints), np.int64)
     known = options.min_speakers > 1
@@ -74,7 +72,7 @@ def centroids_of(prints: Floats, labels: Labels) -> tuple[Labels, Floats]:
 
 
 def _settle(prints: Floats, labels: Labels, rounds: int) -> Labels:
-    """Each print to its nearest centroid, `rounds` times or until nothing moves."""
+    """Reassign each print to its nearest centroid, `rounds` times or until nothing changes."""
     for _ in range(rounds):
         names, centroids = centroids_of(prints, labels)
         moved = names[(prints @ centroids.T).argmax(1)]
@@ -85,7 +83,7 @@ def _settle(prints: Floats, labels: Labels, rounds: int) -> Labels:
 
 
 def _drop_small(prints: Floats, labels: Labels, smallest: int) -> Labels:
-    """The prints of clusters below `smallest` to the nearest of the others; the largest always stays."""
+    """Reassign the prints of clusters below `smallest` to the nearest other; the largest is always kept."""
     names, counts = np.unique(labels, return_counts=True)
     large = names[counts >= smallest] if counts.max() >= smallest else names[[counts.argmax()]]
     stays = np.isin(labels, large)

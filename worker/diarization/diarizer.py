@@ -1,8 +1,7 @@
-"""The default diarizer: who speaks when in one channel, by the speech detector and the voice encoder.
+"""The default diarizer: speakers of one channel, by the speech detector and the voice encoder.
 
-Owns the order of the steps. It reads the recording twice, once for speech and once for voices, so that an
-hour needs no more memory than a minute but for 1 kB a window (9 MB an hour). It gives one speaker at a time:
-where two speak at once, the second is missed.
+It reads the recording twice, once for speech and once for voices, so that memory grows only by 1 kB per
+window (9 MB an hour). It finds one speaker at a time: where two speak at once, the second is missed.
 """
 
 import hashlib
@@ -40,12 +39,12 @@ from worker.speech.detector import SpeechDetector
 from worker.speech.spans import SPEECH, SpeechOptions, speech_stretches
 
 VERSION = 2
-"""Raised with every change after which the segments may be others."""
+"""Incremented with every change that may change segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiarizeOptions:
-    """Everything that decides the segments."""
+    """All options that affect the segments."""
 
     speech: SpeechOptions = SPEECH
     windows: WindowOptions = field(default_factory=WindowOptions)
@@ -58,7 +57,7 @@ class VoiceNetwork:
     size = 32 << 20
 
     def __init__(self, encoder: VoiceEncoder | None = None) -> None:
-        """Loads the encoder that comes with Spool, unless another is given. Raises ModelError."""
+        """Load the encoder that comes with Spool, unless another is given. Raises ModelError."""
         self._encoder = encoder or VoiceEncoder.load()
 
     def run(self, samples: Floats, step: EncodeVoices) -> Floats:
@@ -71,7 +70,7 @@ class VoiceNetwork:
 
 
 class DefaultDiarizer:
-    """The detector, the windows and the clustering; safe to share. The encoder is elsewhere."""
+    """The detector, the windows and the clustering; safe to share. `VoiceNetwork` has the encoder."""
 
     most_speakers = None
 
@@ -106,7 +105,7 @@ class DefaultDiarizer:
         options: DiarizeOptions,
         heard: SpeechHeard | None = None,
     ) -> Diarization:
-        """The same by options."""
+        """As `diarize`, with options."""
         if heard is None:
             heard = SpeechHeard(*self._detector.follow(read()))
         probabilities, samples = heard.probabilities, heard.samples
@@ -119,14 +118,14 @@ class DefaultDiarizer:
 
 
 class Diarizer:
-    """Both sides in this process, for measurements."""
+    """Both parts in this process, for measurements."""
 
     def __init__(self) -> None:
         """Raises ModelError."""
         self._model, self._run = DefaultDiarizer(), run_here(VoiceNetwork())
 
     def diarize(self, read: Callable[[], Blocks], options: DiarizeOptions | None = None) -> Diarization:
-        """The speakers of one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each time.
+        """Diarize one channel; each `read()` returns its blocks (float32 `[n]` at 16 kHz) from the start.
 
         Raises AudioNotFinite, and whatever `read` raises.
         """

@@ -1,8 +1,8 @@
-"""The voice encoder: 1.6 s of speech to 256 non-negative numbers of length one that tell voices apart (GE2E).
+"""The voice encoder (GE2E): 1.6 s of speech to a non-negative unit vector of 256 that identifies a voice.
 
-Owns mel features and the network; leaves which windows to hear to `worker.diarization.windows`. Many
-windows are encoded at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker
-verification"; source of weights and features: Resemblyzer 0.1.4 (worker/networks/voice-encoder/README.md).
+Owns mel features and the network; `worker.diarization.windows` chooses the windows. Many windows are encoded
+at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker verification"; source of weights and
+features: Resemblyzer 0.1.4 (worker/networks/voice-encoder/README.md).
 """
 
 import logging
@@ -25,9 +25,9 @@ Array = Any
 """Of MLX or of numpy: both have the operators that the network needs."""
 
 HOP = 160
-"""Samples a mel frame: 10 ms at 16 kHz."""
+"""Samples per mel frame: 10 ms at 16 kHz."""
 SIZE = 256
-"""Numbers a voice print."""
+"""The dimension of voice prints."""
 MELS = 40
 WEIGHTS = NETWORKS / "voice-encoder" / "model.safetensors"
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _fastest() -> ModuleType:
 
 
 def _compiled(layers: Sequence[Layer]) -> LstmWindows | None:
-    """The layers as a function of this CPU; None where kernels are not compiled, or this one cannot be."""
+    """The layers compiled for this CPU; None if kernels are not compiled, or this one cannot be."""
     from kernels.runtime.device import asked_backend, compiled_for_cpu  # MLX again
 
     if not (compiled_for_cpu() and can_run()):
@@ -122,9 +122,8 @@ class VoiceEncoder:
     """
 
     def __init__(self, tensors: Tensors, library: ModuleType | None = None) -> None:
-        """`library` is `mlx.core` or `numpy`; without one, what is fastest here. Raises WeightsMismatch where
-        a tensor is not as it should be.
-        """
+        """`library` is `mlx.core` or `numpy`, by default the faster one. Raises WeightsMismatch if a tensor
+        is missing or has another shape."""
         for name, shape in _SHAPES.items():
             if name not in tensors or tensors[name].shape != shape:
                 raise WeightsMismatch(f"the voice encoder needs a tensor {name} of the shape {shape}")
@@ -159,14 +158,14 @@ class VoiceEncoder:
         return prints
 
     def _last_outputs(self, windows: Sequence[Floats]) -> Floats:
-        """`[N, 256]`: the last layer's output behind each window, by the library."""
+        """`[N, 256]`: the last layer's output after each window, computed by the library."""
         order = sorted(range(len(windows)), key=lambda index: -len(windows[index]))
         counts = np.array([len(windows[index]) for index in order])
         padded = np.zeros((counts[0], MELS, len(order)), np.float32)
         for column, index in enumerate(order):
             padded[: counts[column], :, column] = windows[index]
-        # Windows are columns, so that each gate is one contiguous block of rows. The longest stand first, so
-        # that those still going on are a block of columns.
+        # Windows are columns, so that each gate is one contiguous block of rows. The longest come first, so
+        # that the unfinished ones are a block of columns.
         steps, last = self._library.array(padded), len(order)
         states = [(self._library.zeros((SIZE, last), self._library.float32),) * 2] * _LAYERS
         raw = np.zeros((last, SIZE), np.float32)
@@ -188,7 +187,7 @@ class VoiceEncoder:
     def _step(
         self, rows: Array, output: Array, memory: Array, weight: Array, recurrent: Array, bias: Array
     ) -> tuple[Array, Array]:
-        """Output and memory `[256, N]` of an LSTM cell behind the input `rows` `[D, N]`; gates i, f, g, o."""
+        """Output and memory `[256, N]` of an LSTM cell after the input `rows` `[D, N]`; gates i, f, g, o."""
         tanh = self._library.tanh
         gates = weight @ rows
         gates += recurrent @ output

@@ -13,15 +13,15 @@ from worker.diarization.windows import Span
 
 Floats = NDArray[np.float32]
 FEWEST_WINDOWS = 10
-"""Four seconds of speech: less says little about a voice."""
+"""Four seconds of speech; a print of less is not reliable."""
 
 
 def speaker_prints(
     spans: Sequence[Span], prints: Floats, segments: Sequence[SpeakerSegment]
 ) -> dict[int, Floats]:
-    """By speaker of `segments` (in order, of one speaker at a time) the mean of the voice prints `[N, D]` of
-    `spans` that lie wholly in one segment of theirs, at length one. Those with fewer than `FEWEST_WINDOWS`
-    have none."""
+    """For each speaker of `segments` (in order, one speaker at a time) the normalised mean of the voice
+    prints `[N, D]` of `spans` that lie wholly within one of their segments. Speakers with fewer than
+    `FEWEST_WINDOWS` have none."""
     own: dict[int, list[int]] = {}
     at = 0
     joined = _joined(segments)
@@ -41,7 +41,7 @@ def encoder_digest() -> str:
 
 
 def _joined(segments: Sequence[SpeakerSegment]) -> list[SpeakerSegment]:
-    """The segments, those of one speaker that touch made one."""
+    """The segments, with adjacent ones of the same speaker joined."""
     joined: list[SpeakerSegment] = []
     for each in segments:
         if joined and joined[-1].speaker == each.speaker and each.start - joined[-1].end < 1e-3:

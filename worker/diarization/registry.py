@@ -1,7 +1,6 @@
-"""The diarization models there are, by the names that jobs use.
+"""The diarization models, by the names that jobs use.
 
-A name is one of `MODELS`, whose two sides are as `worker.diarization.base` describes them, or names a
-Sortformer: of the catalogue (`spool models list`), or of the settings.
+A name is one of `MODELS` or names a Sortformer in the catalogue (`spool models list`) or in the settings.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ _PREFIX = "diarization:"
 
 class _Sides(NamedTuple):
     model: Callable[[str], DiarizationModel]
-    """Takes the path that the engine loads the network by."""
+    """Takes the path by which the engine loads the network."""
     network: Callable[[], Network]
 
 
@@ -29,8 +28,8 @@ MODELS: dict[str, _Sides] = {DEFAULT: _Sides(DefaultDiarizer, VoiceNetwork)}
 
 
 def place_of(name: str, places: Mapping[str, str]) -> str:
-    """What the name that a job uses stands for: one of `MODELS`, or a Sortformer's place in `places` (of the
-    settings) or name in the catalogue. Raises UnknownModel; a file of anywhere else is no model of a job."""
+    """Resolve the name that a job uses: one of `MODELS`, a Sortformer's place in `places` (of the settings),
+    or a name in the catalogue. Raises UnknownModel; jobs cannot name other files."""
     if name in MODELS:
         return name
     known = diarization_places(places)
@@ -41,13 +40,13 @@ def place_of(name: str, places: Mapping[str, str]) -> str:
 
 
 def path_of(place: str) -> str:
-    """What the engine loads the network at a place by."""
+    """The path by which the engine loads the network at a place."""
     return _PREFIX + place
 
 
 def load_diarization(name: str) -> DiarizationModel:
-    """The side of a model that follows the recording; imports no MLX and downloads nothing. `name` is one of
-    `MODELS`, a `.nemo` file, or a model of the catalogue. Raises ModelError."""
+    """Load the part of a model that follows the recording; imports no MLX and downloads nothing. `name` is
+    one of `MODELS`, a `.nemo` file, or a model in the catalogue. Raises ModelError."""
     return _built_in(name) if name in MODELS else load_sortformer_model(sortformer_file(name), path_of(name))
 
 
@@ -57,8 +56,8 @@ def _built_in(name: str) -> DiarizationModel:
 
 
 def load_sortformer_model(archive: Path, path: str = "") -> Sortformer:
-    """The side of a Sortformer that follows the recording. `path` is what the engine loads the network by, by
-    default that of the file. Raises ModelUnreadable."""
+    """Load the part of a Sortformer that follows the recording. `path` is the one by which the engine loads
+    the network, by default that of the file. Raises ModelUnreadable."""
     try:
         facts = archive.stat()
     except OSError as cause:
@@ -72,7 +71,7 @@ def _kept_sortformer(path: str, archive: Path, _changed: int, _size: int) -> Sor
 
 
 def sortformer_file(name: str) -> Path:
-    """The file that a path or a name of the catalogue names. Raises UnknownModel where it is not here."""
+    """The file of a path or a catalogue name. Raises UnknownModel if it is not on this machine."""
     place = installed_path(name)
     if place.is_file():
         return place
@@ -84,12 +83,12 @@ def sortformer_file(name: str) -> Path:
 
 
 def is_diarization(path: str) -> bool:
-    """Whether this is what the engine loads a diarization model's network by."""
+    """Whether the path is that of a diarization model's network."""
     return path.startswith(_PREFIX)
 
 
 def load_network(path: str) -> Network:
-    """The model's side that runs on the device, downloaded where need be. Raises ModelError."""
+    """Load the part of a model that runs on the device, downloading it if needed. Raises ModelError."""
     name = path.removeprefix(_PREFIX)
     if not is_diarization(path):
         raise UnknownModel(f"{path}: no such diarization model")

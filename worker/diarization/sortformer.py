@@ -1,8 +1,8 @@
-"""Sortformer as a diarization model: follows a recording chunk by chunk, or takes all of it at once.
+"""Sortformer as a diarization model: processes a recording chunk by chunk, or as a whole.
 
-Owns how a recording is cut for the network and what the speaker cache sees; leaves arithmetic to the network
-and the cache to `worker.models.sortformer`. Followed without normalisation, as NVIDIA's models are, an hour
-needs no more memory than a minute but for its probabilities, 0.7 MB an hour.
+Cuts the recording for the network and feeds the speaker cache; `worker.models.sortformer` has the network and
+the cache. Chunk by chunk and without normalisation, as with NVIDIA's models, memory grows only by the
+probabilities, 0.7 MB an hour.
 """
 
 import itertools
@@ -34,14 +34,14 @@ from worker.models.sortformer.config import PRESETS, SortformerConfig, Streaming
 from worker.models.sortformer.steps import ChunkStep, MelStep, NormaliseStep
 
 VERSION = 1
-"""Raised with every change after which the segments may be others."""
+"""Incremented with every change that may change segments."""
 OFFLINE = "offline"
 DEFAULT = "default"
 SETTINGS = (DEFAULT, OFFLINE, *PRESETS)
 ARCHIVE = "very_high"
-"""What jobs are followed with: 27 s of new frames a step, the best and the cheapest preset."""
+"""The preset of jobs: 27 s of new frames per step; the best and the cheapest one."""
 OFFLINE_SECONDS = 600
-"""The longest recording that is taken at once: attention grows with the square of its length."""
+"""The longest recording processed as a whole, since attention grows with the square of its length."""
 
 _MEL_STEP = 3000
 _PEAK_FLOOR = 1e-3
@@ -54,17 +54,18 @@ def read_config(path: Path) -> SortformerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Who speaks in each frame: probabilities `[T, S]`, columns by arrival, and the samples heard."""
+    """The speakers' probabilities `[T, S]` in each frame, columns by arrival, and the number of samples."""
 
     probabilities: Floats
     samples: int
 
 
 class Sortformer:
-    """The side of the model that follows recordings; safe to share."""
+    """The part of the model that follows recordings; safe to share."""
 
     def __init__(self, path: str, archive: Path) -> None:
-        """`path` is what the engine loads the network by, `archive` the `.nemo`. Raises ModelUnreadable."""
+        """`path`: by which the engine loads the network; `archive`: the `.nemo` file. Raises
+        ModelUnreadable."""
         self.path = path
         self.config = read_config(archive)
         self._archive = archive
@@ -95,8 +96,8 @@ class Sortformer:
         bounds: SpeakerBounds,
         speech: SpeechHeard | None = None,  # noqa: ARG002 - it hears speech itself
     ) -> Diarization:
-        """As `DiarizationModel.diarize`. Of no more speakers than the network has columns; where fewer are
-        allowed, those with most frames stay."""
+        """As `DiarizationModel.diarize`, with at most as many speakers as the network has columns; if fewer
+        are allowed, those with most frames are kept."""
         heard = self.follow(read, run, OFFLINE if self.config.streaming is None else ARCHIVE)
         spoken = (heard.probabilities > PLAIN.onset).sum(0)
         dropped = np.argsort(-spoken, kind="stable")[bounds.most :]
@@ -110,7 +111,7 @@ class Sortformer:
         """The probabilities under one of `SETTINGS`; `default` is the file's own.
 
         Raises InvalidRequest for a streaming setting of a model without a speaker cache, TooLongAtOnce for a
-        recording that is too long to be taken at once, and whatever `read` and `run` raise.
+        recording too long to be processed as a whole, and whatever `read` and `run` raise.
         """
         options = self._streaming(setting)
         if options is None:
@@ -142,11 +143,11 @@ class Sortformer:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether a mel frame is what it is, whatever the rest of the recording holds."""
+        """Whether mel frames do not depend on the rest of the recording."""
         return self.config.preprocessor.normalize is None
 
     def _chunks(self, reader: "_Reader", options: StreamingOptions) -> Iterator["_Chunk"]:
-        """The chunks as the recording comes by; memory is a chunk's samples."""
+        """The chunks while the recording is read; only one chunk's samples are in memory."""
         for cut in self._cuts(options, lambda mels: self._ready(reader, mels)):
             samples, lead = self._cut_out(reader, cut.first, cut.last)
             step = ChunkStep(lead, cut.last - cut.first, self._nothing)
@@ -155,14 +156,14 @@ class Sortformer:
     def _mel_chunks(
         self, reader: "_Reader", run: RunSteps[Any, Any], options: StreamingOptions
     ) -> Iterator["_Chunk"]:
-        """The same of a model whose features are normalised over the recording."""
+        """The chunks for a model whose features are normalised over the recording."""
         mel = self._normalised(self._mel(reader, run, 1.0), run)
         for cut in self._cuts(options, lambda _: len(mel)):
             frames = mel[cut.first : cut.last]
             yield _Chunk(_SILENCE, ChunkStep(0, len(frames), self._nothing, frames), cut.left, cut.right)
 
     def _cuts(self, options: StreamingOptions, ready: Callable[[int], int]) -> Iterator["_Cut"]:
-        """Where chunks lie. `ready(n)` says how many mel frames there are: n if there are as many."""
+        """The bounds of the chunks. `ready(n)` returns the number of mel frames available, at most n."""
         factor = self.config.encoder.subsampling_factor
         step, before = options.chunk_len * factor, options.chunk_left_context * factor
         behind = options.chunk_right_context * factor

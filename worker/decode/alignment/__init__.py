@@ -1,1 +1,1 @@
-"""When a given text was spoken, by a CTC model's log-probabilities."""
+"""Forced alignment of a given text, by a CTC model's log-probabilities."""

@@ -1,7 +1,4 @@
-"""Words of a given text in seconds: forced alignment by any model with a CTC head.
-
-Knows neither chunks nor who wrote the text.
-"""
+"""Forced alignment of texts with utterances, by any model with a CTC head."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -38,8 +35,8 @@ class CtcModel(Protocol):
 def align_texts(
     model: CtcModel, samples: Sequence[NDArray[np.float32]], texts: Sequence[str]
 ) -> list[tuple[AlignedWord, ...] | None]:
-    """The words of each text in its utterance, [N] float32 at 16 kHz. None where a text cannot be spoken in
-    so little sound. The utterances are encoded as one batch, and depend on nothing but themselves."""
+    """The words of each text in its utterance, [N] float32 at 16 kHz; None for a text with more tokens than
+    frames. The utterances are encoded as one batch but do not depend on each other."""
     if not samples:
         return []
     encoded, head = model.encode(samples), model.heads["ctc"]
@@ -50,19 +47,19 @@ def align_texts(
 
 
 def label_emissions(head: CtcHead, frames: mx.array, labels: Sequence[int]) -> Emissions:
-    """What the head says of these labels in the frames [T, d_model] of one utterance alone: the bits of a
-    product depend on its number of rows."""
+    """The head's emissions for these labels in the frames [T, d_model] of one utterance, computed by itself
+    since the bits of a product depend on its number of rows."""
     columns = mx.array([*labels, head.blank], mx.int32)
     return Emissions.of(np.array(head.log_probs(frames).astype(mx.float32)[:, columns]))
 
 
 def _align(model: CtcModel, head: CtcHead, frames: mx.array, text: str) -> tuple[AlignedWord, ...] | None:
-    """frames [T, d_model] of the utterance alone: the bits of a product depend on its number of rows."""
+    """frames [T, d_model]: of one utterance, since the bits of a product depend on its number of rows."""
     spelled = spell_words(text, model.tokenizer)
     tokens = [token for _, own in spelled for token in own]
     if len(tokens) > frames.shape[0] or not frames.shape[0]:
         return None
-    # The host needs the columns of these tokens alone, of a table of thousands.
+    # Only the columns of these tokens are copied to the host, out of thousands.
     columns = mx.array([*tokens, head.blank], mx.int32)
     log_probs = np.array(head.log_probs(frames).astype(mx.float32)[:, columns])
     return align_words(log_probs, spelled, marks_of(model.tokenizer.pieces), model.info.frame_seconds)

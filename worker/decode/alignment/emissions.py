@@ -1,8 +1,8 @@
-"""What a CTC head says of the labels of a text, frame by frame, in few bytes.
+"""A CTC head's log-probabilities for the labels of a text, stored compactly frame by frame.
 
 A frame keeps the labels whose log-probability is above `FLOOR`: some twenty of a vocabulary of a thousand, so
-that an hour takes a few megabytes and can be kept until the whole recording has been heard. What is left out
-counts as `FLOOR`, a probability that rounds to 0. Plain numpy.
+that an hour takes a few megabytes and can be kept until the whole recording is decoded. Other labels count as
+`FLOOR`, a probability that rounds to 0. Plain numpy.
 """
 
 import zlib
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 FLOOR = -10.0
 _STEP = -FLOOR / 65_535
-_LEVEL = 1  # higher ones take long and save little
+_LEVEL = 1  # of zlib; higher levels take long and save little
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Emissions:
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Emissions":
-        """What `packed` made."""
+        """The inverse of `packed`."""
         numbers = np.frombuffer(zlib.decompress(data), "<u2")
         frames, kept = (int(each) for each in numbers[:4].view("<u4"))
         counts, columns, costs = np.split(numbers[4:], [frames, frames + kept])
@@ -45,7 +45,7 @@ class Emissions:
 
     @classmethod
     def joined(cls, parts: "Sequence[Emissions]") -> "Emissions":
-        """One after another."""
+        """The parts concatenated."""
         empty = np.zeros(0, np.uint16)
         return cls(
             np.concatenate([empty, *(part.counts for part in parts)]),
@@ -54,7 +54,7 @@ class Emissions:
         )
 
     def packed(self) -> bytes:
-        """As bytes."""
+        """The emissions as bytes."""
         lengths = np.array([len(self.counts), len(self.columns)], "<u4").view("<u2")
         numbers = np.concatenate([lengths, self.counts, self.columns, self.costs])
         return zlib.compress(numbers.astype("<u2").tobytes(), _LEVEL)

@@ -1,9 +1,9 @@
 """A text of any length in a recording of any length: anchors, and forced alignment between them.
 
-The words that the CTC head heard by its greedy search are matched with the text's. Where three words in a row
-agree, the text is cut between two of them; what lies between two cuts is aligned on its best path by itself
-(the anchors of Moreno et al. 1998, "A recursive algorithm for the forced alignment of very long audio
-segments"). Plain numpy; knows neither files nor who wrote the text.
+The words of the CTC head's greedy search are matched with those of the text. Where three consecutive words
+agree, the text is cut between two of them; the parts between cuts are aligned separately (the anchors of
+Moreno et al. 1998, "A recursive algorithm for the forced alignment of very long audio segments"). Plain
+numpy.
 """
 
 import itertools
@@ -24,18 +24,18 @@ from worker.models.base import Spelling
 from worker.segmentation.spans import ChunkSpan
 
 RUN = 3
-"""How many words in a row must agree for an anchor."""
+"""The number of consecutive words that must agree for an anchor."""
 APART = 20.0
-"""Seconds between two cuts at least: what is aligned at once, where there are anchors enough."""
+"""The shortest distance of two cuts in seconds."""
 MAX_CELLS = 20_000_000
-"""Frames times states of the longest stretch without an anchor that is aligned; 5 bytes each. It is some six
-minutes of speech; words of a longer one are laid between its ends evenly."""
+"""Frames times states, 5 bytes each, of the longest stretch between anchors that is aligned: some six minutes
+of speech. Words of a longer stretch are spread evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedWord:
-    """A word in seconds of the recording. `score`: the probability that the head gives its least probable
-    token where it stands, marks apart; 0 where it has no place in the audio, None where it is not spelled."""
+    """A word in seconds of the recording. `score`: the probability of its least probable token where it is
+    placed, except punctuation; 0 if it has no place in the audio, None if the model cannot spell it."""
 
     text: str
     start: float
@@ -60,7 +60,7 @@ class HeardWord(Protocol):
 
 
 def core_emissions(span: ChunkSpan, emissions: Emissions, frame_seconds: float) -> Emissions:
-    """Those of the frames that begin within the chunk's core, of all that the engine heard."""
+    """The emissions of the frames that begin within the chunk's core."""
     first, last = (_frame_at(span, at, frame_seconds) for at in (span.core_start, span.core_end))
     return emissions.between(first, last)
 
@@ -71,8 +71,8 @@ def _frame_at(span: ChunkSpan, sample: int, frame_seconds: float) -> int:
 
 
 class RecordingFrames:
-    """The frames of a recording's chunks, one after another. `chunks`: each with its `core_emissions`, in any
-    order; the labels are those of `spelling`."""
+    """The frames of a recording's chunks in order. `chunks`: each with its `core_emissions`, in any order;
+    the labels are those of `spelling`."""
 
     def __init__(
         self, chunks: Sequence[tuple[ChunkSpan, Emissions]], spelling: Spelling, frame_seconds: float
@@ -96,7 +96,7 @@ class RecordingFrames:
 
 
 def _starts(span: ChunkSpan, frames: int, frame_seconds: float) -> NDArray[np.float64]:
-    """Of the frames of a chunk's core: the first that begins in it, and those that follow."""
+    """The start times of the frames of a chunk's core."""
     first = _frame_at(span, span.core_start, frame_seconds)
     return span.start / SAMPLE_RATE + (first + np.arange(frames, dtype=np.float64)) * frame_seconds
 
@@ -124,8 +124,8 @@ def place_words(
 def find_cuts(
     words: Sequence[str], heard: Sequence[HeardWord], check: Callable[[], None] = lambda: None
 ) -> list[tuple[int, float]]:
-    """Where text and recording are cut, as (index of a word, second at which the stretch before it ends), at
-    least `APART` seconds from one another."""
+    """The cuts of text and recording, as (index of a word, second at which the stretch before it ends), at
+    least `APART` seconds apart."""
     parts = [(part, at) for at, word in enumerate(words) for part in normal_words(word)]
     sounds = [(part, at) for at, word in enumerate(heard) for part in normal_words(word.text)]
     pairs = match_words([part for part, _ in parts], [part for part, _ in sounds], check)
@@ -186,7 +186,7 @@ def _spread(
     last: int,
     seconds: float,
 ) -> list[PlacedWord]:
-    """Words that do not fit, evenly over the stretch."""
+    """Words that cannot be aligned, spread evenly over the stretch."""
     begin = float(starts[min(first, len(starts) - 1)]) if len(starts) else 0.0
     end = float(starts[last - 1]) + seconds if last > first else begin
     times = np.linspace(begin, end, len(spelled) + 1).tolist()

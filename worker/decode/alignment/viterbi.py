@@ -10,11 +10,11 @@ NEVER = np.float32(-3.4e38)
 
 
 def align_tokens(log_probs: Float32, tokens: NDArray[np.int64]) -> list[tuple[int, int]] | None:
-    """Where each token is emitted, as half-open ranges of frames.
+    """The half-open range of frames of each token on the best path.
 
-    log_probs: [T, N + 1] of the N tokens in order, each its own column, and of blank, which is the last.
-    tokens: [N] ids, by which equal neighbours are told. None where there are more tokens than frames, or
-    numbers that are none. Of equal paths the one that stays longest.
+    log_probs: [T, N + 1], a column for each of the N tokens in order, and blank last. tokens: [N] ids, which
+    identify equal neighbours. None if there are more tokens than frames, or a number is not finite. Of equal
+    paths the one that changes state latest.
     """
     frames, count = log_probs.shape[0], len(tokens)
     if count == 0:

@@ -1,8 +1,8 @@
-"""Words of a given text on the best path of their tokens: what of forced alignment needs no device.
+"""The words of a given text on the best path of their tokens: the part of forced alignment without a device.
 
-Each word between spaces is spelled by itself, so that its tokens are known; the tokens of all words run
-through the frames on the best path. A word begins with its first token and ends with its last; marks have no
-length of their own. (nemo.collections.asr, aligner_utils.py.) Knows no model and no chunks.
+Each word between spaces is spelled by itself, so that its tokens are known; the tokens of all words are
+aligned with the frames. A word begins with its first token and ends with its last; punctuation has no length.
+(nemo.collections.asr, aligner_utils.py.)
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ class AlignedToken:
 
 @dataclass(frozen=True, slots=True)
 class AlignedWord:
-    """A word of the text as it stands there, seconds from the utterance's start, and its tokens."""
+    """A word as written in the text, in seconds from the utterance's start, and its tokens."""
 
     text: str
     start: float
@@ -39,7 +39,7 @@ class AlignedWord:
 
 
 def spell_words(text: str, tokenizer: Tokenizer) -> list[tuple[str, tuple[int, ...]]]:
-    """The words between a text's spaces, each with its own tokens; none where it cannot be spelled."""
+    """The words of a text, split at spaces, each with its tokens; no tokens if it cannot be spelled."""
     spelled = []
     for word in text.split():
         try:
@@ -55,8 +55,8 @@ def marks_of(pieces: Sequence[str]) -> frozenset[int]:
 
 
 def spell_folded(words: Sequence[str], tokenizer: Tokenizer) -> Spelling:
-    """Each of the words with its tokens, as it stands or else as its letters in lower case; none where the
-    model has no token for it either way."""
+    """Each word with its tokens, as written or else as its letters in lower case; no tokens if the model can
+    spell neither."""
     return Spelling({word: _spelling(word, tokenizer) for word in words}, marks_of(tokenizer.pieces))
 
 

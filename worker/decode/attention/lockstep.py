@@ -1,9 +1,9 @@
-"""The attention beam of WeNet's recognisers: hypotheses that have ended keep their places in the beam.
+"""The attention beam of WeNet's recognisers, in which ended hypotheses keep their places.
 
-All utterances go step by step together, each for as many steps at most as it has frames. In every step a
-hypothesis that has not ended offers its best tokens, one that has ended offers itself, and the best sums
-stay; an utterance is over when all of its hypotheses have ended. Whisper's beam, which sets ended hypotheses
-aside, is `worker.decode.attention.beam`.
+All utterances advance together, each for at most as many steps as it has frames. In every step a hypothesis
+that has not ended is extended by its best tokens, an ended one stays as it is, and the best sums are kept; an
+utterance is done when all of its hypotheses have ended. `worker.decode.attention.beam` is Whisper's beam,
+which sets ended hypotheses aside.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from worker.models.attention.layers import log_sum_exp
 from worker.models.turns import give_way
 
 State = TypeVar("State")
-KEEP_SHARE = 0.75  # utterances that are over leave when no more than this share is left
+KEEP_SHARE = 0.75  # finished utterances are removed once no more than this share is left
 
 
 class SteppedDecoder(Protocol[State]):
-    """What this search asks of an `AttentionHead`, which says what each of these does."""
+    """The part of `AttentionHead` that this search needs."""
 
     @property
     def eos(self) -> int:
@@ -48,8 +48,8 @@ class SteppedDecoder(Protocol[State]):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One hypothesis: tokens without start and end, and the sum of their log-probabilities, with the end's
-    where it was reached. log_probs: of each token. rank: what hypotheses are ordered by."""
+    """One hypothesis: tokens without start and end, and the sum of their log-probabilities, including the
+    end's if it was reached. log_probs: one per token. rank: the value by which hypotheses are ordered."""
 
     tokens: tuple[int, ...]
     score: float
@@ -59,8 +59,8 @@ class Ended:
 
 @dataclass
 class _Beam:
-    """An utterance's hypotheses: scores [K], histories of tokens behind the start with their
-    log-probabilities, and which have ended."""
+    """An utterance's hypotheses: scores [K], tokens after the start with their log-probabilities, and which
+    have ended."""
 
     steps: int
     scores: NDArray[np.float64]
@@ -97,8 +97,8 @@ class _Beam:
         return parents
 
     def ranked(self, eos: int, start_counts: bool, penalty: float) -> list[Ended]:
-        """Best first: by score / tokens^penalty; tokens are those that are not the end, and the start where
-        that is another token."""
+        """Best first, by score / tokens^penalty; the count excludes the end, and includes the start if that
+        is a different token."""
         if self.broken:
             return []
         answers = []
@@ -121,8 +121,8 @@ def attention_beam(
     beam: int,
     length_penalty: float,
 ) -> list[list[Ended]]:
-    """The hypotheses of each utterance, best first; none where the model's numbers were none. steps: the
-    tokens that each may have, end included; an utterance of none has one empty hypothesis."""
+    """The hypotheses of each utterance, best first; none if the model's output was not finite. steps: the
+    most tokens of each, end included; an utterance with 0 steps has one empty hypothesis."""
     beams = [
         _Beam(
             min(count, head.max_tokens - 1),

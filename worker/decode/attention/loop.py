@@ -1,7 +1,5 @@
-"""Label-looping over the utterances of all who ask: each step is one pass of the decoder over every live
-hypothesis, ended utterances leave and waiting ones enter between steps.
-
-Knows an `AttentionHead`, rules on logits and the beam; knows neither audio nor text.
+"""Autoregressive search with continuous batching: each step is one pass of the decoder over every live
+hypothesis; finished utterances leave and waiting ones enter between steps.
 """
 
 from collections import deque
@@ -27,9 +25,9 @@ WORTH_A_CHANGE = 0.125
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One utterance. encoded: what the family's encoder gave. prompt: at least one token. options: whatever
-    the family's rules read. limit: the most tokens of its answer, None for what the search allows. fused: its
-    row of the search's fusion."""
+    """One utterance. encoded: the output of the family's encoder. prompt: at least one token. options: those
+    of the family's rules. limit: the most tokens of its answer, None for the search's limit. fused: its row
+    in the search's fusion."""
 
     key: Hashable
     encoded: Any
@@ -41,8 +39,8 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """An utterance's hypotheses as its search orders them, and which of them is the answer; none where the
-    model's numbers were not finite."""
+    """An utterance's hypotheses in the search's order, and the index of the answer; none if the model's
+    output was not finite."""
 
     key: Hashable
     hypotheses: tuple[ScoredTokens, ...]
@@ -50,7 +48,7 @@ class SearchAnswer:
 
 
 class Beams(Protocol):
-    """One way to search, with its parameters. The state is arrays, the utterances first."""
+    """One kind of search, with its parameters. The state is arrays with the utterances as first axis."""
 
     @property
     def beam(self) -> int:
@@ -58,7 +56,7 @@ class Beams(Protocol):
 
     @property
     def candidates(self) -> int:
-        """The best tokens of each hypothesis that it looks at."""
+        """The number of best tokens considered for each hypothesis."""
 
     @property
     def max_new_tokens(self) -> int:
@@ -66,10 +64,10 @@ class Beams(Protocol):
 
     @property
     def overrun(self) -> int:
-        """Tokens that it takes beyond a request's limit."""
+        """The number of tokens allowed beyond a request's limit."""
 
     def start(self, limits: Sequence[int], prompts: Sequence[int]) -> Any:  # noqa: ANN401 - its own
-        """A state of as many utterances as limits, the steps that each may take; prompts: their lengths."""
+        """The initial state. limits: the most steps of each utterance; prompts: the prompts' lengths."""
 
     def join(self, states: Sequence[Any]) -> Any:  # noqa: ANN401
         """The utterances of several states, in order."""
@@ -81,8 +79,8 @@ class Beams(Protocol):
         scores: mx.array,
         eos: int,
     ) -> tuple[Any, mx.array, mx.array]:
-        """One step: the best tokens and their scores [B, K, candidates] -> the state, and for the next beam
-        its parents and tokens, int32 [B, K]."""
+        """One step: from the best tokens and their scores [B, K, candidates] to the state, and the next
+        beam's parents and tokens, int32 [B, K]."""
 
     def collect(self, state: Any, utterance: int) -> Outcome:  # noqa: ANN401
         """The hypotheses of an utterance that is done."""
@@ -90,7 +88,7 @@ class Beams(Protocol):
 
 @dataclass(slots=True)
 class _Live:
-    """What is under way, row by row."""
+    """The live utterances, row by row."""
 
     requests: list[SearchRequest]
     kv: Any
@@ -98,13 +96,13 @@ class _Live:
     beams: Any
     tokens: mx.array  # int32 [B, K], fed next
     answered: list[bool]
-    taken: NDArray[np.int32]  # steps of each, so that the device need not be asked
+    taken: NDArray[np.int32]  # steps of each, counted on the host to avoid reading back
     fusion: FusedTokens | None
     fused: FusionState
 
 
 class AttentionSearch:
-    """Searches utterances as they come, at most `width` of them at a time."""
+    """Searches utterances as they are added, at most `width` of them at a time."""
 
     def __init__(
         self,
@@ -123,7 +121,7 @@ class AttentionSearch:
         self._steps = 0
 
     def add(self, request: SearchRequest) -> None:
-        """Takes an utterance in; it enters when there is room. Raises ValueError where its prompt leaves none
+        """Queue an utterance; it enters when there is room. Raises ValueError if its prompt leaves no room
         for an answer."""
         if not 0 < len(request.prompt) < self.head.max_tokens:
             raise ValueError(
@@ -133,12 +131,12 @@ class AttentionSearch:
 
     @property
     def pending(self) -> int:
-        """Utterances that have no answer yet."""
+        """The number of utterances without an answer."""
         live = self._live.answered.count(False) if self._live else 0
         return len(self._waiting) + live
 
     def step(self) -> list[SearchAnswer]:
-        """One step for all; the answers of those that ended."""
+        """Advance all utterances by one step; returns the answers of those that ended."""
         self._admit()
         live = self._live
         if live is None:
@@ -197,7 +195,7 @@ class AttentionSearch:
     def _start(self, requests: Sequence[SearchRequest]) -> _Live:
         beam, prompts = self.settings.beam, [request.prompt for request in requests]
         kv = self.head.start([request.encoded for request in requests], prompts, beam)
-        # A sequence ends with its context; the prompt's own tokens stand in it.
+        # The model's context bounds a sequence, including its prompt.
         limits = [
             min(
                 self.settings.max_new_tokens,
