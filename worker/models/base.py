@@ -172,7 +172,7 @@ class ModelInfo:
         """SHA-256 of all that this model's answers depend on: its files, `numerics`, the cut into chunks and
         the decoder's version. Chunks of two of these are never put into one transcript."""
         files = tuple(sorted(self.files.items()))
-        return _digest(self.sha256, files, self.numerics, self.chunking)
+        return _digest(self.sha256, files, self.numerics, self.chunking, DECODER_VERSION)
 
     @property
     def makers(self) -> tuple[str | None, ...]:
@@ -186,8 +186,10 @@ class ModelInfo:
 
 
 @lru_cache(maxsize=64)  # every result of every batch names it
-def _digest(sha256: str, files: tuple[tuple[str, str], ...], numerics: str, chunking: Independent) -> str:
-    maker = [sha256, files, numerics, repr(chunking), DECODER_VERSION]
+def _digest(
+    sha256: str, files: tuple[tuple[str, str], ...], numerics: str, chunking: Independent, decoder: int
+) -> str:
+    maker = [sha256, files, numerics, repr(chunking), decoder]
     return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
 
 

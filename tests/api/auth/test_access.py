@@ -198,7 +198,12 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         with database.read() as tx:
             (line,) = batch_jobs(tx, batch["id"], None, 2)
         live.work().finish(line.id)  # so that a stream of its events ends
-        made.parameters = {"job_id": job["id"], "passage": "0", "batch_id": batch["id"]}
+        made.parameters = {
+            "job_id": job["id"],
+            "passage": "0",
+            "batch_id": batch["id"],
+            "model": "demo-tdt",
+        }
         bodies["GET /v1/jobs/{job_id}/diff"] = {"params": {"with": line.id}}
         sample = made.ask("POST /v1/review/samples", "submitter").json()
         made.parameters["sample_id"] = sample["id"]
@@ -217,7 +222,7 @@ def test_every_route_for_every_caller(estate: Estate) -> None:
         scopes = {"reader": {Scope.READ}, "submitter": {Scope.SUBMIT}, "other": set(BOTH), "admin": {needed}}
         for caller, has in scopes.items():
             allowed = needed is None or needed in has
-            theirs = caller != "other" or "{" not in name
+            theirs = caller != "other" or "{" not in name.replace("{model}", "")  # models are everybody's
             names_project = "project" in estate.bodies.get(name, {}).get("params", {})
             refused = not allowed or (names_project and not theirs)
             expected[caller] = "403" if refused else "answered" if theirs else "404"
@@ -231,7 +236,7 @@ def test_every_route_for_every_caller(estate: Estate) -> None:
 
 def test_nothing_of_one_project_shows_in_the_answers_to_another(estate: Estate) -> None:
     # Given work of alpha's, which alpha sees
-    ids = [value for name, value in estate.parameters.items() if name != "passage"]  # a number is no secret
+    ids = [value for name, value in estate.parameters.items() if name not in ("passage", "model")]
     hidden = [*ids, SECRET, "alpha"]
     assert any(text in estate.ask("GET /v1/batches", "reader").text for text in hidden)
     assert float(estate.ask("GET /v1/costs", "reader").json()["total"]["billable"]) > 0

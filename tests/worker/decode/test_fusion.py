@@ -382,8 +382,8 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
         (DecodeRequest(phrases=("a",) * 100_001), "more than 100000"),
         (DecodeRequest(phrases=("a",), boost=float("nan")), "finite"),
         (DecodeRequest(boost=float("inf")), "finite"),
-        (DecodeRequest(context=(len(PIECES),)), "no token of the model"),
-        (DecodeRequest(context=(-1,)), "no token of the model"),
+        (DecodeRequest(context=(len(PIECES),)), "not a token of the model"),
+        (DecodeRequest(context=(-1,)), "not a token of the model"),
         (DecodeRequest(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
     ],
 )
@@ -399,7 +399,7 @@ def test_what_one_utterance_cannot_ask_is_refused_before_and_in_the_search(
 
 
 def test_asks_are_as_many_as_utterances() -> None:
-    with pytest.raises(ValueError, match="2 asks for 5 utterances"):
+    with pytest.raises(ValueError, match="2 requests for 5 utterances"):
         search(Model(tiny_transducer(7, len(PIECES))), batch(3), SearchOptions(), ASKS[:2])
 
 

@@ -182,5 +182,5 @@ def test_what_cannot_be_heard_live_is_refused() -> None:
         LiveGroup(model(), LiveOptions(SearchOptions(att_context=(70, 5))))
     with pytest.raises(InvalidRequest, match="alignments best"):
         LiveGroup(model(), LiveOptions(SearchOptions("beam", head="ctc", alignments="all")))
-    with pytest.raises(InvalidRequest, match="anew"):
+    with pytest.raises(InvalidRequest, match="restarts at endpoints"):
         LiveOptions(restarts=True, keeps=True)

@@ -104,7 +104,7 @@ def test_a_conformer_layer_takes_20_launches(bias: bool) -> None:
 @pytest.mark.parametrize(("durations", "takes"), [((0, 1, 2, 3, 4), 48), ((), 44)], ids=["tdt", "rnnt"])
 def test_a_round_of_greedy_takes_so_many_launches(durations: tuple[int, ...], takes: int) -> None:
     search = GreedySearch(transducer(durations), filled((3, FRAMES, WIDTH)), LENGTHS, 10, None, False)
-    begun = search._begun
+    begun = search._start
     mx.eval(begun, search._encoder, search._lengths, search._durations, search._goes_on)
     counted = launches(search._round(begun), search._backtrace.latest(1))
     assert sum(counted.values()) == takes, counted

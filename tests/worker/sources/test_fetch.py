@@ -143,7 +143,7 @@ def test_https_stays_off_what_is_not_public(site: str, make_sources: Callable[..
         make_sources(source_private_hosts=("other.test",)),
     ):
         with pytest.raises(
-            SourceForbidden, match=r"^talk.wav: localhost is not a host of the public"
+            SourceForbidden, match=r"^talk.wav: localhost is not a public host"
         ) as caught:
             fetch(sources, "https", site + "/good.wav")
         assert "127.0.0.1" not in caught.value.message
@@ -151,7 +151,7 @@ def test_https_stays_off_what_is_not_public(site: str, make_sources: Callable[..
 
 
 def test_a_redirect_is_judged_as_the_address_itself(site: str, make_sources: Callable[..., Sources]) -> None:
-    with pytest.raises(SourceForbidden, match=r"^talk.wav: 127.0.0.1 is not a host of the public"):
+    with pytest.raises(SourceForbidden, match=r"^talk.wav: 127.0.0.1 is not a public host"):
         fetch(make_sources(source_private_hosts=("localhost",)), "https", site + "/inside.wav")
 
 

@@ -146,7 +146,7 @@ def test_other_tokens_and_broken_files_are_refused(tmp_path: Path) -> None:
     model = load_model(GOLDEN / "ctc.nemo")
     strange = load_reader(write_model(tmp_path / "other.arpa", PIECES))
     recognizer = ModelRecognizer(model).read_by(recognizer_of(strange))
-    with pytest.raises(InvalidRequest, match="built over the tokens of another model"):
+    with pytest.raises(InvalidRequest, match="built for the tokens of another model"):
         recognizer.prepare(SearchOptions("beam", 4), DecodeRequest(reader_weight=WEIGHT))
     with pytest.raises(UnknownModel, match="a language model transcribes nothing"):
         load_model(tmp_path / "other.arpa")
