@@ -142,9 +142,7 @@ def test_https_stays_off_what_is_not_public(site: str, make_sources: Callable[..
         make_sources(source_private_hosts=()),
         make_sources(source_private_hosts=("other.test",)),
     ):
-        with pytest.raises(
-            SourceForbidden, match=r"^talk.wav: localhost is not a public host"
-        ) as caught:
+        with pytest.raises(SourceForbidden, match=r"^talk.wav: localhost is not a public host") as caught:
             fetch(sources, "https", site + "/good.wav")
         assert "127.0.0.1" not in caught.value.message
         assert not caught.value.retryable
