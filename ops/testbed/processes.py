@@ -31,6 +31,10 @@ FAKE = ("-m", "ops.testbed.run.worker")
 REAL = ("-m", "worker.cli.main", "run")
 
 
+def _source_of(path: Path) -> Source:
+    return Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
+
+
 class Fleet:
     """One database, broker and store, and the workers on them. `close` leaves no process behind."""
 
@@ -74,10 +78,19 @@ class Fleet:
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
         """Queue a recording; most of the recordings here are tones, so no speech detector listens."""
-        source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
+        (job_id,) = self.submit_together([path], model, pin, **fields)
+        return job_id
+
+    def submit_together(
+        self, paths: Iterable[Path], model: str = "plain", pin: str | None = None, **fields: str
+    ) -> list[str]:
+        """Queue recordings so that workers see all of them at once."""
         options = JobOptions.model_validate({"model": model, "speech_detector": False, **fields})
         with self.db.begin() as tx:
-            return create_job(tx, NewJob(source, options, path.name, worker=pin))[0].id
+            return [
+                create_job(tx, NewJob(_source_of(path), options, path.name, worker=pin))[0].id
+                for path in paths
+            ]
 
     def worker_row(self, process: "subprocess.Popen[bytes]") -> Worker:
         """What the process says of itself."""

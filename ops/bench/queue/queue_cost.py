@@ -4,12 +4,13 @@
     python -m ops.bench.queue.queue_cost --long 0 --rounds 3 --trees ../before .
 
 Workers as in production (`spool-worker run`) over a PostgreSQL that waits for the disk and a Redis of their
-own, the demo model, one thread an engine; many short recordings and a few long ones. *Idle* is the share of
-the time in which jobs waited and the engine had nothing on its device, by the engine's own clock. *Speed* is
-audio over time; of `transcribe` without its start, which a run over one short file takes. No speech detector
-listens on either way. The milliseconds of processor that a job takes are the worker's own process' and its
-engine's, without their start. With several workers the last column is their speed over that of the first row
-of workers. `--trees` names checkouts whose workers take turns, each round anew.
+own, the demo model, one thread an engine; many short recordings and a few long ones, all submitted at once.
+*Idle* is the share of the time in which jobs waited and the engine had nothing on its device, by the engine's
+own clock. *Speed* is audio over time; of `transcribe` without its start, which a run over one short file
+takes. No speech detector listens on either way. The milliseconds of processor that a job takes are the
+worker's own process' and its engine's, without their start. With several workers the last column is their
+speed over that of the first row of workers. `--trees` names checkouts whose workers take turns, each round
+anew.
 """
 
 import argparse
@@ -155,8 +156,7 @@ def processor_seconds(workers: Sequence["subprocess.Popen[bytes]"]) -> Counter[s
 
 
 def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
-    for one in files:
-        fleet.submit(one.path, "demo-tdt", decoder=decoder)
+    fleet.submit_together([one.path for one in files], "demo-tdt", decoder=decoder)
     watch, deadline = Watch(), time.monotonic() + PATIENCE_SECONDS
     while watch.look(fleet.db):
         if time.monotonic() > deadline:
