@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from api.cli.tables import count_of
 from spool import __version__
 from spool.audit.rules import RULES, Grace
 from spool.domain.pricing import NANOS_PER_SECOND
@@ -72,7 +73,9 @@ def audit(
     else:
         _print(report)
         for each in waiting:
-            out.print(f"{each.jobs} jobs of {each.queue} wait for {each.waiting_for}", soft_wrap=True)
+            out.print(
+                f"{count_of(each.jobs, 'job')} in {each.queue} waiting for {each.waiting_for}", soft_wrap=True
+            )
     raise typer.Exit(0 if report.clean else 1)
 
 

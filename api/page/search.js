@@ -26,7 +26,7 @@ export async function showSearch(root, query) {
   h("label", { class: "wide" }, "Words", words),
   Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
   h("label", { class: "wide inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
-    checked: query.get("alternatives") === "true" }), " Also what was heard beside the transcripts, where jobs kept it"),
+    checked: query.get("alternatives") === "true" }), " Also search alternative words, if a job kept them"),
   h("button", { class: "primary" }, "Search"));
   const status = h("p", { class: "quiet", role: "status" });
   const list = h("div", { class: "hits" });

@@ -105,7 +105,7 @@ def test_what_is_missing_is_stated(tmp_path: Path, name: str) -> None:
     # A codec's last packet is lost with its end; WavPack's and TTA's are a second long and more.
     packet = {"wavpack": 2.0, "tta": 1.1}.get(name, 0.4)
     assert 0.6 * SECONDS - packet < seconds < 0.6 * SECONDS + 0.5
-    assert f"{length.missing_seconds:.3f} s of them are missing" in warnings[-1]
+    assert f"{length.missing_seconds:.3f} s are missing" in warnings[-1]
     assert not any("declares" in warning for warning in warnings), "one shortfall, said once"
     settled = len(good) - 8_000
     # Two decoders of Microsoft's ADPCM round differently.
