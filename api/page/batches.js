@@ -22,7 +22,7 @@ export async function showBatches(root) {
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
         [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`),
-        one.lines.bad ? h("strong", { class: "small" }, `, ${count(one.lines.bad, "line", "lines")} invalid`) : null],
+        one.lines.bad ? h("div", { class: "small" }, h("strong", {}, count(one.lines.bad, "invalid line", "invalid lines"))) : null],
         one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", brief(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }

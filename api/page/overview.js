@@ -44,7 +44,7 @@ export async function showOverview(root) {
         h("ul", {}, now.unserved.map((one) => h("li", {},
           `${count(one.jobs, "job is", "jobs are")} waiting for ${one.waiting_for}.`)))) : null,
       h("h2", {}, "Workers"),
-      defaultModel ? h("p", { class: "quiet small" }, "Jobs that name no model get ", h("code", {}, defaultModel.name),
+      defaultModel ? h("p", { class: "quiet small" }, "The default model is ", h("code", {}, defaultModel.name),
         defaultModel.workers ? "." : ", which no running worker has.") : null,
       fleetOf(fleet),
       h("h2", {}, "Latest jobs"),

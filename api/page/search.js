@@ -54,7 +54,7 @@ export async function showSearch(root, query) {
     status.textContent = cut ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
       : shown.hits ? `${shown.hits} found` : "Nothing found.";
   }
-  root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "How to write it"),
+  root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "Search syntax"),
     h("ul", {}, [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
       ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]]
       .map(([written, means]) => h("li", {}, h("code", {}, written), ` ${means}`)))), status, list, h("p", {}, more));
