@@ -275,7 +275,7 @@ def delete(
     if as_json:
         print_json(jobs)
     else:
-        out.print(f"{count_of(len(jobs), 'job')} of {batch_id} deleted")
+        out.print(f"{batch_id}: content of {count_of(len(jobs), 'job')} deleted")
     print_copies(jobs)
     if left:
         err.print(

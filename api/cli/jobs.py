@@ -256,7 +256,7 @@ def delete(
         print_json(jobs)
         return
     for job in jobs:
-        out.print(f"{job.id} deleted")
+        out.print(f"{job.id}: content deleted")
     print_copies(jobs)
 
 
