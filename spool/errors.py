@@ -141,7 +141,7 @@ class AudioError(SpoolError):
 
 
 class AudioEmpty(AudioError):
-    """The file holds no samples."""
+    """The file contains no audio."""
 
     code = "audio_empty"
 
@@ -153,7 +153,7 @@ class AudioUnreadable(AudioError):
 
 
 class AudioTruncated(AudioError):
-    """The file ends before its own header says it does."""
+    """The file is shorter than its header states."""
 
     code = "audio_truncated"
 

@@ -175,7 +175,7 @@ def _check_query(request: Request) -> None:
     known = set(_query_of(request.scope["route"].dependant))
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        message = f"is no parameter of this route; it takes: {', '.join(sorted(known)) or 'none'}"
+        message = f"is not a parameter of this route; parameters: {', '.join(sorted(known)) or 'none'}"
         raise validation_problem([{"loc": (name,), "msg": message} for name in unknown], "query")
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from api.cli.tables import count_of
 from spool import __version__
 from spool.audit.rules import RULES, Grace
 from spool.domain.pricing import NANOS_PER_SECOND
@@ -72,7 +73,9 @@ def audit(
     else:
         _print(report)
         for each in waiting:
-            out.print(f"{each.jobs} jobs of {each.queue} wait for {each.waiting_for}", soft_wrap=True)
+            out.print(
+                f"{count_of(each.jobs, 'job')} in {each.queue} waiting for {each.waiting_for}", soft_wrap=True
+            )
     raise typer.Exit(0 if report.clean else 1)
 
 
@@ -125,27 +128,28 @@ def _print(report: "AuditReport") -> None:
         )
     if len(report.breaches) > SHOWN:
         out.print(f"… and {report.counts.total() - SHOWN} more; list them with --json.")
-    out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " checked")
+    out.print(
+        ", ".join(count_of(number, name[:-1]) for name, number in _looked_at(report).items()) + " checked"
+    )
     if report.cut_off:
         out.print(
-            f"{report.cut_off} finished jobs have a recording that was cut off: what was there is "
-            "transcribed (`complete: false`)",
+            f"{count_of(report.cut_off, 'finished job')} with a truncated recording (`complete: false`)",
             style="yellow",
             soft_wrap=True,
         )
     if report.unstated:
-        out.print(f"{report.unstated} finished jobs have a recording whose file does not state its length")
+        out.print(f"{count_of(report.unstated, 'finished job')} with a file that does not state its length")
     if report.arriving or report.leftovers:
         out.print(
-            f"{report.arriving} recent objects may still get their job; {report.leftovers} files were "
-            "left by abandoned attempts"
+            f"{count_of(report.arriving, 'recent object')} without a job yet; "
+            f"{count_of(report.leftovers, 'file')} left by abandoned attempts"
         )
     if report.removed:
-        out.print(f"{report.removed} objects without a job removed")
+        out.print(f"{count_of(report.removed, 'object')} without a job removed")
     if report.lost_most_ns:
         least, most = report.lost_least_ns / NANOS_PER_SECOND, report.lost_most_ns / NANOS_PER_SECOND
         out.print(
             f"{least:.1f} to {most:.1f} s of engine time were not billed: device batches that failed, and "
-            f"{report.died} workers that crashed"
+            f"{count_of(report.died, 'worker')} that crashed"
         )
-    out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")
+    out.print("no breaches" if report.clean else f"{report.counts.total()} breaches")

@@ -19,7 +19,7 @@ from api.cli.files import print_copies, print_skipped
 from api.cli.jobs import submit_recordings
 from api.cli.options import DELETED, Copies, Place, Search, Yes
 from api.cli.progress import follow_batch, sending
-from api.cli.tables import describe_hold, format_duration, format_money, format_time
+from api.cli.tables import count_of, describe_hold, format_duration, format_money, format_time
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
 from spool.command_options import takes_options
@@ -71,13 +71,13 @@ def submit(
     request |= {} if source_connection is None else {"connection": source_connection}
     with connect(url) as (spool, running):
         if _must_upload(running, source):
+            tags = {"batch": name or Path(source).resolve().name} | request["tags"]
             err.print(
-                f"The server may not read {source}: its recordings are uploaded one by one, as jobs with the "
-                "tag `batch` and no batch.",
+                f"The server cannot read {source}. Its recordings are uploaded as separate jobs with the tag "
+                f"batch={tags['batch']}; no batch is created.",
                 style="yellow",
                 soft_wrap=True,
             )
-            tags = {"batch": name or Path(source).resolve().name} | request["tags"]
             own = {key: value for key, value in request.items() if key not in ("name", "strict")}
             own["tags"] = tags
             submit_recordings(spool, running, [source], own, wait=wait, as_json=as_json)
@@ -219,12 +219,11 @@ def download(
         names = archive.namelist()
         missing = archive.read(MISSING).count(b"\n") - 1 if MISSING in names else 0
     written = len(names) - (MISSING in names)
-    out.print(
-        f"{written} transcript{'' if written == 1 else 's'} saved to {zipped}", markup=False, soft_wrap=True
-    )
+    out.print(f"{count_of(written, 'transcript')} saved to {zipped}", markup=False, soft_wrap=True)
     if missing:
         err.print(
-            f"{missing} of {written + missing} jobs have none: {MISSING} in it says why", style="yellow"
+            f"{missing} of {count_of(written + missing, 'job')} have no transcript ({MISSING} says why)",
+            style="yellow",
         )
 
 
@@ -276,10 +275,14 @@ def delete(
     if as_json:
         print_json(jobs)
     else:
-        out.print(f"{len(jobs)} jobs of {batch_id} deleted")
+        out.print(f"{batch_id}: content of {count_of(len(jobs), 'job')} deleted")
     print_copies(jobs)
     if left:
-        err.print(f"{len(left)} jobs left alone, the first: {left[0]}", style="yellow", soft_wrap=True)
+        err.print(
+            f"{count_of(len(left), 'job')} not deleted. The first reason: {left[0]}",
+            style="yellow",
+            soft_wrap=True,
+        )
         raise typer.Exit(Exit.FAILED)
 
 
@@ -362,12 +365,16 @@ def _progress_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
         yield "audio", done
         yield "cost", format_money(cost.billable, cost.currency)
         return
-    expected = "unknown" if cost.expected is None else format_money(cost.expected, cost.currency)
+    expected = (
+        "total unknown"
+        if cost.expected is None
+        else f"{format_money(cost.expected, cost.currency)} expected in total"
+    )
     yield "audio", f"{done}, {format_duration(batch.audio.left_seconds)} left"
     yield "RTFx now", "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
     yield "time left", f"{format_duration(batch.time.left_seconds)} ({batch.time.basis})"
     billable = format_money(cost.billable, cost.currency)
-    yield "cost", f"{billable} so far, {expected} expected in total ({cost.basis})"
+    yield "cost", f"{billable} so far, {expected} ({cost.basis})"
 
 
 def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from api.cli.connection import err
+from api.cli.tables import count_of
 from spool.errors import InvalidRequest
 from spool.recordings.folder import walk
 from spool.schemas.jobs import JobDeletion
@@ -43,7 +44,7 @@ def print_skipped(skipped: Skipped, total: int | None = None) -> None:
         err.print(Text.assemble((f"skipped {path}: ", "yellow"), reason), soft_wrap=True)
     more = (total or len(skipped)) - len(skipped[:_SHOWN])
     if more:
-        err.print(f"and {more} more files skipped", style="yellow")
+        err.print(f"and {count_of(more, 'more file')} skipped", style="yellow")
 
 
 def references_of(folder: Path) -> dict[Path, str]:
@@ -75,7 +76,7 @@ def print_copies(jobs: Iterable[JobDeletion]) -> None:
     held = sorted({copy for job in gone for copy in job.copies} - {job.id for job in gone})
     if held:
         err.print(
-            f"The same transcripts are still in {len(held)} jobs by reuse (delete them with --copies): "
+            f"The same transcripts remain in {count_of(len(held), 'other job')}; delete them with --copies: "
             + ", ".join(held),
             style="yellow",
             soft_wrap=True,

@@ -27,7 +27,7 @@ from api.cli.options import (
     diarization_of,
 )
 from api.cli.progress import follow, sending
-from api.cli.tables import job_sheet, job_table, speaker_table, voice_table
+from api.cli.tables import count_of, job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
 from spool.client import Refused, Spool, Unreachable
 from spool.command_options import takes_options
@@ -247,14 +247,16 @@ def delete(
     The jobs themselves are kept, with their costs.
     """
     if not yes:
-        typer.confirm(f"Permanently delete {DELETED[what]} of {len(job_ids)} jobs?", abort=True, err=True)
+        typer.confirm(
+            f"Permanently delete {DELETED[what]} of {count_of(len(job_ids), 'job')}?", abort=True, err=True
+        )
     with connect(url) as (spool, _):
         jobs = [spool.delete_content(job_id, what, copies=copies) for job_id in job_ids]
     if as_json:
         print_json(jobs)
         return
     for job in jobs:
-        out.print(f"{job.id} deleted")
+        out.print(f"{job.id}: content deleted")
     print_copies(jobs)
 
 

@@ -5,6 +5,7 @@ They start each part as a process by its command and import neither worker nor k
 
 import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def up(
     if sources:
         environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
     if detach:
-        _print_running(_detach(environ), down_command(home))
+        _print_running(_detach(environ), down_command(home), home)
         return
     with interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
@@ -65,7 +66,7 @@ def up(
             with stack:
                 running = find_running(stack.settings.home)
                 if running is not None:
-                    _print_running(running, f"Ctrl-C, or {down_command(home)}")
+                    _print_running(running, f"Ctrl-C, or {down_command(home)}", home)
                 while True:
                     stack.check()
                     time.sleep(_POLL_S)
@@ -154,15 +155,18 @@ def _detach(environ: dict[str, str]) -> Running:
             time.sleep(_POLL_S)
 
 
-def _print_running(running: Running, stop: str) -> None:
+def _print_running(running: Running, stop: str, home: Path | None) -> None:
     token = local_token(Path(running.home))
     login = f"/#token={token}" if token else "/"
+    # The other commands look for the server in SPOOL_HOME.
+    use = [] if home is None else [("use", f"export SPOOL_HOME={shlex.quote(running.home)}")]
     rows = [
         ("page", f"{running.url}{login}"),
         ("API", running.url),
         ("docs", f"{running.url}/docs"),
         ("home", running.home),
         ("logs", running.log_folder),
+        *use,
         ("stop", stop),
     ]
     for name, value in rows:

@@ -34,6 +34,11 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: `1 job`, `2 jobs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def format_money(amount: Decimal, currency: str) -> str:
     """An amount with two significant digits, and at least two decimals."""
     if not amount:
@@ -97,15 +102,16 @@ def _state(job: JobOut) -> Text:
 
 
 def _name(job: JobOut) -> Text:
-    name = Text(job.name, no_wrap=True, overflow="ellipsis")
-    if job.reused_from:
-        name.append("  reused, free of charge", style="dim")
-    return name
+    return _reused(Text(job.name, no_wrap=True, overflow="ellipsis"), job)
+
+
+def _reused(text: Text, job: JobOut) -> Text:
+    return text.append("  reused, free of charge", style="dim") if job.reused_from else text
 
 
 def _reasons(job: JobOut) -> list[RenderableType]:
     """Where the recording is, uncut so that it can be copied, and remarks on the job."""
-    where = _name(job) if job.source.kind in ("upload", "live") else Text(job.source.uri)
+    where = _name(job) if job.source.kind in ("upload", "live") else _reused(Text(job.source.uri), job)
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
         message = job.error.message.removeprefix(f"{job.name}: ")
@@ -124,7 +130,7 @@ def describe_length(job: JobOut) -> Text:
     if job.complete:
         return Text("complete: as long as the file's header states" if job.expected_seconds else "complete")
     if job.expected_seconds is None or job.missing_seconds is None:
-        return Text("cut off; how much is missing is not stated by the file", style="yellow")
+        return Text("cut off; the file does not state how much is missing", style="yellow")
     missing = f"{format_duration(job.missing_seconds)} of {format_duration(job.expected_seconds)} are missing"
     return Text(f"cut off: {missing}", style="yellow")
 

@@ -22,7 +22,7 @@ export async function showBatches(root) {
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
         [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`),
-        one.lines.bad ? h("strong", { class: "small" }, `, ${count(one.lines.bad, "line", "lines")} invalid`) : null],
+        one.lines.bad ? h("div", { class: "small" }, h("strong", {}, count(one.lines.bad, "invalid line", "invalid lines"))) : null],
         one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", brief(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }
@@ -70,10 +70,10 @@ export async function showBatch(root, id) {
           onclick: () => save(`/v1/batches/${id}/transcripts?format=${form.value}`, `${id}.${form.value}.zip`)
             .catch((error) => notice(error.message, true)) }, "Download transcripts (zip)"),
         h("label", { class: "inline" }, "as", form),
-        h("button", { type: "button", disabled: !one.counts.failed,
+        h("button", { type: "button", hidden: !one.counts.failed,
           onclick: () => act(null, "POST", `/v1/batches/${id}/retry-failed`, "The failed jobs are queued again.") },
         `Retry ${number(one.counts.failed)} failed`),
-        h("button", { type: "button", class: "danger", disabled: one.state === "ended",
+        h("button", { type: "button", class: "danger", hidden: one.state === "ended",
           onclick: () => act("Cancel every unfinished job of this batch?", "DELETE", `/v1/batches/${id}`, "The batch is cancelled.") },
         "Cancel")),
       one.counts.done ? h("p", {}, h("a", { href: `#/batches/${id}/diff` }, "Compare with later versions")) : null,
@@ -97,13 +97,13 @@ function facts(one, latest) {
       jobs ? h("a", { href: `#/jobs?batch=${one.id}&state=${name}` }, number(jobs)) : "0"])),
     latest.items.length ? jobTable(latest.items) : null,
     latest.next_cursor ? h("p", {}, h("a", { href: `#/jobs?batch=${one.id}` }, "All jobs of this batch")) : null,
-    one.reused ? h("p", { class: "quiet" }, `${number(one.reused)} jobs were free of charge: reused from earlier transcripts.`) : null,
+    one.reused ? h("p", { class: "quiet" }, `${count(one.reused, "job was", "jobs were")} free of charge, since an earlier transcript was reused.`) : null,
     one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${count(one.incomplete, "recording was", "recordings were")} cut off. `),
-      "What was there is transcribed; the results say what is missing.") : null,
+      "The rest was transcribed; each job says how much is missing.") : null,
     one.bad_lines.length ? [h("h2", {}, count(one.lines.bad, "invalid line", "invalid lines")),
       table(columns, one.bad_lines.map((bad) => [number(bad.line), bad.custom_id ?? "", bad.message]))] : null,
     one.lines.skipped ? h("details", { class: "card" },
-      h("summary", {}, `${count(one.lines.skipped, "file", "files")} skipped: hidden, or no recordings`),
+      h("summary", {}, `${count(one.lines.skipped, "file", "files")} skipped, because they are hidden or are not recordings`),
       h("ul", { class: "small" }, one.skipped_files.map((file) => h("li", {}, h("code", {}, file.path), `: ${file.reason}`)))) : null,
     h("p", { class: "quiet small" }, `${one.id} · ${one.source} · project ${one.project} · submitted `, moment(one.times.created_at)),
   ];

@@ -50,9 +50,9 @@ export async function showCosts(root, query) {
 
 function projection({ projection: one, currency }) {
   if (!one) return null;
-  const columns = [{ title: "Service", class: "name" }, { title: "An hour of audio", number: true }, { title: "A million hours", number: true }];
-  columns.label = "A million hours of audio";
-  return [h("h2", {}, "A million hours"), table(columns, [["This system", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
+  const columns = [{ title: "Service", class: "name" }, { title: "Per hour of audio", number: true }, { title: "Per million hours", number: true }];
+  columns.label = "Cost per hour and per million hours of audio";
+  return [h("h2", {}, "Compared with cloud services"), table(columns, [["This system", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
     ...one.clouds.map((cloud) => [cloud.name, money(cloud.per_audio_hour, one.clouds_currency), money(cloud.per_million_hours, one.clouds_currency)])]),
   h("p", { class: "quiet small" }, `This system: ${one.basis} Others: list prices of ${one.clouds_as_of}.`)];
 }

@@ -20,7 +20,7 @@ export async function showGlossaries(root) {
   h("h2", {}, "Add phrases"),
   h("label", {}, "Glossary (letters, digits, dots and hyphens)", name),
   h("label", {}, "Project (default: yours)", project),
-  h("label", {}, "Phrases, one a line", phrases),
+  h("label", {}, "Phrases, one per line", phrases),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Add")));
   const list = h("div"), models = h("div");
   async function refresh() {
@@ -32,7 +32,7 @@ export async function showGlossaries(root) {
     fill(list, items.length ? table(columns, items.map((one) => [
       h("a", { href: address(one.name, one.project) }, one.name), number(one.version), number(one.count), taken(one),
       brief(one.created_at), one.created_by, one.project,
-    ])) : h("p", { class: "quiet" }, "There are none. A glossary is a list of names and phrases that jobs favour, by ",
+    ])) : h("p", { class: "quiet" }, "There are no glossaries yet. A glossary is a list of names and phrases for jobs to favour; a job uses it with ",
       h("code", {}, "--glossary NAME"), "."));
   }
   await refresh();
@@ -75,8 +75,8 @@ function languageModels(items, then) {
     { title: "N-grams", number: true }, { title: "Model" }, { title: "Changed" }, { title: "By" }, { title: "Project" }, { title: "" }];
   columns.label = "Language models";
   return [h("h2", {}, "Language models"),
-    h("p", { class: "quiet small" }, "Built from a project's own texts by ", h("code", {}, "spool lm build TEXTS --model M --name NAME"),
-      "; jobs name one by ", h("code", {}, "--language-model NAME"), "."),
+    h("p", { class: "quiet small" }, "Build one from a project's own texts with ", h("code", {}, "spool lm build TEXTS --model M --name NAME"),
+      "; a job uses it with ", h("code", {}, "--language-model NAME"), "."),
     items.length ? table(columns, items.map((one) => [one.name, number(one.version), number(one.ngram_order), number(one.ngrams), one.model ?? "",
       brief(one.created_at), one.created_by, one.project,
       h("button", { type: "button", class: "danger", "aria-label": `Delete ${one.name}`, onclick: () => removeModel(one, then) }, "Delete")]))

@@ -56,17 +56,17 @@ export async function showJob(root, id, query) {
           onclick: () => openDiarize(job, again) }, job.speakers ? "Find speakers again" : "Find speakers")),
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
-      job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No worker can take it now. "), `It waits for ${job.waiting_for}.`) : null,
-      job.error ? h("p", { class: "card error" }, h("strong", {}, job.state === "failed" ? "Failed. " : "Cancelled. "), job.error.message) : null,
+      job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No running worker can take this job. "), `It is waiting for ${job.waiting_for}.`) : null,
+      job.error ? h("p", { class: "card error" }, h("strong", {}, job.state === "failed" ? "Failed: " : "Cancelled: "), job.error.message.replace(`${job.name}: `, "")) : null,
       job.deleted ? h("p", { class: "card" }, deletedWords(job.deleted)) : null,
       job.complete === false ? h("p", { class: "card error" }, h("strong", {}, "The recording was cut off. "),
-        job.missing_seconds === null ? "How much is missing is not stated by the file. "
-          : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
-        "What was there is transcribed.") : null,
+        job.missing_seconds === null ? "The file does not state how much is missing. "
+          : `Its header states ${clock(job.expected_seconds)}, but ${span(job.missing_seconds)} are missing. `,
+        "The rest was transcribed.") : null,
       job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
-      unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Not all files of its output are written. "),
+      unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Some output files were not written. "),
         unwritten(job).map((file) => `${file.format}: ${file.error} `),
-        h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are written again.") }, "Write again")) : null,
+        h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are being written again.") }, "Write again")) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
       ENDED.includes(job.state) ? await versionsOf(job) : null,
     );
@@ -88,7 +88,7 @@ function deletedWords(deleted) {
 }
 
 function summary(job) {
-  const parts = [clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
+  const parts = [job.progress.audio_seconds === null ? null : clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
     job.cost.rtfx === null ? null : `RTFx ${number(job.cost.rtfx, 1)}`,
     job.reused_from ? "free of charge (reused)" : money(job.cost.billable, job.cost.currency),
     job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`, lengthOf(job)];
@@ -105,7 +105,7 @@ function coverage(job) {
 }
 
 function details(job) {
-  const options = Object.entries(job.options).filter(([name, value]) => value !== null && name !== "align")
+  const options = Object.entries(job.options).filter(([name, value]) => value !== null && value !== "" && name !== "align")
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return facts([
     ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project], ["Options", options],

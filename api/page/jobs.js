@@ -13,7 +13,7 @@ export function jobTable(jobs) {
   columns.label = "Jobs";
   return table(columns, jobs.map((job) => [
     h("a", { href: `#/jobs/${job.id}` }, job.name), state(job.state), clock(job.progress.audio_seconds),
-    progressOf(job), brief(job.times.created_at), job.project,
+    progressOf(job), brief(job.times.created_at), h("span", { class: "project" }, job.project),
   ]));
 }
 
@@ -23,7 +23,7 @@ function progressOf(job) {
       h("span", { class: "small quiet" }, `${span(job.progress.done_seconds)} done`)];
   }
   if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
-  if (job.waiting_for) return h("span", { class: "small" }, `waits for ${job.waiting_for}`);
+  if (job.waiting_for) return h("span", { class: "small" }, `waiting for ${job.waiting_for}`);
   if (job.state === "failed") return h("span", { class: "small" }, (job.error?.message ?? "").replace(`${job.name}: `, ""));
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"),

@@ -37,13 +37,14 @@ export async function showOverview(root) {
         tile(hours(now.today.audio_seconds), "transcribed today"),
         tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx, now.today.rtfx < 10 ? 1 : 0)}×`, "RTFx today", null, "Seconds of audio per second of engine time"),
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
-      now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
-        now.ended.filter((one) => one.state === "failed").map((one) => `${number(one.jobs)} × ${one.reason || "Unknown reason."}`).join(" ")) : null,
-      now.unserved.length ? h("div", { class: "card error" }, h("strong", {}, "No worker can take some jobs."),
+      failed ? h("details", { class: "card small" }, h("summary", {}, "Why jobs failed"), h("ul", {},
+        now.ended.filter((one) => one.state === "failed").sort((one, other) => other.jobs - one.jobs)
+          .map((one) => h("li", {}, `${count(one.jobs, "job", "jobs")}: ${one.reason || "Unknown reason."}`)))) : null,
+      now.unserved.length ? h("div", { class: "card error" }, h("strong", {}, "No running worker can take these jobs:"),
         h("ul", {}, now.unserved.map((one) => h("li", {},
-          `${count(one.jobs, "job waits", "jobs wait")} for ${one.waiting_for}.`)))) : null,
+          `${count(one.jobs, "job is", "jobs are")} waiting for ${one.waiting_for}.`)))) : null,
       h("h2", {}, "Workers"),
-      defaultModel ? h("p", { class: "quiet small" }, "Jobs that name no model get ", h("code", {}, defaultModel.name),
+      defaultModel ? h("p", { class: "quiet small" }, "The default model is ", h("code", {}, defaultModel.name),
         defaultModel.workers ? "." : ", which no running worker has.") : null,
       fleetOf(fleet),
       h("h2", {}, "Latest jobs"),
@@ -81,8 +82,8 @@ function fleetOf(fleet) {
 // What it gave back to others or dropped, since it started.
 function troublesOf(one) {
   const words = [
-    one.refused_jobs ? `${one.refused_jobs} jobs given back to others` : null,
-    one.junk_messages ? `${one.junk_messages} messages dropped that were no hints` : null,
+    one.refused_jobs ? `${count(one.refused_jobs, "job", "jobs")} returned for other workers` : null,
+    one.junk_messages ? `${count(one.junk_messages, "unknown message", "unknown messages")} dropped` : null,
   ].filter(Boolean).join(", ");
   return words ? h("div", { class: "small quiet" }, words) : null;
 }

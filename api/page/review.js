@@ -97,7 +97,7 @@ function passage(one, author) {
   const mark = h("button", { type: "button", class: "small" });
   const by = h("span", { class: "quiet small" });
   function draw(now) {
-    mark.textContent = now.checked_by === null ? "Checked" : "Take back";
+    mark.textContent = now.checked_by === null ? "Mark as checked" : "Undo";
     mark.title = now.checked_by === null ? "I listened: the words are right" : "Not checked after all";
     by.textContent = now.checked_by === null ? "" : ` checked by ${now.checked_by}`;
     mark.onclick = async () => {

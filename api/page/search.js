@@ -26,7 +26,7 @@ export async function showSearch(root, query) {
   h("label", { class: "wide" }, "Words", words),
   Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
   h("label", { class: "wide inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
-    checked: query.get("alternatives") === "true" }), " Also what was heard beside the transcripts, where jobs kept it"),
+    checked: query.get("alternatives") === "true" }), " Also search alternative words, if a job kept them"),
   h("button", { class: "primary" }, "Search"));
   const status = h("p", { class: "quiet", role: "status" });
   const list = h("div", { class: "hits" });
@@ -54,7 +54,7 @@ export async function showSearch(root, query) {
     status.textContent = cut ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
       : shown.hits ? `${shown.hits} found` : "Nothing found.";
   }
-  root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "How to write it"),
+  root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "Search syntax"),
     h("ul", {}, [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
       ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]]
       .map(([written, means]) => h("li", {}, h("code", {}, written), ` ${means}`)))), status, list, h("p", {}, more));

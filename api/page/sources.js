@@ -14,8 +14,8 @@ export async function showSources(root) {
     fill(root, h("h1", {}, "Sources"), items.length ? table(columns, items.map((one) => [
       h("a", { href: `#/sources/${one.id}` }, one.name), [state(one.state), one.error ? h("span", { class: "small quiet" }, ` ${one.error}`) : null],
       number(one.files), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), brief(one.listed_at), one.project,
-    ])) : h("p", { class: "quiet" }, "Nothing is watched. ", h("code", {}, "spool watch s3://bucket/prefix/"),
-      " or a folder submits what is new there, again and again."));
+    ])) : h("p", { class: "quiet" }, "No folder or bucket is watched yet. To submit new recordings as they arrive, run ",
+      h("code", {}, "spool watch s3://bucket/prefix/"), " or ", h("code", {}, "spool watch FOLDER"), "."));
   }
   await refresh();
   return { refresh };

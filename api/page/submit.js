@@ -64,7 +64,7 @@ export async function openSubmit(given) {
   const channels = h("select", { name: "channels" },
     [["mix", "mixed"], ["separate", "kept separate"]].map(([value, label]) => h("option", { value }, label)));
   const speakers = h("select", { name: "speakers" },
-    [["", "not told apart"], ["any", "told apart"], ...Array.from({ length: 9 }, (_, at) => [String(at + 1), `told apart: ${at + 1}`])]
+    [["", "do not identify"], ["any", "identify"], ...Array.from({ length: 9 }, (_, at) => [String(at + 1), `identify ${at + 1}`])]
       .map(([value, label]) => h("option", { value }, label)));
   const go = h("button", { class: "primary", value: "go" }, "Submit");
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");

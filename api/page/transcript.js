@@ -11,7 +11,7 @@ const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
-const KEYS = "Keys: space plays and pauses, J and L go 5 s back and on, < and > change the speed, D goes to the next "
+const KEYS = "Keys: Space plays and pauses, J and L skip 5 s back and forward, < and > change the speed, D goes to the next "
   + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word, "
   + "E edits its passage.";
 

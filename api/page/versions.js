@@ -54,10 +54,10 @@ async function openRerun(job) {
   } },
   h("h2", { id: "rerun-title" }, "Run again"),
   h("label", {}, "Model", model),
-  h("label", {}, "Existing transcript", text),
-  h("p", { class: "quiet small" }, "With a transcript (text, SRT, WebVTT or Word) nothing is recognised: each of its words gets its time. "
+  h("label", {}, "Existing transcript (optional)", text),
+  h("p", { class: "quiet small" }, "If you choose a transcript (text, SRT, WebVTT or Word), its words are aligned with the recording instead of being recognised again. "
     + "The model needs a CTC head."),
-  h("p", { class: "quiet small" }, "The recording is not uploaded again. This transcript stays; compare the two afterwards."),
+  h("p", { class: "quiet small" }, "The recording is not uploaded again. The current transcript is kept, so that you can compare the two."),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"),
     h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   const dialog = h("dialog", { "aria-labelledby": "rerun-title" }, form);

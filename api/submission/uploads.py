@@ -273,14 +273,17 @@ class Form:
         self._part.header_name.clear()
         self._part.header_value.clear()
 
+    def _refusal(self, name: str) -> str:
+        if name in self._seen:
+            return f"The form has more than one part `{name}`."
+        known = ", ".join(f"`{part}`" for part in sorted(self._small | {"file"}))
+        return f"The form has an unknown part {name[:100]!r}. Known parts: {known}."
+
     def _headers_finished(self) -> None:
         _, parameters = parse_options_header(self._part.headers.get("content-disposition"))
         name = parameters.get(b"name", b"").decode("utf-8", "replace")
         if name not in self._small | {"file"} or (name in self._seen and not name.endswith("[]")):
-            known = ", ".join(f"`{part}`" for part in sorted(self._small))
-            raise Problem(
-                422, "invalid_request", f"Send the parts `file` and {known}, each once, and no others."
-            )
+            raise Problem(422, "invalid_request", self._refusal(name))
         if sum(map(len, self._kept.values())) >= _SMALL_PARTS:
             raise Problem(413, "too_large", f"The form has more than {_SMALL_PARTS} parts beside `file`.")
         self._seen.add(name)

@@ -36,12 +36,12 @@ worker() { as_user env SPOOL_APP="$app" /bin/sh "$app/current/ops/mac/worker.sh"
 loaded() { launchctl print "system/$label" > /dev/null 2>&1; }
 
 check_mac() {
-    [ "$(uname -s)" = Darwin ] || fail "this is for macOS; on Linux: docker-compose.yml, profile cpu"
-    [ "$(uname -m)" = arm64 ] || fail "an Apple chip is needed (this is $(uname -m)); under Rosetta: arch -arm64 $0"
+    [ "$(uname -s)" = Darwin ] || fail "this script is for macOS; on Linux use docker-compose.yml with the profile cpu"
+    [ "$(uname -m)" = arm64 ] || fail "Apple silicon is required (this is $(uname -m)); in a terminal under Rosetta, run: arch -arm64 $0"
     version=$(sw_vers -productVersion)
-    [ "${version%%.*}" -ge 14 ] || fail "macOS 14 or newer is needed, for MLX (this is $version)"
-    [ -n "$dry" ] || [ -n "$root" ] || [ "$(id -u)" = 0 ] || fail "as root: sudo $0 …"
-    [ -n "$root" ] || [ "$user" != root ] || fail "--user NAME: the worker does not run as root"
+    [ "${version%%.*}" -ge 14 ] || fail "MLX requires macOS 14 or newer (this is $version)"
+    [ -n "$dry" ] || [ -n "$root" ] || [ "$(id -u)" = 0 ] || fail "this must run as root: sudo $0 …"
+    [ -n "$root" ] || [ "$user" != root ] || fail "the worker must not run as root; name another user with --user"
     say "$(sysctl -n machdep.cpu.brand_string), $(($(sysctl -n hw.memsize) / 1073741824)) GiB, macOS $version"
 }
 
@@ -52,7 +52,7 @@ find_python() {
             return
         fi
     done
-    fail "Python 3.11 to 3.13 is needed: brew install python@3.13"
+    fail "Python 3.11 to 3.13 is required: brew install python@3.13"
 }
 
 folders() {
@@ -65,7 +65,7 @@ folders() {
 make_release() {
     number=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$source/spool/__init__.py")
     release=$app/releases/$number-$(date -u +%Y%m%dT%H%M%S)
-    [ ! -e "$release" ] || fail "$release is there already: wait a second"
+    [ ! -e "$release" ] || fail "$release exists already; run the command again"
     say "release: $release"
     run mkdir -p "$release"
     if [ -z "$dry" ]; then
@@ -84,7 +84,7 @@ get_settings() {
     if [ -n "$settings" ]; then
         run cp "$settings" "$app/etc/worker.env"
     elif [ ! -e "$app/etc/worker.env" ]; then
-        [ -n "$dry" ] || fail "--settings FILE: where database, broker and object store are (see docs/on-a-mac.md)"
+        [ -n "$dry" ] || fail "--settings FILE is required: the addresses of database, broker and object store (see docs/on-a-mac.md)"
     fi
     # Passwords stand in it.
     run chown "$user" "$app/etc/worker.env"
@@ -93,8 +93,8 @@ get_settings() {
 
 get_model() {
     [ -n "$model" ] || return 0
-    case "$model" in ?*=?*/?*) ;; *) fail "--model NAME=OWNER/REPO[@REVISION]" ;; esac
-    [ ${#sha256} -eq 64 ] || fail "--sha256 HEX: the SHA-256 of the model's model.safetensors (its page on the hub shows it)"
+    case "$model" in ?*=?*/?*) ;; *) fail "--model must be NAME=OWNER/REPO[@REVISION]" ;; esac
+    [ ${#sha256} -eq 64 ] || fail "--sha256 is required: the SHA-256 of model.safetensors, which the model's page on the hub shows"
     name=${model%%=*}
     rest=${model#*=}
     repository=${rest%@*}
@@ -102,7 +102,7 @@ get_model() {
     [ "$repository" = "$rest" ] || revision=${rest##*@}
     place=$app/models/$name
     if [ -e "$place/model.safetensors" ] && same_hash "$place/model.safetensors"; then
-        say "model $name is here"
+        say "model $name is installed already"
     else
         from=${HF_ENDPOINT:-https://huggingface.co}/$repository/resolve/$revision
         draft=$app/models/.$name.draft
@@ -117,7 +117,7 @@ get_model() {
         if [ -z "$dry" ] && ! same_hash "$draft/model.safetensors"; then
             found=$(hash_of "$draft/model.safetensors")
             rm -rf "$draft"
-            fail "model $name has SHA-256 $found and not $sha256: not used"
+            fail "model $name has the SHA-256 $found instead of $sha256, and is not used"
         fi
         run chmod -R a+rX "$draft"
         run rm -rf "$place"
@@ -154,7 +154,7 @@ drain() {
     [ -z "$dry" ] || return 0
     waited=0
     while loaded; do
-        [ "$waited" -lt 200 ] || fail "the worker does not end: launchctl print system/$label"
+        [ "$waited" -lt 200 ] || fail "the worker did not stop; see: launchctl print system/$label"
         sleep 1
         waited=$((waited + 1))
     done
@@ -163,21 +163,21 @@ point_to() { run ln -sfn "$1" "$app/current"; }
 
 install() {
     check_mac
-    ! loaded || fail "it is installed: $0 upgrade"
+    ! loaded || fail "the worker is installed already; to upgrade it, run: $0 upgrade"
     folders
     get_settings
     make_release
     get_model
     point_to "$release"
     write_service
-    [ -n "$dry" ] || worker check || fail "see above; then again. Nothing was started."
+    [ -n "$dry" ] || worker check || fail "the check above failed; nothing was started. Correct this and run the command again"
     start
-    [ -n "$dry" ] || worker status --wait "$READY_SECONDS" || fail "it does not come up: $app/log"
+    [ -n "$dry" ] || worker status --wait "$READY_SECONDS" || fail "the worker did not become ready; see $app/log"
 }
 
 upgrade() {
     check_mac
-    [ -e "$app/current" ] || fail "nothing to upgrade: $0 install"
+    [ -e "$app/current" ] || fail "nothing is installed; run: $0 install"
     before=$(readlink "$app/current")
     [ -z "$settings" ] || get_settings
     make_release
@@ -194,14 +194,14 @@ upgrade() {
         say "upgraded to $release"
         return
     fi
-    say "the new release does not work here: going back to $before" >&2
+    say "the new release does not work here; going back to $before" >&2
     drain
     point_to "$before"
     fill_in "$before/ops/mac/$label.plist" > "$plist"
     rm -rf "$release"
     start
-    worker status --wait "$READY_SECONDS" || fail "the old release does not come up either: $app/log"
-    fail "not upgraded; the old release is at work again"
+    worker status --wait "$READY_SECONDS" || fail "the old release did not become ready either; see $app/log"
+    fail "not upgraded; the old release is running again"
 }
 
 # Keeps the newest ones, and what stood before.
@@ -224,7 +224,7 @@ uninstall() {
 }
 
 status() {
-    loaded || fail "launchd does not know it"
+    loaded || fail "the worker is not installed, or launchd has not loaded it"
     worker status
 }
 

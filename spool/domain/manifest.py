@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Annotated, Any, BinaryIO, TypeVar
 
@@ -130,6 +130,11 @@ def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[
             yield number, text
 
 
+_NO_HEADER = BadLine(
+    1, "not_json", "The line is neither a JSON object in UTF-8 nor a CSV header with the column `source`."
+)
+
+
 def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     """The lines of a manifest with their numbers from 1, as they were written: JSON, or CSV with a header.
 
@@ -144,7 +149,9 @@ def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     columns = _columns(first[1])
     if columns is None:
         for number, text in chain([first], lines):
-            yield number, _json_row(number, text)
+            row = _json_row(number, text)
+            is_header = number == first[0] and isinstance(row, BadLine) and row.code == "not_json"
+            yield number, replace(_NO_HEADER, line=number) if is_header else row
         return
     names, separator = columns
     for number, text in lines:

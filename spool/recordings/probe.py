@@ -105,7 +105,7 @@ _FRAMES = 2
 
 
 HIDDEN = "hidden (its name begins with a dot)"
-NOT_AUDIO = "not audio: neither its content nor its name is that of a format that can be read"
+NOT_AUDIO = "not audio: neither its content nor its name matches a format that Spool can read"
 EMPTY = "empty, and its name is not that of a recording"
 
 

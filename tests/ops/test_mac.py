@@ -68,7 +68,7 @@ def test_installed_upgraded_gone_back_and_removed(
     failed = mac.script("upgrade", "--environment", sys.prefix, source=broken_source(tmp_path))
     assert failed.returncode == 1
     assert "draining" in failed.stdout
-    assert "the old release is at work again" in failed.stderr
+    assert "the old release is running again" in failed.stderr
     assert not alive(first)
     assert (mac.app / "current").resolve() == release
     assert [place.name for place in (mac.app / "releases").iterdir()] == [release.name]
@@ -101,8 +101,8 @@ def test_a_dry_run_changes_nothing(mac: Mac, settings: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
-        ({"MACHINE": "x86_64"}, "an Apple chip is needed (this is x86_64)"),
-        ({"MACOS": "13.6"}, "macOS 14 or newer is needed, for MLX (this is 13.6)"),
+        ({"MACHINE": "x86_64"}, "Apple silicon is required (this is x86_64)"),
+        ({"MACOS": "13.6"}, "MLX requires macOS 14 or newer (this is 13.6)"),
     ],
 )
 def test_a_mac_that_cannot_work_is_refused(mac: Mac, told: dict[str, str], sentence: str) -> None:
@@ -123,7 +123,7 @@ def test_a_model_with_another_hash_is_not_used(mac: Mac, settings: Path, hub: Pa
     model = ("--model", "demo=owner/demo@v1", "--sha256", "0" * 64, "--environment", sys.prefix)
     done = mac.script("install", "--settings", str(settings), *model, HF_ENDPOINT=hub.as_uri())
     assert done.returncode == 1
-    assert f"and not {'0' * 64}: not used" in done.stderr
+    assert f"instead of {'0' * 64}, and is not used" in done.stderr
     assert list((mac.app / "models").iterdir()) == []
     assert "SPOOL_MODELS" not in (mac.app / "etc/worker.env").read_text()
 

@@ -19,9 +19,9 @@ def test_a_name_from_a_correction_is_taken_into_a_glossary(page: Page, live: Liv
     edit = {"first_word": 1, "last_word": 2, "text": "<B>Heligoland", "seen": 0}
     assert post(f"{live.url}/v1/jobs/{job}/edits", json=edit).status_code == 201
     page.goto("/#/glossaries")
-    expect(page.get_by_text("There are none.")).to_be_visible()
+    expect(page.get_by_text("There are no glossaries yet.")).to_be_visible()
     page.get_by_label("Glossary (").fill("islands")
-    page.get_by_label("Phrases, one a line").fill("Amrum\nSylt")
+    page.get_by_label("Phrases, one per line").fill("Amrum\nSylt")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("heading", name="islands@1")).to_be_visible()
     page.get_by_role("button", name="Add B>Heligoland").click()
@@ -34,7 +34,7 @@ def test_a_name_from_a_correction_is_taken_into_a_glossary(page: Page, live: Liv
     page.get_by_role("link", name="islands").click()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete the glossary").click()
-    expect(page.get_by_text("There are none.")).to_be_visible()
+    expect(page.get_by_text("There are no glossaries yet.")).to_be_visible()
 
 
 def test_language_models_are_listed_and_deleted(page: Page, live: Live) -> None:

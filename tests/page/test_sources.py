@@ -32,7 +32,7 @@ def test_a_source_says_what_it_took_and_skipped_and_is_paused(
     (recordings / "notes.txt").write_text("not audio")
     os.utime(recordings / "notes.txt", (OLD, OLD))
     page.goto("/#/sources")
-    expect(page.get_by_text("Nothing is watched.")).to_be_visible()
+    expect(page.get_by_text("No folder or bucket is watched yet.")).to_be_visible()
     body = {"source": f"{recordings.as_uri()}/", "name": "Incoming"}
     assert post(f"{live.url}/v1/sources", json=body).status_code == 201
     page.get_by_role("link", name="Incoming").click()
@@ -50,7 +50,7 @@ def test_a_source_says_what_it_took_and_skipped_and_is_paused(
     expect(page.get_by_text("every 60 s")).to_be_visible()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_text("Nothing is watched.")).to_be_visible()
+    expect(page.get_by_text("No folder or bucket is watched yet.")).to_be_visible()
 
 
 def test_a_job_says_where_its_files_are(page: Page, live: Live, recordings: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def check_rate(name: str, rate: int) -> None:
         raise AudioUnreadable(f"{name}: the header gives a sample rate of {rate} Hz")
     if rate < MIN_RATE:
         raise AudioUnreadable(
-            f"{name}: the sample rate is {rate} Hz, too low for speech; at least {MIN_RATE} Hz are needed"
+            f"{name}: the sample rate is {rate} Hz, too low for speech; at least {MIN_RATE} Hz is required"
         )
 
 

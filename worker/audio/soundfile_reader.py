@@ -70,8 +70,8 @@ class SoundfileReader:
             second = header.rate * header.block_align
             self.warnings.append(
                 f"the WAV header declares {header.declared} bytes ({header.declared / second:.2f} s) "
-                f"of audio, the file holds {header.present} ({header.present / second:.2f} s): "
-                "read to the end of the file"
+                f"of audio, but the file contains {header.present} ({header.present / second:.2f} s), "
+                "all of which were read"
             )
         self._window = DataWindow(self._file, header.data_offset, header.present)
         try:

@@ -71,10 +71,10 @@ def describe_shortfall(length: Length) -> str | None:
     if length.complete is not False:
         return None
     if length.expected_seconds is None or length.missing_seconds is None:
-        return "the file was cut off: its container has no end; how much is missing is not stated by the file"
+        return "the file was cut off: its container has no end, and does not state how much is missing"
     return (
         f"the file was cut off: its header states {length.expected_seconds:.3f} s, "
-        f"and {length.missing_seconds:.3f} s of them are missing"
+        f"but {length.missing_seconds:.3f} s are missing"
     )
 
 

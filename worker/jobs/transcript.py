@@ -24,7 +24,7 @@ from spool.domain.transcript import (
 )
 from spool.errors import AudioTruncated, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
-from worker.audio.stated_length import Length
+from worker.audio.stated_length import Length, describe_shortfall
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
@@ -183,9 +183,8 @@ def language_model_facts(options: JobOptions, info: ModelInfo) -> ModelFacts | N
 def refuse_truncated(name: str, audio: AudioFacts | Length, asked: OnTruncated) -> None:
     """Raise AudioTruncated for a recording that was cut off, where the submitter wants none of it."""
     if asked == "fail" and audio.complete is False:
-        of = "" if audio.expected_seconds is None else f" {audio.expected_seconds:.3f} s long by its header"
-        missing = "" if audio.missing_seconds is None else f", {audio.missing_seconds:.3f} s are missing"
-        raise AudioTruncated(f"{name}: the file was cut off:{of or ' it has no end'}{missing}")
+        length = Length(audio.complete, audio.expected_seconds, audio.missing_seconds)
+        raise AudioTruncated(f"{name}: {describe_shortfall(length)}")
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -194,7 +194,7 @@ def _describe(route: Route, model: str) -> str:
     if route.worker is not None:
         words = [f"the worker {route.worker}"]
     if route.pool is not None:
-        words.append(f"of pool {route.pool}")
+        words.append(f"in pool {route.pool}")
     words.append(f"with model {model}")
     if route.reader is not None:
         words.append(f"and the rescoring model {route.reader}")

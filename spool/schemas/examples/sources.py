@@ -55,7 +55,7 @@ ITEMS: Example = {
             "path": "1974/notes.pdf",
             "version": '"0cc175b9c0f1b6a831c399e269772661"',
             "state": "skipped",
-            "reason": "not audio: neither its content nor its name is that of a format that can be read",
+            "reason": "not audio: neither its content nor its name matches a format that Spool can read",
             "job": None,
             "seen_at": "2026-11-20T14:03:12.482000Z",
         },

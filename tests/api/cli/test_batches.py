@@ -62,7 +62,7 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
     said = spool("download", batch["id"], "-o", str(zipped), "--format", "srt")
     assert (
         f"1 transcript saved to {zipped}" in said[0],
-        "2 of 3 jobs have none: missing.tsv" in said[1],
+        "2 of 3 jobs have no transcript (missing.tsv" in said[1],
     ) == (
         True,
         True,
@@ -110,7 +110,7 @@ def test_lines_without_an_id_of_their_own_give_files_their_recordings_names(
 def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
     assert "no file" in spool("submit", "gone.jsonl", code=2)[1]
     submitted, said = spool("submit", str(recordings))
-    assert f"The server may not read {recordings}: its recordings are uploaded one by one" in said
+    assert f"The server cannot read {recordings}. Its recordings are uploaded as separate jobs" in said
     assert "reel 1.wav" in submitted
     assert "choose from json, txt" in spool("transcripts", "bat_1", "-o", "x", "--format", "pdf", code=2)[1]
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]

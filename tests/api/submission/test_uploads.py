@@ -122,6 +122,14 @@ def test_a_form_with_faults_is_refused_and_leaves_nothing(
     nothing_is_left(live)
 
 
+def test_an_unknown_part_is_refused_by_name(http: httpx.Client) -> None:
+    file = part("file", b"1", filename="a")
+    unknown = http.post("/v1/jobs", content=file + part("reqest", b"{}") + END, headers=HEADERS)
+    assert "unknown part 'reqest'. Known parts: `file`, `request`," in unknown.json()["detail"]
+    twice = http.post("/v1/jobs", content=file + file + END, headers=HEADERS)
+    assert "more than one part `file`" in twice.json()["detail"]
+
+
 def test_a_form_without_a_boundary_is_refused(http: httpx.Client) -> None:
     response = http.post("/v1/jobs", content=b"x", headers={"Content-Type": "multipart/form-data"})
     problem(response, 400, "invalid_request")

@@ -72,6 +72,12 @@ def test_a_broken_line_is_reported_by_number_and_its_neighbours_are_not(line: by
     json.dumps(report.bad_lines[0].message).encode()
 
 
+def test_a_table_without_the_column_source_is_refused_by_its_first_line() -> None:
+    _, report = read("file,language", "reel 1.wav,en")
+    assert "nor a CSV header with the column `source`" in report.bad_lines[0].message
+    assert report.bad_lines[1].message == "The line is not JSON in UTF-8."
+
+
 def test_a_line_of_ten_megabytes_is_never_held() -> None:
     class Long(io.RawIOBase):
         """10 MB without an end of line, made as they are read, then a good line."""

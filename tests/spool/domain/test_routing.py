@@ -91,7 +91,7 @@ def test_a_requirement_of_a_job_goes_over_that_of_its_model() -> None:
         (
             Route("metal", "mini", requires=Requirement(memory_gb=128)),
             [seen()],
-            "the worker mini of pool metal with model parakeet on at least 128 GiB of memory; "
+            "the worker mini in pool metal with model parakeet on at least 128 GiB of memory; "
             "none is running",
         ),
     ],

@@ -55,7 +55,7 @@ def test_who_wants_nothing_cut_gets_a_failure(harness: WorkerHarness, name: str)
     assert harness.run(job_id) == "failed"
     job = harness.job(job_id)
     assert job.error_code == "audio_truncated"
-    assert f"{name}: the file was cut off: 40.000 s long by its header, " in (job.error_message or "")
+    assert f"{name}: the file was cut off: its header states 40.000 s, but " in (job.error_message or "")
     if name == "master.wav":
         assert harness.decoded == decoded, "its header and its size say so before anything is decoded"
     harness.assert_bills_equal_busy_time()
