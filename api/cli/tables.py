@@ -116,7 +116,7 @@ def _reasons(job: JobOut) -> list[RenderableType]:
     if job.error is not None:
         message = job.error.message.removeprefix(f"{job.name}: ")
         retrying = job.state is JobState.QUEUED
-        again, style = ("; it is retried", "yellow") if retrying else ("", "red")
+        again, style = ("; retrying automatically", "yellow") if retrying else ("", "red")
         message = message.rstrip(".") if retrying else message
         lines.append(indent(Text(f"{message}{again} ({job.error.code})", style=style)))
     elif job.complete is False:
