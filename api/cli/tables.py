@@ -115,7 +115,10 @@ def _reasons(job: JobOut) -> list[RenderableType]:
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
         message = job.error.message.removeprefix(f"{job.name}: ")
-        lines.append(indent(Text(f"{message} ({job.error.code})", style="red")))
+        retrying = job.state is JobState.QUEUED
+        again, style = ("; retrying automatically", "yellow") if retrying else ("", "red")
+        message = message.rstrip(".") if retrying else message
+        lines.append(indent(Text(f"{message}{again} ({job.error.code})", style=style)))
     elif job.complete is False:
         lines.append(indent(describe_length(job)))
     elif job.waiting_for:

@@ -7,6 +7,7 @@ import { openDiarize } from "./speakers.js";
 import { showTranscript } from "./transcript.js";
 import { versionsOf } from "./versions.js";
 
+const ERROR_TITLES = { queued: "The last attempt failed and will be retried: ", failed: "Failed: ", cancelled: "Cancelled: " };
 const ENDED = ["done", "failed", "cancelled"];
 
 export async function showJob(root, id, query) {
@@ -57,7 +58,7 @@ export async function showJob(root, id, query) {
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
       job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No running worker can take this job. "), `It is waiting for ${job.waiting_for}.`) : null,
-      job.error ? h("p", { class: "card error" }, h("strong", {}, job.state === "failed" ? "Failed: " : "Cancelled: "), job.error.message.replace(`${job.name}: `, "")) : null,
+      job.error ? h("p", { class: "card error" }, h("strong", {}, ERROR_TITLES[job.state]), job.error.message.replace(`${job.name}: `, "")) : null,
       job.deleted ? h("p", { class: "card" }, deletedWords(job.deleted)) : null,
       job.complete === false ? h("p", { class: "card error" }, h("strong", {}, "The recording was cut off. "),
         job.missing_seconds === null ? "The file does not state how much is missing. "

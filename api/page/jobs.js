@@ -24,6 +24,7 @@ function progressOf(job) {
   }
   if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
   if (job.waiting_for) return h("span", { class: "small" }, `waiting for ${job.waiting_for}`);
+  if (job.state === "queued" && job.error) return h("span", { class: "small" }, `retrying: ${job.error.message}`);
   if (job.state === "failed") return h("span", { class: "small" }, (job.error?.message ?? "").replace(`${job.name}: `, ""));
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"),

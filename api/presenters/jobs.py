@@ -79,7 +79,7 @@ def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: 
         complete=job.complete,
         expected_seconds=job.expected_seconds,
         missing_seconds=job.missing_seconds,
-        error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
+        error=_error(job),
         batch=job.batch_id,
         custom_id=job.custom_id,
         tags=job.tags or {},
@@ -93,6 +93,13 @@ def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: 
         speakers=present_speakers(job),
         output=present_output(job),
     )
+
+
+def _error(job: Job) -> JobErrorOut | None:
+    """Why it failed, or why its last attempt did while it waits for the next one."""
+    if job.error_code is None or job.state is JobState.RUNNING:
+        return None
+    return JobErrorOut(code=job.error_code, message=job.error_message or "")
 
 
 def present_job_detail(

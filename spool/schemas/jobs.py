@@ -326,7 +326,9 @@ class JobOut(BaseModel):
     )
     expected_seconds: float | None = Field(None, description="The length that the recording's header states.")
     missing_seconds: float | None = Field(None, description="How much of it is missing; null if unknown.")
-    error: JobErrorOut | None
+    error: JobErrorOut | None = Field(
+        description="Why it failed; of a queued job, why its last attempt did: it is retried by itself."
+    )
     batch: str | None = Field(None, description="The batch that it belongs to.")
     custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")
     tags: dict[str, str] = Field(default_factory=dict)

@@ -148,6 +148,8 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
             state=case((queued, JobState.CANCELLED.value), else_=jobs.c.state),
             finished_at=case((queued, now_utc()), else_=null()),
             cancel_requested=~queued,
+            error_code=case((queued, null()), else_=jobs.c.error_code),
+            error_message=case((queued, null()), else_=jobs.c.error_message),
             updated_at=now_utc(),
         )
         .returning(*JOB_COLUMNS)

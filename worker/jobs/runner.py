@@ -404,7 +404,7 @@ class JobRunner:
         if pause is None:
             tries = f"{named} Given up after {self._transient_failures} attempts."
             return self._end("failed", code=error.code, message=tries)
-        return self._end("handed back", reason=f"{error.code}: {named}", pause=pause)
+        return self._end("handed back", code=error.code, message=named, pause=pause)
 
     def _end(
         self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0
@@ -433,6 +433,7 @@ class JobRunner:
                         transient_failures=self._transient_failures,
                         to_the_end=over,
                         refused_by=(own_name, self._refusal) if self._refusal else None,
+                        error=(code, message) if code else None,
                     )
                 failpoint("ending.written")
             failpoint("ending.committed")

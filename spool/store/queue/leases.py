@@ -338,13 +338,14 @@ def hand_back(
     transient_failures: int | None = None,
     to_the_end: bool = False,
     refused_by: tuple[str, str] | None = None,
+    error: tuple[str, str] | None = None,
 ) -> None:
-    """Put the job back in the queue without counting a death, to be taken again after `delay_seconds`, and
-    note how long it has run and how many errors that may pass it has met in a row (None: as before).
+    """Queue the job again without counting a crash, to be claimed after `delay_seconds`, and note how long it
+    has run and how many transient errors it has met in a row (None: as before).
 
-    It keeps its place, ahead of what came after it; `to_the_end`: its turn is over, others go first.
-    `refused_by` is the name of a worker that is to be passed over for this job, and why. A job that a person
-    asked to cancel is cancelled instead. Raises LeaseLost.
+    It keeps its position unless `to_the_end`. `refused_by`: a worker to pass over for this job, and why;
+    `error`: the code and message that are shown until the next attempt. A job that a person asked to cancel
+    is cancelled instead. Raises LeaseLost.
     """
     cancelled = jobs.c.cancel_requested
     refusals = dict(claim.job.refusals or {}) | dict([refused_by] if refused_by else [])
@@ -363,6 +364,8 @@ def hand_back(
             if transient_failures is None
             else transient_failures,
             refusals=refusals or None,
+            error_code=case((cancelled, null()), else_=error and error[0]),
+            error_message=case((cancelled, null()), else_=error and error[1]),
             updated_at=now_utc(),
         )
     ).one_or_none()

@@ -118,9 +118,10 @@ def test_handing_back_a_job_that_was_to_be_cancelled_cancels_it(db: Database) ->
     with db.begin() as tx:
         cancel_job(tx, claim.job.id)
     with db.begin() as tx:
-        hand_back(tx, claim)
+        hand_back(tx, claim, error=("storage", "The object store does not answer."))
 
-    assert reread(db, claim.job.id).state is JobState.CANCELLED
+    job = reread(db, claim.job.id)
+    assert (job.state, job.error_code) == (JobState.CANCELLED, None)
     with db.begin() as tx:  # and a retry starts afresh
         assert not retry_job(tx, claim.job.id).cancel_requested
 

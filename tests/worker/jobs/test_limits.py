@@ -37,6 +37,8 @@ def test_a_persons_retry_starts_the_count_of_passing_errors_anew(
     store.error = StorageError("no")
     for ending in (["handed back"] * RETRY.attempts, ["handed back"] * (RETRY.attempts - 1)):
         assert [harness.run(job_id) for _ in ending] == ending
+        waiting = harness.job(job_id)
+        assert (waiting.state, waiting.error_code) == ("queued", "storage"), "a job that is retried says why"
         assert harness.run(job_id) == "failed"
         job = harness.job(job_id)
         assert (job.error_code, job.transient_failures) == ("storage", RETRY.attempts - 1)
@@ -45,6 +47,7 @@ def test_a_persons_retry_starts_the_count_of_passing_errors_anew(
         assert harness.job(job_id).transient_failures == 0
     store.error = None
     assert harness.run(job_id) == "done"
+    assert harness.job(job_id).error_code is None
 
 
 def test_a_job_that_runs_too_long_fails_and_a_retry_goes_on_from_its_chunks(
