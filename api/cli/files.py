@@ -13,6 +13,7 @@ from spool.recordings.folder import walk
 from spool.schemas.jobs import JobDeletion
 
 MANIFEST = "manifest.jsonl"
+_MANIFESTS = {".jsonl", ".ndjson", ".csv"}
 Skipped = list[tuple[str, str]]
 """Paths, each with the reason why it is not a recording."""
 _SHOWN = 20
@@ -20,8 +21,12 @@ _SHOWN = 20
 
 def recordings_under(path: Path) -> tuple[list[Path], Skipped]:
     """The file itself, or every recording below the folder in order of names, and the other files. Raises
-    `InvalidRequest` if there is no recording."""
+    `InvalidRequest` if there is no recording, or if the file is a batch's manifest."""
     if path.is_file():
+        if path.suffix.lower() in _MANIFESTS:
+            raise InvalidRequest(
+                f"{path} is a manifest, not a recording. Submit it with `spool batch submit {path}`."
+            )
         return [path], []
     if not path.is_dir():
         raise InvalidRequest(f"There is no file or folder {path}.")

@@ -28,6 +28,14 @@ def test_identifiers_sort_by_the_time_they_were_made(monkeypatch: pytest.MonkeyP
     assert sorted(made) == made
 
 
+def test_identifiers_of_one_millisecond_sort_in_the_order_they_were_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_800_000_000 * 10**9)
+    made = [new_id("job") for _ in range(1000)]
+    assert sorted(made) == made
+
+
 @given(st.text(max_size=40))
 def test_other_text_is_no_identifier(text: str) -> None:
     assert not is_id(text, "job")

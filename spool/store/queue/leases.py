@@ -165,8 +165,8 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
                 else_=JobState.QUEUED.value,
             ),
             crashes=jobs.c.crashes + 1,
-            error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=jobs.c.error_code),
-            error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=jobs.c.error_message),
+            error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=null()),
+            error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=null()),
             finished_at=case((ended, now_utc()), else_=null()),
             queued_at=case((ended, jobs.c.queued_at), else_=now_utc()),
             hinted_at=null(),
@@ -402,7 +402,7 @@ def fail_job(tx: Connection, claim: Claim, code: str, message: str) -> None:
 
 def cancel_claimed(tx: Connection, claim: Claim) -> None:
     """The worker has stopped at a person's request. Raises LeaseLost."""
-    _end(tx, claim, JobState.CANCELLED)
+    _end(tx, claim, JobState.CANCELLED, error_code=null(), error_message=null())
 
 
 def lock_claim(tx: Connection, claim: Claim) -> None:

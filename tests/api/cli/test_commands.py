@@ -101,6 +101,9 @@ def test_what_cannot_be_done_ends_in_one_sentence_and_a_code(up: Commands) -> No
     assert refused.stderr == f"spool: Job {job_id} is done and cannot be cancelled.\n"
     assert up.run("status", "job_x", code=4).stderr == "spool: There is no job job_x.\n"
     assert "There is no file" in up.run("submit", "gone.wav", code=2).stderr
+    manifest = up.home.parent / "reels.csv"
+    manifest.write_text("source\n")
+    assert f"spool batch submit {manifest}" in up.run("submit", str(manifest), code=2).stderr
     assert "decoder" in up.run("submit", "gone.wav", "--decoder", "magic", code=2).stderr
     assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=1).stderr
     assert "No answer" in up.run("status", "--url", "http://127.0.0.1:9", code=3).stderr

@@ -23,6 +23,7 @@ from spool.store.queue.leases import (
     renew_lease,
     set_progress,
 )
+from spool.store.queue.outbox import SweepLimits, sweep
 from spool.tables import cost_lines, jobs, outbox
 
 OUTCOME = Outcome(60.0, "jobs/x/transcript.json", "0" * 64, 1.0, 12)
@@ -111,6 +112,26 @@ def test_handing_back_queues_the_job_without_a_death(db: Database) -> None:
     with db.read() as tx:
         assert len(tx.execute(select(outbox).where(outbox.c.job_id == job.id)).all()) == 2
     assert claimed(db, job.id).attempt == 2
+
+
+def test_the_error_of_an_attempt_shows_until_the_next_one_ends(db: Database) -> None:
+    error = ("storage", "The object store does not answer.")
+    first, other = claimed(db), claimed(db)
+    with db.begin() as tx:
+        for claim in (first, other):
+            hand_back(tx, claim, error=error)
+    assert (reread(db, first.job.id).error_code, reread(db, first.job.id).error_message) == error
+
+    again, lapsed = claimed(db, first.job.id, "wrk_b"), claimed(db, other.job.id, "wrk_b")
+    with db.begin() as tx:
+        cancel_job(tx, again.job.id)
+        cancel_claimed(tx, again)
+    let_lapse(db, lapsed.job.id)
+    with db.begin() as tx:
+        sweep(tx, SweepLimits())
+    for job_id, state in ((first.job.id, JobState.CANCELLED), (other.job.id, JobState.QUEUED)):
+        job = reread(db, job_id)
+        assert (job.state, job.error_code, job.error_message) == (state, None, None)
 
 
 def test_handing_back_a_job_that_was_to_be_cancelled_cancels_it(db: Database) -> None:
