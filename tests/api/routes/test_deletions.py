@@ -132,7 +132,7 @@ def test_from_python_and_by_command(
             main(arguments)
         assert (ended.value.code or 0) == code, arguments
     printed = capsys.readouterr()
-    assert f"{second} deleted" in printed.out
+    assert f"{second}: content deleted" in printed.out
     assert "recording on 20" in printed.out
 
 
@@ -168,7 +168,7 @@ def test_a_batch_is_deleted_by_command(
         main(["batch", "delete", batch["id"], "--yes"])
     printed = capsys.readouterr()
     assert ended.value.code == 1, "jobs that have not ended are left alone"
-    assert f"1 jobs of {batch['id']} deleted" in printed.out
+    assert f"{batch['id']}: content of 1 job deleted" in printed.out
     assert "cancel it first" in printed.err
     problem(http.get(f"/v1/jobs/{done}/transcript"), 410, "deleted")
     assert http.get(f"/v1/jobs/{waiting}").json()["state"] == "queued"
