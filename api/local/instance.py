@@ -79,8 +79,8 @@ def spool_command() -> str:
     if on_path is not None and Path(on_path).samefile(script):
         return "spool"
     script = script.absolute()
-    here = Path.cwd()
-    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+    current = Path.cwd()
+    return shlex.quote(str(script.relative_to(current) if script.is_relative_to(current) else script))
 
 
 def down_command(home: Path | None) -> str:

@@ -84,14 +84,16 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
         raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
     until = int(time.time()) + URL_SECONDS
     try:
-        found = {part.number: part.size for part in receiver.parts(*_stored_object(upload), first - 1, limit)}
+        received_bytes = {
+            part.number: part.size for part in receiver.parts(*_stored_object(upload), first - 1, limit)
+        }
     except NotFound:
         raise _vanished(upload) from None
     numbers = range(first, min(first + limit, upload.parts + 1))
     items = []
     for number in numbers:
         size = upload.size_of(number)
-        received = found.get(number) == size
+        received = received_bytes.get(number) == size
         url = None if received else receiver.address(*_stored_object(upload), number, size, URL_SECONDS)
         offset = (number - 1) * upload.part_bytes
         items.append(PartOut(number=number, offset=offset, bytes=size, received=received, url=url))

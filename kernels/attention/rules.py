@@ -118,9 +118,9 @@ def _with_gains(
     rules[:, Rule.OUTWEIGH] = 0
     fused = wide + gains
     tokens, _ = rules_topk(fused, rules, forbidden, first_time=first_time, count=count)
-    found = (tokens >= 0) & (top >= 0)
+    is_candidate = (tokens >= 0) & (top >= 0)
     chosen = mx.take_along_axis(fused, mx.maximum(tokens, 0), axis=1) - norm
-    return BestTokens(mx.where(found, tokens, -1), mx.where(found, chosen, -mx.inf))
+    return BestTokens(mx.where(is_candidate, tokens, -1), mx.where(is_candidate, chosen, -mx.inf))
 
 
 def rules_topk_reference(

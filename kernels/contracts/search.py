@@ -202,17 +202,16 @@ def _next_rows(call: Callable[..., NextRows]) -> Callable[..., mx.array]:
     joint, numbered within its utterance."""
 
     def run(scores: mx.array, slots: mx.array) -> mx.array:
-        made = call(_swapped(slots), scores)
+        swapped = call(_swapped(slots), scores)
         first = mx.repeat(mx.arange(len(scores)) * scores.shape[1], scores.shape[1])
-        columns = [made.running - mx.sum(made.joined[0] >= 0) + 0 * first]  # zeros
-        for rows, products in (made.steps.first, made.steps.upper):
+        columns = [swapped.running - mx.sum(swapped.joined[0] >= 0) + 0 * first]  # zeros
+        for rows, products in (swapped.steps.first, swapped.steps.upper):
             of = mx.where(rows[1] >= 0, mx.take(products, rows[2], axis=1) - first, 0)
             columns += [rows[0] - first, rows[1], of[0], of[1]]
-        stepped, source = made.steps.kept[0], made.steps.kept[1]
+        stepped, source = swapped.steps.kept[0], swapped.steps.kept[1]
         columns += [mx.where(stepped >= 0, stepped - first, -1), source - first]
-        columns += [made.joined[0], made.joined[1] - first]
-        whole = mx.stack(columns, axis=1).astype(mx.float32)
-        return whole.reshape(len(scores), -1)
+        columns += [swapped.joined[0], swapped.joined[1] - first]
+        return mx.stack(columns, axis=1).astype(mx.float32).reshape(len(scores), -1)
 
     return run
 

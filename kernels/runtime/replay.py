@@ -139,13 +139,13 @@ class Replay:
         return _CPlace(_address(ring), ring[0].nbytes, len(ring), phase, offset)
 
     def _c_places(self, launched: Launched, places: Sequence[_Place]) -> ctypes.Array[_CPlace]:
-        made = [view for each in self._launches for view in each.outputs]
+        views = [view for each in self._launches for view in each.outputs]
         entries = []
         for buffer, (kind, *where) in zip(launched.buffers, places, strict=True):
             if kind in {"before", "after"}:
                 entries.append(self._place_in(where[0], int(kind == "after"), where[1]))
             elif kind == "made":
-                entries.append(_CPlace(_address(made[where[0]]), 0, 1, 0, where[1]))
+                entries.append(_CPlace(_address(views[where[0]]), 0, 1, 0, where[1]))
             else:
                 entries.append(_CPlace(_address(buffer), 0, 1, 0, 0))
         return (_CPlace * len(entries))(*entries)

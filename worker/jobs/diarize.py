@@ -244,9 +244,9 @@ class SpeakerPass:
             for speaker, print_ in heard.diarization.prints.items()
             if models.asked.voice_prints
         }
-        found = _Channel(segments, heard.diarization.activity, heard.model, heard.reason, prints)
-        self._save(channel, found)
-        return found
+        channel_result = _Channel(segments, heard.diarization.activity, heard.model, heard.reason, prints)
+        self._save(channel, channel_result)
+        return channel_result
 
     def _reader(self, path: Path, channel: int, mode: Channels) -> Callable[[], Blocks]:
         settings, name = self.attempt.context.settings, self.attempt.claim.job.name

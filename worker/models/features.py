@@ -186,8 +186,8 @@ class FeatureExtractor:
         if self.config.normalize is None:
             return mx.where(mx.arange(mel.shape[1])[None, :, None] < frames[:, None, None], mel, 0.0)
         # All bands alike: the frames of an utterance as one band of as many numbers.
-        whole = normalise_frames(mel.reshape(len(lengths), -1, 1), frames * mel.shape[2])
-        return whole.reshape(mel.shape)
+        normalised = normalise_frames(mel.reshape(len(lengths), -1, 1), frames * mel.shape[2])
+        return normalised.reshape(mel.shape)
 
 
 def _padded(samples: Float32, config: PreprocessorConfig) -> Float32:

@@ -71,10 +71,10 @@ class Passage:
         in the passage has all its pairs among them."""
         pairs = set(pairs_of(self.terms))
         if self.readings:
-            said = [tokens_of(word.text) for word in self.words]
+            word_tokens = [tokens_of(word.text) for word in self.words]
             for reading in self.readings:
-                before = next((each[-1:] for each in reversed(said[: reading.first]) if each), ())
-                after = next((each[:1] for each in said[reading.last + 1 :] if each), ())
+                before = next((each[-1:] for each in reversed(word_tokens[: reading.first]) if each), ())
+                after = next((each[:1] for each in word_tokens[reading.last + 1 :] if each), ())
                 pairs.update(pairs_of([*before, *tokens_of(reading.text), *after]))
         return sorted(pairs)
 

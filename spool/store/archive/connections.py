@@ -148,16 +148,16 @@ def waits_for_link(tx: Transaction, job_id: str) -> bool:
 def take_link(tx: Transaction, job_id: str) -> SignedAddress | None:
     """The signed address of the job's source, which nobody else gets; None while there is none, for which it
     is asked."""
-    mine = source_links.c.job_id == job_id
+    of_job = source_links.c.job_id == job_id
     query = select(
         source_links.c.url, source_links.c.error, source_links.c.expires_at, now_utc().label("now")
     )
-    row = tx.execute(query.where(mine).with_for_update()).one_or_none()
+    row = tx.execute(query.where(of_job).with_for_update()).one_or_none()
     if row is None or row.expires_at <= row.now or (row.url is None and row.error is None):
         asked = {"url": null(), "error": null(), "expires_at": seconds_from_now(ASKED_SECONDS)}
         upsert(tx, source_links, {"job_id": job_id} | asked, update=asked)
         return None
-    tx.execute(delete(source_links).where(mine))
+    tx.execute(delete(source_links).where(of_job))
     if row.error is not None:
         return SignedAddress("", 0.0, row.error)
     return SignedAddress(row.url, (row.expires_at - row.now).total_seconds())

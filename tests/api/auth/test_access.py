@@ -198,12 +198,8 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         with database.read() as tx:
             (line,) = batch_jobs(tx, batch["id"], None, 2)
         live.work().finish(line.id)  # so that a stream of its events ends
-        made.parameters = {
-            "job_id": job["id"],
-            "passage": "0",
-            "batch_id": batch["id"],
-            "model": "demo-tdt",
-        }
+        made.parameters = {"job_id": job["id"], "passage": "0", "batch_id": batch["id"]}
+        made.parameters["model"] = "demo-tdt"
         bodies["GET /v1/jobs/{job_id}/diff"] = {"params": {"with": line.id}}
         sample = made.ask("POST /v1/review/samples", "submitter").json()
         made.parameters["sample_id"] = sample["id"]

@@ -171,8 +171,8 @@ class RelPositionAttention(nn.Module):
             content, positioned = (self._biased(query, each) for each in (self.pos_bias_u, self.pos_bias_v))
             return content, positioned, self._split(self.linear_k(x)), self._split(self.linear_v(x))
         weight, bias, biases = self._together
-        made = x @ weight.T if bias is None else mx.addmm(bias, x, weight.T)
-        parts = made.reshape(*x.shape[:2], 3, self._heads, -1)
+        product = x @ weight.T if bias is None else mx.addmm(bias, x, weight.T)
+        parts = product.reshape(*x.shape[:2], 3, self._heads, -1)
         query, keys, values = (parts[:, :, part].swapaxes(1, 2) for part in range(3))
         biased = query + biases
         return biased[0, :], biased[1, :], keys, values  # slices, where an index alone is a gather

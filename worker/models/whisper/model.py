@@ -198,16 +198,16 @@ class WhisperModel:
         given = [known or request.options.pinned for known, request in zip(languages, prepared, strict=True)]
         unknown = [index for index, language in enumerate(given) if language is None]
         detected = self.detect_languages([encoded[index] for index in unknown])
-        found = {
+        by_index = {
             index: each.among(prepared[index].options.candidates)
             for index, each in zip(unknown, detected, strict=True)
         }
         prompts = [
-            self._prompts(request, (language,) if language else found[index].asked)
+            self._prompts(request, (language,) if language else by_index[index].asked)
             for index, (request, language) in enumerate(zip(prepared, given, strict=True))
         ]
         shares = self.no_speech(encoded, [each[0].tokens for each in prompts]).tolist()
-        likely = [found[index].likely if index in found else () for index in range(len(given))]
+        likely = [by_index[index].likely if index in by_index else () for index in range(len(given))]
         return [Question(*row) for row in zip(prompts, shares, likely, strict=True)]
 
     def _prompts(self, request: PreparedRequest, languages: Sequence[str]) -> tuple[Prompt, ...]:
