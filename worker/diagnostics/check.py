@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from kernels.runtime.build_cpu import BuildFailed, try_compiler
-from kernels.runtime.device import Backend, asked_backend
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
 from spool.errors import SpoolError, StorageError
@@ -116,7 +115,10 @@ def _blas() -> Iterator[Finding]:
 
 
 def _kernels(hardware: Hardware) -> Finding:
-    """Which backend the kernels use here, found without loading MLX."""
+    """Which backend the kernels use here."""
+    # Imports MLX, which binds its products to whatever BLAS is loaded by then.
+    from kernels.runtime.device import Backend, asked_backend
+
     try:
         if asked_backend() is Backend.REFERENCE:
             text = "SPOOL_KERNELS selects plain MLX, which is two to four times slower on a CPU"

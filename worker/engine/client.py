@@ -17,12 +17,14 @@ import atexit
 import contextlib
 import itertools
 import multiprocessing
+import sys
 import threading
 from collections.abc import Hashable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from spool.errors import EngineStopped, JobCancelled
@@ -330,6 +332,8 @@ def _child(connection: "Connection[Report, Request]", layout: SlotLayout, option
     from worker.machine.blas import preload_blas
 
     preload_blas()
+    # Standard output belongs to the command that started the engine.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     from worker.engine.server import serve
 
     serve(connection, layout, options)

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from worker.diagnostics.check import _blas
-from worker.machine.blas import BlasReport
-
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
@@ -104,14 +101,34 @@ def test_asking_twice_loads_once() -> None:
     assert preload_blas() is preload_blas()
 
 
-@linux_only
-@pytest.mark.parametrize("fast", [True, False])
-def test_the_check_warns_of_a_slow_product(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "worker.diagnostics.check.preload_blas", lambda: BlasReport("some BLAS", None, fast, "why")
+def check_finding(name: str, **environment: str) -> dict[str, str]:
+    """What the real command says of this; a database or broker that is not there is no matter here."""
+    run = subprocess.run(
+        [sys.executable, "-m", "worker.cli.main", "check", "--json"],
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    (finding,) = _blas()
-    assert finding.name == "blas"
-    assert finding.level == ("ok" if fast else "warn")
-    assert finding.text == "some BLAS (why)"
-    assert ("libopenblas0" in finding.advice) is not fast
+    findings = json.loads(run.stdout)
+    return next(finding for finding in findings if finding["name"] == name)
+
+
+@linux_only
+def test_the_check_finds_the_blas_that_a_worker_would_use(tmp_path: Path) -> None:
+    finding = check_finding("blas", SPOOL_HOME=str(tmp_path))
+    assert (finding["level"], finding["text"]) == ("ok", probe()["text"])
+    assert not finding["advice"]
+
+
+@linux_only
+def test_the_check_warns_of_a_slow_product(tmp_path: Path) -> None:
+    site = tmp_path / "sitecustomize.py"
+    site.write_text(NO_SYSTEM + "\nworker.machine.blas.shim_library = lambda *_: b'no library'\n")
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    finding = check_finding("blas", SPOOL_HOME=str(tmp_path / "home"), PYTHONPATH=path)
+    assert finding["level"] == "warn"
+    assert "reference BLAS" in finding["text"]
+    assert "libopenblas0" in finding["advice"]
