@@ -17,14 +17,16 @@ Injection = tuple[str, str, float, float, float | None]
 
 
 class Repeats(NamedTuple):
-    """Decodings of utterances that a model had been given before: how many, and their audio in samples.
+    """All decodings and their audio in samples, and those of utterances that a model had been given before.
 
-    `in_flight` are those whose earlier decoding was among the last two batches of an engine that died, or
-    around a time in which it was stopped; nothing of them can have been saved. `besides` are all others.
+    `again_samples` is the audio of all of these. `in_flight` are those whose earlier decoding was among the
+    last two batches of an engine that died, or around a time in which it was stopped; nothing of them can
+    have been saved. `besides` are all others.
     """
 
     decodings: int
     samples: int
+    again_samples: int
     in_flight: int
     besides: int
     besides_samples: int
@@ -96,19 +98,21 @@ def repeated_decodings(given: Sequence[Decoding], stopped: Iterable[tuple[float,
         last[pid] = sorted({one.begun_ns for one in batches})[-2:]
     spans = [(int(begun * 1e9) - LATE_NS, int(ended * 1e9) + LATE_NS) for begun, ended in stopped]
     first: dict[str, Decoding] = {}
-    in_flight = besides = besides_samples = 0
+    in_flight = besides = again_samples = besides_samples = 0
     for one in sorted(given, key=lambda one: one.begun_ns):
         earlier = first.get(one.digest)
         first[one.digest] = one
         if earlier is None:
             continue
+        again_samples += one.samples
         died = earlier.pid != one.pid and earlier.begun_ns in last[earlier.pid]
         if died or any(begun <= earlier.begun_ns <= ended for begun, ended in spans):
             in_flight += 1
         else:
             besides += 1
             besides_samples += one.samples
-    return Repeats(len(given), sum(one.samples for one in given), in_flight, besides, besides_samples)
+    samples = sum(one.samples for one in given)
+    return Repeats(len(given), samples, again_samples, in_flight, besides, besides_samples)
 
 
 def summary(outcome: Outcome) -> str:
@@ -137,8 +141,9 @@ def summary(outcome: Outcome) -> str:
         f"clients had to ask again {outcome.again} times and read {outcome.read} transcripts",
         f"jobs: {outcome.jobs} ({states})",
         f"decodings: {repeats.decodings}, of which {again} were repeats "
-        f"({again / max(1, repeats.decodings):.2%}): {repeats.in_flight} on a device that died or slept, "
-        f"{repeats.besides} besides ({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
+        f"({again / max(1, repeats.decodings):.2%}, {repeats.again_samples / max(1, repeats.samples):.2%} of "
+        f"the audio): {repeats.in_flight} on a device that died or slept, {repeats.besides} besides "
+        f"({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
         f"engine time: {outcome.billable_ns / 1e9:.1f} s billable, {outcome.wasted_ns / 1e9:.2f} s wasted "
         f"({wasted:.2%})",
         f"uploads left without a job, and removed: {outcome.orphans}",

@@ -1,6 +1,8 @@
 """Renews one job's lease while its thread works, and tells that thread when to stop.
 
 Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
+A job whose thread does not end it soon after that, because it waits for the device, a disk or a store, is
+cancelled from here.
 A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
 without that: work on a job that another worker has by now is wasted. The thread that renews starts when the
 first renewal is due, since most short jobs have ended by then.
@@ -18,14 +20,17 @@ from typing import Self
 import structlog
 
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
+from spool.failpoints import failpoint
 from spool.store.database import Database
-from spool.store.queue.leases import Claim, fail_job, renew_lease
+from spool.store.queue.leases import Claim, cancel_claimed, fail_job, renew_lease
 
 log = structlog.get_logger(__name__)
 
 RENEWALS_PER_LEASE = 3
-MOST_PAUSE = 3.0
+MOST_PAUSE = 2.0
 """Seconds between two renewals at most, since they are how a cancel arrives."""
+CANCEL_SECONDS = 1.0
+"""How long the thread of a cancelled job has to end it, and to save what the engine finishes meanwhile."""
 
 
 class Lease:
@@ -50,6 +55,8 @@ class Lease:
         self._ended = threading.Event()
         self._lost: LeaseLost | None = None
         self._cancelled = False
+        self.wrote_cancel = False
+        """Whether the job was cancelled from here."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self.stop = threading.Event()
@@ -121,10 +128,36 @@ class Lease:
             renewed = asked
             if cancel:
                 self.cancel()
+                if self._end_cancelled():
+                    self._watch_for_hanging()
+                    return
             if self.ran_seconds > self._most_seconds:  # wake what waits for the engine; `check` says why
                 self.stop.set()
             if self.ran_seconds > self._most_seconds + self._seconds:
                 self._end_from_here()
+                return
+
+    def _end_cancelled(self) -> bool:
+        """Cancel the job unless its thread does so in time; whether it has ended."""
+        if self._ended.wait(CANCEL_SECONDS):
+            return True
+        try:
+            write_cancel(self._db, self._claim)
+        except LeaseLost as error:
+            self._lose(error)
+            return True
+        except StorageError as error:
+            log.warning("ending not written", **self._claim.job.ids, error=error.message)
+            return False
+        self.wrote_cancel = True
+        return True
+
+    def _watch_for_hanging(self) -> None:
+        """The job has ended, but not yet its thread."""
+        most = self._most_seconds + self._seconds
+        while not self._ended.wait(self._pause):
+            if self.ran_seconds > most:
+                self._hangs()
                 return
 
     def _end_from_here(self) -> None:
@@ -182,6 +215,14 @@ class _Starts:
 
 
 _STARTS = _Starts()
+
+
+def write_cancel(db: Database, claim: Claim) -> None:
+    """Cancel the job, in a transaction of its own. Raises LeaseLost and StorageError."""
+    with db.begin() as tx:
+        cancel_claimed(tx, claim)
+        failpoint("ending.written")
+    failpoint("ending.committed")
 
 
 def renew_once(db: Database, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:

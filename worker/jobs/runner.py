@@ -42,7 +42,6 @@ from spool.store.queue.endings import Ending
 from spool.store.queue.leases import (
     Claim,
     Outcome,
-    cancel_claimed,
     fail_job,
     finish_job,
     hand_back,
@@ -57,7 +56,7 @@ from worker.jobs.attempt import Attempt, GiveBack, TurnOver
 from worker.jobs.claim import beside, claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
-from worker.jobs.lease import Lease
+from worker.jobs.lease import Lease, write_cancel
 from worker.jobs.live.decoding import LiveDesk
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import attempt_of, deliver, outcome_of, withdraw
@@ -411,17 +410,20 @@ class JobRunner:
     ) -> str:
         """Leave the engine, then write the ending, unless the job is no longer ours."""
         self._attempt.abandon()
+        if self._lease.wrote_cancel:
+            ending = "cancelled"
         level = log.warning if ending == "failed" else log.info
         level(ending, **{k: v for k, v in {"code": code, "error": message, "reason": reason}.items() if v})
-        if ending == "lost":
+        if ending == "lost" or self._lease.wrote_cancel:
             return ending
 
         def commit() -> None:
+            if ending == "cancelled":
+                write_cancel(self._context.db, self._claim)
+                return
             with self._context.db.begin() as tx:
                 if ending == "failed":
                     fail_job(tx, self._claim, code, message)
-                elif ending == "cancelled":
-                    cancel_claimed(tx, self._claim)
                 else:
                     own_name = self._context.settings.worker_name
                     ran, over = self._lease.ran_seconds, self._turn_over
@@ -441,7 +443,7 @@ class JobRunner:
         try:
             retry_storage(commit, self._context.settings.lease_seconds, threading.Event())
         except LeaseLost:
-            return "lost"
+            return "cancelled" if self._lease.wrote_cancel else "lost"
         except StorageError as error:
             # The lease runs out and the sweep takes over.
             log.warning("ending not written", error=error.message)

@@ -5,7 +5,7 @@ import hashlib
 import random
 import resource
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import pytest
 from ops.testbed.fake_models import ABORT, RAISE, RATE, poisoned
 from ops.testbed.jobs import RETRY, WorkerHarness, running_engine, speechlike
 from ops.testbed.rows import let_lapse, new_job, registered
-from ops.testbed.waiting import until
+from ops.testbed.waiting import DEADLINE, until
 from spool.domain.jobs import JobState, Source
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, DiskFull, StorageError
 from spool.formats import STORED
 from spool.ids import new_id
 from spool.objects import FolderStore, ObjectInfo
+from spool.objects.base import NewObject
 from spool.objects.integrity import hash_file
 from spool.store.jobs import cancel_job, create_job, hashes_of_source, retry_job
 from spool.store.queue.leases import claim_job
@@ -291,7 +292,53 @@ def test_a_job_taken_over_writes_nothing_more_and_its_time_is_wasted(
     harness.assert_bills_equal_busy_time()
 
 
-def test_a_cancelled_job_stops_and_pays_for_what_was_done(harness: WorkerHarness, gate: Path) -> None:
+def test_a_cancel_waits_for_nothing_that_the_job_waits_for(harness: WorkerHarness, gate: Path) -> None:
+    job_id = harness.submit(harness.record("long.wav", speechlike(300)), model="gated")
+    running = harness.start(job_id)
+    reached(gate)
+    with harness.db.begin() as tx:
+        cancel_job(tx, job_id)
+    until(lambda: harness.job(job_id).state is JobState.CANCELLED, "the cancel, before the device is done")
+    assert running.is_alive()
+    gate.touch()
+    assert running.end() == "cancelled"
+    assert harness.job(job_id).state is JobState.CANCELLED
+    assert harness.chunks(job_id) == []
+    assert harness.cost(job_id).wasted_cost > 0
+    harness.assert_bills_equal_busy_time()
+    with harness.db.begin() as tx:
+        retry_job(tx, job_id)
+    assert harness.run(job_id) == "done"
+    harness.assert_bills_equal_busy_time()
+
+
+def test_a_cancel_does_not_wait_for_the_object_store(harness: WorkerHarness) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    class SilentStore(FolderStore):
+        def put_several(self, objects: Sequence[NewObject]) -> None:
+            asked.set()
+            assert answers.wait(DEADLINE)
+            super().put_several(objects)
+
+    harness.services = replace(harness.services, objects=SilentStore(harness.folder / "objects"))
+    job_id = harness.submit(harness.record("talk.wav", speechlike(30)))
+    running = harness.start(job_id)
+    assert asked.wait(DEADLINE)
+    with harness.db.begin() as tx:
+        cancel_job(tx, job_id)
+    until(lambda: harness.job(job_id).state is JobState.CANCELLED, "the cancel, before the store answers")
+    answers.set()
+    assert running.end() == "cancelled"
+    assert harness.job(job_id).state is JobState.CANCELLED
+    assert not list((harness.folder / "objects").rglob("transcript.*")), "nothing is left behind"
+    harness.assert_bills_equal_busy_time()
+
+
+def test_a_cancelled_job_stops_and_pays_for_what_was_done(
+    harness: WorkerHarness, gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.jobs.lease.CANCEL_SECONDS", DEADLINE)
     job_id = harness.submit(harness.record("long.wav", speechlike(300)), model="gated")
     running = harness.start(job_id)
     reached(gate)
