@@ -62,6 +62,8 @@ class Services:
     """Large JSON bodies are parsed one at a time, since parsing holds the interpreter lock."""
     manifest_turn: threading.Lock
     """Held while lines of a manifest are read, for the same reason."""
+    stopping: threading.Event
+    """Set when the process was asked to end."""
 
     @property
     def upload_folder(self) -> Path:
@@ -125,6 +127,7 @@ def open_services(settings: Settings) -> Services:
         live=live_services(settings),
         large_bodies=CapacityLimiter(1),
         manifest_turn=threading.Lock(),
+        stopping=threading.Event(),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()

@@ -315,7 +315,11 @@ DEFAULT_MODEL = describe(
     openapi_extra=json_body(DefaultModel, jobs.DEFAULT_MODEL),
 )
 
-HEALTHZ = describe("Check liveness", answer(200, "The process is alive.", Health, jobs.HEALTH))
+HEALTHZ = describe(
+    "Check liveness",
+    answer(200, "The process is alive.", Health, jobs.HEALTH),
+    answer(503, "The process is about to end: send requests elsewhere.", Health, jobs.STOPPING),
+)
 
 READYZ = describe(
     "Check readiness",

@@ -10,8 +10,11 @@ from spool import __version__
 from spool.schemas.fleet import Health, Readiness
 
 
-def healthz(services: ServicesDep) -> Health:
+def healthz(services: ServicesDep, response: Response) -> Health:
     """The process is alive. Warnings come from the last reading: no query is made."""
+    if services.stopping.is_set():
+        response.status_code = 503
+        return Health(status="stopping", version=__version__)
     state = services.fleet.latest
     jobs = sum(each.jobs for each in state.unserved) if state else 0
     plural = "s wait" if jobs > 1 else " waits"

@@ -138,7 +138,7 @@ class ProcessPool:
         for member in self._members:
             if member.process.is_alive():
                 member.process.terminate()
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + self.settings.api_drain_seconds + _TIMEOUT_S
         for member in self._members:
             member.process.join(max(0.0, deadline - time.monotonic()))
             if member.process.is_alive():

@@ -5,6 +5,7 @@ that appears, complete, once requests are answered. On loopback without SPOOL_AP
 home's local token (`api.local.token`).
 """
 
+import asyncio
 import gc
 import importlib.util
 import json
@@ -52,10 +53,16 @@ class _Server(uvicorn.Server):
     (`beat`)."""
 
     def __init__(
-        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], beat: Callable[[], None] | None
+        self,
+        app: FastAPI,
+        config: uvicorn.Config,
+        drain_s: float,
+        ready: Callable[[], None],
+        beat: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
         self._app = app
+        self._drain_s = drain_s
         self._ready = ready
         self._beat = beat
 
@@ -73,9 +80,11 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Event streams never end by themselves.
         services = getattr(self._app.state, "services", None)
         if services is not None:
+            services.stopping.set()
+            await asyncio.sleep(self._drain_s)
+            # Event streams never end by themselves.
             services.feed.close_streams()
         await super().shutdown(sockets)
 
@@ -150,7 +159,7 @@ def _answer(
     # uvicorn raises the signal again after its own shutdown; ignored here, so that ours can finish.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        _Server(app, config, ready, beat).run(sockets=[listener])
+        _Server(app, config, settings.api_drain_seconds, ready, beat).run(sockets=[listener])
     finally:
         stop_traces()
 

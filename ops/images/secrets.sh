@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes ./secrets for docker-compose.yml: random, never overwritten. The folder is yours alone; the files in it
-# are readable, because each container reads them as a user of its own.
+# Writes ./secrets for docker-compose.yml (random) and .env (ops/images/example.env), and overwrites neither. The folder is
+# yours alone; the files in it are readable, because each container reads them as a user of its own.
 #
 #   sh ops/images/secrets.sh                    # once, before the first `docker compose up`
 #   sh ops/images/secrets.sh --for-a-mac HOST   # prints the settings of a worker that reaches these servers as HOST
@@ -30,6 +30,8 @@ maxmemory-policy noeviction
 dir /data
 "
 
+[ -e .env ] || cp ops/images/example.env .env
+
 [ $# -eq 0 ] && exit 0
 if [ $# -ne 2 ] || [ "$1" != --for-a-mac ]; then
     echo "usage: sh ops/images/secrets.sh [--for-a-mac HOST]" >&2
@@ -44,3 +46,5 @@ SPOOL_S3_ACCESS_KEY_ID=$(cat secrets/s3_access_key_id)
 SPOOL_S3_SECRET_ACCESS_KEY=$(cat secrets/s3_secret_access_key)
 SPOOL_POOL=metal
 SETTINGS
+# Quotas, shares and the like, which workers need too. A Mac takes what follows the = as it stands.
+sed -n -e "s/^\(SPOOL_[A-Z0-9_]*=\)'\(.*\)' *$/\1\2/p" -e t -e '/^SPOOL_/p' .env

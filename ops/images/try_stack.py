@@ -2,7 +2,8 @@
 
 The roots are those that ops/images/try.sh has made. Commands, environment, secrets, users, health checks and
 volumes are read from the file. Each service runs as its user, without new privileges, on a read-only root.
-Needs a network namespace of its own (`unshare --net`), where every service's name is this machine.
+Needs a network namespace of its own (`unshare --net`), where every service's name is this machine; so one API
+runs and no proxy, whose ports would be the same (tests/ops/test_fleet.py has them).
 """
 
 import shlex
@@ -19,6 +20,7 @@ import yaml
 
 from ops.images.dockerfile import Image, command_in, run_steps, steps_of
 from ops.images.try_checks import SECONDS, WEBHOOK_PORT, check_jobs, check_scraped, check_webhook, step
+from ops.testbed.compose import write_secrets
 from ops.testbed.swift import SwiftServer
 
 HERE = Path.cwd()
@@ -86,13 +88,10 @@ class Stack:
         """By the script itself, in a tree of its own; the S3 keys are those that the stand-in knows."""
         tree = self.folder / "stack"
         subprocess.run(["rm", "-rf", tree], check=True)
-        (tree / "ops/images").mkdir(parents=True)
-        self.secrets.mkdir()
+        self.secrets.mkdir(parents=True)
         for name, value in {**S3_KEYS, "alert_url": f"http://127.0.0.1:{WEBHOOK_PORT}/told"}.items():
             (self.secrets / name).write_text(value)
-        script = tree / "ops/images/secrets.sh"
-        script.write_bytes((HERE / "ops/images/secrets.sh").read_bytes())
-        subprocess.run(["sh", script], check=True)
+        write_secrets(tree)
 
     def _root(self, name: str) -> Path | None:
         if name in {"migrate", "api"}:

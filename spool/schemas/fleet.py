@@ -145,7 +145,9 @@ class Health(BaseModel):
 
     model_config = with_example(examples.HEALTH)
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok", "stopping"] = Field(
+        "ok", description="`stopping`, with status 503, between SIGTERM and the end of the process."
+    )
     version: str
     detail: list[str] = Field(
         default_factory=list, description="Warnings, as sentences; the process itself is healthy."

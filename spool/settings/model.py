@@ -112,6 +112,9 @@ class Settings(BaseModel):
     api_port: int = Field(8700, ge=0, le=65535)
     api_processes: int = Field(1, ge=1, le=64)
     """Processes that answer requests, all on the one port."""
+    api_drain_seconds: float = Field(0.0, ge=0, le=60)
+    """How long the API goes on after SIGTERM while `/healthz` answers 503, so that a proxy in front of
+    several APIs sends requests to the others before this one closes its port."""
     api_token: SecretStr | None = None
     """The operator's token, with every right; other callers have keys (`spool keys`)."""
     api_key: SecretStr | None = None

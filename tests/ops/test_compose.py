@@ -2,27 +2,25 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
 from ops.images.dockerfile import NotUnderstood, ignored, read_steps, steps_of
+from ops.testbed.compose import COMPOSE, SERVICES, example_settings, write_secrets
+from ops.testbed.processes import ROOT
 from spool.settings import load_settings, unknown_variables
 
-ROOT = Path(__file__).parents[2]
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-LAN = yaml.safe_load((ROOT / "ops/images/lan.yml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+FILES = ["docker-compose.yml", "ops/images/lan.yml", "ops/images/archive.yml"]
 ONCE = {"migrate"}  # runs to its end: there is no health to ask for
-OF_ITS_IMAGE = {"objects", "migrate", "api", "worker"}  # ours: the Dockerfile says the user
+WATCHED = {"audit"}  # by the alert SpoolAuditMissing
 
 
-@pytest.mark.parametrize("content", [COMPOSE, LAN], ids=["docker-compose.yml", "lan.yml"])
-def test_the_schema_allows_it(content: dict[str, Any]) -> None:
+@pytest.mark.parametrize("file", FILES)
+def test_the_schema_allows_it(file: str) -> None:
+    content = yaml.safe_load((ROOT / file).read_text())
     schema = json.loads((Path(__file__).parent / "compose-spec.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(content)
     wrong = {**content, "services": {"api": {"mem_limits": "1g"}}}
@@ -38,8 +36,8 @@ def test_every_service_is_careful(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
     assert service["pids_limit"] > 0
-    assert ("healthcheck" in service) is (name not in ONCE)
-    assert ("user" in service) is (name not in OF_ITS_IMAGE)
+    assert ("healthcheck" in service) is (name not in ONCE | WATCHED)
+    assert ("user" in service) is ("build" not in service), "of our images the Dockerfile says the user"
     assert service.get("user") != "root"
     assert service["restart"] == ("no" if name in ONCE else "unless-stopped")
     for port in service.get("ports", []):
@@ -83,14 +81,26 @@ def test_every_volume_and_secret_is_used() -> None:
     assert set(COMPOSE["secrets"]) == {name for told in SERVICES.values() for name in told.get("secrets", [])}
 
 
+def test_the_example_shows_settings_that_exist_and_all_that_compose_reads() -> None:
+    example = example_settings()
+    assert list(unknown_variables(example)) == []
+    settings = load_settings(example)
+    assert settings.quotas["oral-history"].jobs_in_flight == 4
+    assert settings.source_roots == (Path("/srv/archive"),)
+    read = {name for file in FILES for name in re.findall(r"\$\{(\w+)", (ROOT / file).read_text())}
+    assert read <= set(example)
+    assert set(example["COMPOSE_FILE"].split(":")) == set(FILES)
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["migrate", "api", "worker"])
+@pytest.mark.parametrize("name", ["migrate", "api", "api-2", "audit", "worker"])
 def test_the_settings_are_settings(name: str, tmp_path: Path) -> None:
-    environment = dict(SERVICES[name]["environment"])
+    assert SERVICES[name]["env_file"] == [{"path": ".env", "required": False}]
+    environment = example_settings() | SERVICES[name]["environment"]
     assert list(unknown_variables(environment)) == []
-    _write_secrets(tmp_path)
+    write_secrets(tmp_path)
     for variable, value in environment.items():
-        if variable.endswith("_FILE"):
+        if value.startswith("/run/secrets/"):
             secret = value.removeprefix("/run/secrets/")
             environment[variable] = str(tmp_path / COMPOSE["secrets"][secret]["file"])
     settings = load_settings(environment)
@@ -99,35 +109,29 @@ def test_the_settings_are_settings(name: str, tmp_path: Path) -> None:
     assert len(settings.api_token.get_secret_value() if settings.api_token else "") == 48
 
 
-def _write_secrets(folder: Path, *arguments: str) -> str:
-    """By the script, in a tree of its own."""
-    script = folder / "ops/images/secrets.sh"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_bytes((ROOT / "ops/images/secrets.sh").read_bytes())
-    done = subprocess.run(["sh", script, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout
-
-
 @pytest.mark.integration
 def test_every_secret_is_made_at_random_and_once(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    _write_secrets(here)
-    _write_secrets(there)
+    write_secrets(here)
+    write_secrets(there)
     files = {secret["file"] for secret in COMPOSE["secrets"].values()}
     first = {file: (here / file).read_text() for file in files}
     same = {file for file in files if first[file] == (there / file).read_text()}
     assert same == {"./secrets/s3_access_key_id", "./secrets/alert_url"}
-    settings = _write_secrets(here, "--for-a-mac", "10.0.0.5")
+    (here / ".env").write_text("SITE=spool.example.org\nSPOOL_SHARES='oral-history=2'\nSPOOL_CURRENCY=EUR\n")
+    settings = write_secrets(here, "--for-a-mac", "10.0.0.5")
     assert {file: (here / file).read_text() for file in files} == first
     environment = dict(line.split("=", 1) for line in settings.splitlines())
     assert list(unknown_variables(environment)) == []
-    assert "@10.0.0.5:5432/" in load_settings(environment).database_url
+    loaded = load_settings(environment)
+    assert "@10.0.0.5:5432/" in loaded.database_url
+    assert (loaded.shares, loaded.currency) == ({"oral-history": 2}, "EUR")
     assert (here / "secrets").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.integration
 def test_the_broker_keeps_what_it_has_and_refuses_what_it_cannot(tmp_path: Path) -> None:
-    _write_secrets(tmp_path)
+    write_secrets(tmp_path)
     lines = (tmp_path / "secrets/broker.conf").read_text().splitlines()
     assert {"appendonly yes", "maxmemory-policy noeviction"} <= set(lines)
     assert any(line.startswith("requirepass ") and len(line) > 40 for line in lines)
@@ -137,7 +141,7 @@ def test_the_broker_keeps_what_it_has_and_refuses_what_it_cannot(tmp_path: Path)
 
 # --- images ---------------------------------------------------------------------------------------------
 
-DOCKERFILES = {"Dockerfile": ["api", "worker"], "objects.Dockerfile": ["last"]}
+DOCKERFILES = {"Dockerfile": ["api", "worker"], "objects.Dockerfile": ["last"], "proxy.Dockerfile": ["last"]}
 TARGETS = [(file, target) for file, targets in DOCKERFILES.items() for target in targets]
 
 
@@ -155,7 +159,7 @@ def test_what_an_image_copies_is_there_and_not_left_out(file: str, target: str) 
 
 def test_no_secret_reaches_an_image_builder() -> None:
     rules = (ROOT / ".dockerignore").read_text()
-    for name in ("secrets", "secrets/api_token", ".git", ".venv", "var", "spool/__pycache__"):
+    for name in ("secrets", "secrets/api_token", ".env", ".git", ".venv", "var", "spool/__pycache__"):
         assert ignored(name, rules), name
 
 

@@ -1,38 +1,46 @@
 """The documented fleet: compose's servers, a Mac by the installer, and a job as the README submits it.
 
 Docker and macOS are stood in for, the rest is real: the environment of docker-compose.yml with the secrets
-that the script writes, a worker by ops/mac/install.sh with the settings that the script prints for it,
-PostgreSQL, Valkey with the written configuration, and S3 over HTTP.
+that the script writes, two APIs behind Caddy with compose's Caddyfile, the daily audit, a worker by
+ops/mac/install.sh with the settings that the script prints for it, PostgreSQL, Valkey with the written
+configuration, and S3 over HTTP.
 """
 
 import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import psycopg
 import pytest
-import yaml
+import soundfile
 from sqlalchemy import make_url
 
+from ops.testbed.compose import COMPOSE, SERVICES, read_env, write_secrets
 from ops.testbed.ports import free_port
 from ops.testbed.postgres import PostgresServer, find_binaries
 from ops.testbed.processes import ROOT
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
 from spool.broker.embedded_redis import find_server
+from tests.live.guarded_s3 import Account, GuardedS3
 from tests.ops.a_mac import DEMO, Mac
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SAMPLES = ROOT / "samples/demo-tdt/digits"
 
 
@@ -41,37 +49,102 @@ class Servers:
     """What `docker compose up` starts, as processes of this machine."""
 
     folder: Path
-    api_port: int = field(default_factory=free_port)
-    broker_port: int = field(default_factory=free_port)
-    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    """Of the service `api`."""
+    postgres: PostgresServer
+    objects: str
+    """The address of the S3 server."""
+    ports: dict[str, int] = field(
+        default_factory=lambda: {
+            name: free_port() for name in ("api", "api-2", "broker", "http", "tls", "proxy")
+        }
+    )
+    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     database_url: str = ""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.api_port}"
+        """The proxy, without TLS."""
+        return f"http://127.0.0.1:{self.ports['proxy']}"
+
+    @property
+    def tls_url(self) -> str:
+        return f"https://localhost:{self.ports['tls']}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the proxy's own CA."""
+        return self.folder / "proxy/caddy/pki/authorities/local/root.crt"
+
+    @property
+    def token(self) -> str:
+        return self.secret("api_token").read_text()
 
     def secret(self, name: str) -> Path:
         return self.folder / COMPOSE["secrets"][name]["file"]
 
-    def write_secrets(self, *arguments: str) -> str:
-        script = self.folder / "ops/images/secrets.sh"
-        script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_bytes((ROOT / "ops/images/secrets.sh").read_bytes())
-        return subprocess.run(["sh", script, *arguments], check=True, capture_output=True, text=True).stdout
+    def environment(self, name: str) -> dict[str, str]:
+        """What compose gives the service: the lines of .env, its own, and here other addresses."""
+        told = read_env((self.folder / ".env").read_text()) | SERVICES[name].get("environment", {})
+        for variable, value in told.items():
+            if value.startswith("/run/secrets/"):
+                told[variable] = str(self.secret(value.removeprefix("/run/secrets/")))
+        told["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        told |= {"SPOOL_HOME": str(self.folder / name), "SPOOL_S3_ENDPOINT_URL": self.objects}
+        if name in self.ports:
+            told["SPOOL_API_PORT"] = str(self.ports[name])
+        return plain_environment() | told
 
-    def start(self, command: list[str], environment: dict[str, str]) -> None:
-        log = (self.folder / f"{len(self.processes)}.log").open("wb")
-        with log:
-            self.processes.append(
-                subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
+    def prepare(self) -> None:
+        """Secrets, the database and the broker."""
+        write_secrets(self.folder)
+        self.database_url = self.postgres.create_database("fleet")
+        self.secret("database_url").write_text(self.database_url)
+        redis_url = self.secret("redis_url")
+        port = self.ports["broker"]
+        redis_url.write_text(redis_url.read_text().replace("broker:6379", f"127.0.0.1:{port}"))
+        conf, data = self.secret("broker_conf"), self.folder / "broker"
+        data.mkdir()
+        conf.write_text(conf.read_text().replace("dir /data", f"dir {data}"))
+        self._run("broker", [find_server(), str(conf), "--port", str(port)], plain_environment())
+        until(lambda: b"Ready to accept" in (self.folder / "broker.log").read_bytes(), "the broker is ready")
+        subprocess.run(SERVICES["migrate"]["command"], env=self.environment("migrate"), cwd=ROOT, check=True)
+
+    def start(self, name: str) -> None:
+        self._run(name, SERVICES[name]["command"], self.environment(name))
+
+    def start_proxy(self) -> None:
+        command = list(SERVICES["proxy"]["command"])
+        (volume,) = [volume for volume in SERVICES["proxy"]["volumes"] if volume.endswith(":ro")]
+        source, target, _ = volume.split(":")
+        command[command.index(target)] = str(ROOT / source)
+        addresses = {
+            "SITE": "localhost",
+            "XDG_DATA_HOME": str(self.folder / "proxy"),
+            "OBJECTS": self.objects.removeprefix("http://"),
+            "APIS": f"127.0.0.1:{self.ports['api']} 127.0.0.1:{self.ports['api-2']}",
+            "HTTP_PORT": str(self.ports["http"]),
+            "HTTPS_PORT": str(self.ports["tls"]),
+            "PORT": str(self.ports["proxy"]),
+        }
+        self._run("proxy", command, plain_environment() | addresses)
+
+    def _run(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
             )
+        self.processes[name] = process
 
-    def stop(self) -> None:
-        for process in reversed(self.processes):
+    def is_healthy(self, name: str) -> bool:
+        return _answers(f"http://127.0.0.1:{self.ports[name]}/healthz")
+
+    def stop(self, name: str) -> None:
+        """As `docker compose stop` does; with a service that has `init` its children end, too."""
+        process = self.processes.pop(name)
+        if SERVICES[name].get("init"):
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+        process.wait(90)
 
 
 def plain_environment() -> dict[str, str]:
@@ -79,44 +152,36 @@ def plain_environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def servers(tmp_path: Path, postgres: PostgresServer, s3_server: S3Server) -> Iterator[Servers]:
-    """The API, migrated and healthy, over real servers; where compose says a service's name, its address."""
-    servers = Servers(tmp_path / "checkout")
-    servers.write_secrets()
+def objects(s3_server: S3Server) -> Iterator[GuardedS3]:
+    """An S3 server that verifies signatures, as compose's does."""
     s3_server.client().create_bucket(Bucket="spool")
-    conf = servers.secret("broker_conf")
-    data = tmp_path / "broker"
-    data.mkdir()
-    conf.write_text(conf.read_text().replace("dir /data", f"dir {data}"))
-    servers.start([find_server(), str(conf), "--port", str(servers.broker_port)], plain_environment())
-    redis_url = servers.secret("redis_url").read_text()
-    addresses = {
-        "database_url": postgres.create_database("fleet"),
-        "redis_url": redis_url.replace("broker:6379", f"127.0.0.1:{servers.broker_port}"),
-    }
-    environment = {
-        name: value.replace("http://objects:7070", s3_server.endpoint)
-        for name, value in COMPOSE["services"]["api"]["environment"].items()
-    }
-    for name, value in environment.items():
-        if value.startswith("/run/secrets/"):
-            secret = servers.secret(value.removeprefix("/run/secrets/"))
-            secret.write_text(addresses.get(secret.name, secret.read_text()))
-            environment[name] = str(secret)
-    environment |= {"SPOOL_HOME": str(tmp_path / "api"), "SPOOL_API_PORT": str(servers.api_port)}
-    environment = servers.environment = plain_environment() | environment
-    servers.database_url = addresses["database_url"]
-    for name in ("migrate", "api"):
-        command = [sys.executable, *COMPOSE["services"][name]["command"][1:]]
-        if name == "migrate":
-            subprocess.run(command, env=environment, cwd=ROOT, check=True)
-        else:
-            servers.start(command, environment)
+    with GuardedS3(s3_server.endpoint) as guarded:
+        yield guarded
+
+
+@pytest.fixture
+def servers(tmp_path: Path, postgres: PostgresServer, objects: GuardedS3) -> Iterator[Servers]:
+    """Two APIs behind the proxy, migrated and healthy; where compose says a service's name, its address."""
+    if shutil.which("caddy") is None and not os.environ.get("CI"):
+        pytest.skip("caddy is not installed")
+    servers = Servers(tmp_path / "checkout", postgres, objects.url)
     try:
-        until(lambda: _is_ready(servers.url), "the API is ready")
+        servers.prepare()
+        keys = (servers.secret(f"s3_{name}").read_text() for name in ("access_key_id", "secret_access_key"))
+        account = Account(*keys, frozenset({"spool"}))
+        objects.accounts[account.key_id] = account
+        with (servers.folder / ".env").open("a") as env:
+            env.write(f"SPOOL_S3_PUBLIC_ENDPOINT_URL={servers.tls_url}\n")
+        for name in ("api", "api-2"):
+            servers.start(name)
+        servers.start_proxy()
+        until(lambda: all(servers.is_healthy(name) for name in ("api", "api-2")), "both APIs are healthy")
+        until(lambda: _answers(f"{servers.url}/readyz"), "the proxy reaches an API that is ready")
+        until(servers.authority.exists, "the proxy has a CA")
         yield servers
     finally:
-        servers.stop()
+        for name in reversed(list(servers.processes)):
+            servers.stop(name)
 
 
 def recipes() -> list[list[str]]:
@@ -131,7 +196,7 @@ def run_recipe(servers: Servers, words: list[str]) -> bytes:
     """What a command prints that a recipe runs in the container of a service."""
     assert words[:3] == ["docker", "compose", "exec"]
     service, *command = words[4:] if words[3] == "-T" else words[3:]
-    environment = servers.environment
+    environment = servers.environment("api")
     if service == "database":
         # The container's own server, at the address and with the name that it has in this test.
         url = make_url(servers.database_url)
@@ -150,27 +215,27 @@ def run_recipe(servers: Servers, words: list[str]) -> bytes:
     return done.stdout
 
 
-def _is_ready(url: str) -> bool:
+def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        return httpx.get(url, timeout=5).status_code == 200
     except httpx.TransportError:
         return False
 
 
-def mac_settings(servers: Servers, s3: S3Server, file: Path) -> Path:
+def mac_settings(servers: Servers, file: Path) -> Path:
     """What `secrets.sh --for-a-mac` prints, with this test's addresses; Linux has no Metal."""
-    printed = servers.write_secrets("--for-a-mac", "127.0.0.1")
+    printed = write_secrets(servers.folder, "--for-a-mac", "127.0.0.1")
     lines = dict(line.split("=", 1) for line in printed.splitlines())
     assert lines.pop("SPOOL_POOL") == "metal"
     lines |= {"SPOOL_DATABASE_URL": servers.secret("database_url").read_text(), "SPOOL_POOL": "studio"}
-    lines["SPOOL_REDIS_URL"] = lines["SPOOL_REDIS_URL"].replace(":6379", f":{servers.broker_port}")
-    lines["SPOOL_S3_ENDPOINT_URL"] = s3.endpoint
+    lines["SPOOL_REDIS_URL"] = lines["SPOOL_REDIS_URL"].replace(":6379", f":{servers.ports['broker']}")
+    lines["SPOOL_S3_ENDPOINT_URL"] = servers.objects
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     return file
 
 
 def test_a_job_as_the_readme_submits_it_comes_to_words(
-    servers: Servers, s3_server: S3Server, mac: Mac, hub: Path, tmp_path: Path
+    servers: Servers, mac: Mac, hub: Path, tmp_path: Path
 ) -> None:
     client = plain_environment() | {
         "SPOOL_URL": servers.url,
@@ -195,7 +260,7 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
 
     sha256 = hashlib.sha256((DEMO / "model.safetensors").read_bytes()).hexdigest()
     model = ("--model", "parakeet=owner/demo@v1", "--sha256", sha256, "--environment", sys.prefix)
-    settings = mac_settings(servers, s3_server, tmp_path / "mac.env")
+    settings = mac_settings(servers, tmp_path / "mac.env")
     done = mac.script("install", "--settings", str(settings), *model, HF_ENDPOINT=hub.as_uri())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no setting of Spool" not in (mac.app / "log/worker.log").read_text()
@@ -218,7 +283,8 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
     until(lambda: facts() == ("parakeet", sha256, "nemo"), "a heartbeat has said what the model is")
     assert (worker()["backend"], worker()["rtfx"] > 0) == ("cpu", True)
 
-    keys, default, audited, dumped, copied = recipes()
+    authority, keys, default, audited, dumped, copied = recipes()
+    assert authority[3] == f"proxy:/data/{servers.authority.relative_to(servers.folder / 'proxy')}"
     key = run_recipe(servers, keys).decode().strip()
     answer = httpx.get(f"{servers.url}/v1/jobs", headers={"Authorization": f"Bearer {key}"})
     assert (answer.status_code, len(answer.json()["items"])) == (200, 2)
@@ -233,3 +299,93 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
 
     removed = mac.script("uninstall")
     assert removed.returncode == 0, removed.stderr
+
+
+def test_recordings_go_past_the_api_through_the_proxy(
+    servers: Servers, objects: GuardedS3, tmp_path: Path
+) -> None:
+    recording = tmp_path / "tape.wav"
+    with soundfile.SoundFile(recording, "w", 16_000, 1, "PCM_16") as file:
+        file.write(np.zeros(16_000 * 600, np.int16))
+    client = plain_environment() | {
+        "SPOOL_URL": servers.tls_url,
+        "SPOOL_API_TOKEN_FILE": str(servers.secret("api_token")),
+        "SPOOL_HOME": str(tmp_path / "client"),
+        "SSL_CERT_FILE": str(servers.authority),
+    }
+    command = [sys.executable, "-m", "api.cli.main", "submit", str(recording), "--json"]
+    done = subprocess.run(command, env=client, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)
+    assert job["source"]["size"] == recording.stat().st_size
+    assert len(objects.addresses) > 1, "its parts went to signed addresses"
+
+
+def wait_for_more(answered: list[str]) -> None:
+    before = len(answered)
+    until(lambda: len(answered) > before + 20, "more requests are answered")
+
+
+def _is_used(servers: Servers, name: str) -> bool:
+    """Whether the API has answered a submission since it was started last."""
+    log = (servers.folder / f"{name}.log").read_text()
+    return '"method": "POST"' in log.rpartition('"event": "listening"')[2]
+
+
+def test_a_restart_of_either_api_loses_no_request(servers: Servers) -> None:
+    """While clients read and submit over TLS, one API after the other is replaced."""
+    verify = ssl.create_default_context(cafile=str(servers.authority))
+    stopping = threading.Event()
+    read: list[int] = []
+    posted: list[str] = []
+    lost: list[str] = []
+
+    def ask(reads: bool) -> None:
+        headers = {"Authorization": f"Bearer {servers.token}"}
+        with httpx.Client(base_url=servers.tls_url, verify=verify, headers=headers, timeout=120) as http:
+            while not stopping.is_set():
+                try:
+                    if reads:
+                        read.append(http.get("/v1/jobs").raise_for_status().status_code)
+                    else:
+                        answer = http.post("/v1/jobs", files={"file": ("a.wav", bytes(2**17))})
+                        posted.append(answer.raise_for_status().json()["id"])
+                except httpx.HTTPError as error:
+                    lost.append(repr(error))
+
+    clients = [threading.Thread(target=ask, args=(number % 2 == 0,)) for number in range(6)]
+    for client in clients:
+        client.start()
+    try:
+        for name in ("api", "api-2"):
+            wait_for_more(posted)
+            servers.stop(name)
+            wait_for_more(posted)
+            servers.start(name)
+            until(partial(servers.is_healthy, name), "it is back")
+            until(partial(_is_used, servers, name), "the proxy sends requests there again")
+    finally:
+        stopping.set()
+        for client in clients:
+            client.join()
+    assert lost == []
+    assert read
+    with psycopg.connect(
+        make_url(servers.database_url).set(drivername="postgresql").render_as_string(False)
+    ) as sql:
+        (jobs,) = [row[0] for row in sql.execute("SELECT count(*) FROM jobs")]
+    assert len(set(posted)) == len(posted) == jobs
+
+
+def test_the_audit_runs_at_once_and_its_age_is_in_the_metrics(servers: Servers) -> None:
+    def metrics() -> str:
+        headers = {"Authorization": f"Bearer {servers.token}"}
+        return httpx.get(f"{servers.url}/metrics", headers=headers, timeout=60).raise_for_status().text
+
+    assert "\nspool_audit_age_seconds " not in metrics()
+    servers.start("audit")
+    until(lambda: "\nspool_audit_age_seconds " in metrics(), "an audit is reported")
+    assert servers.processes["audit"].poll() is None, "it waits for the next day"
+    breaches = [line for line in metrics().splitlines() if line.startswith("spool_audit_breaches")]
+    assert breaches
+    assert all(line.endswith(" 0.0") for line in breaches)

@@ -193,6 +193,7 @@ MODELS: Example = {"items": [_MODEL], "object": "list", "data": [_OPENAI_MODEL]}
 DEFAULT_MODEL: Example = {"name": "demo-tdt"}
 
 HEALTH: Example = {"status": "ok", "version": "0.1.0", "detail": []}
+STOPPING: Example = {"status": "stopping", "version": "0.1.0", "detail": []}
 
 READY: Example = {
     "ready": True,

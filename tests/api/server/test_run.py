@@ -48,13 +48,20 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path, redis_url: str) -> Iterator[Server]:
+def environment() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+def server(tmp_path: Path, redis_url: str, environment: dict[str, str]) -> Iterator[Server]:
     home = tmp_path / "home"
     home.mkdir()
     migrations.upgrade(f"sqlite:///{home / 'spool.db'}")
     announced = tmp_path / "api.json"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
-    environ = kept | {"SPOOL_HOME": str(home), "SPOOL_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT)}
+    environ = (
+        kept | {"SPOOL_HOME": str(home), "SPOOL_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT)} | environment
+    )
     command = [sys.executable, "-W", "error", "-m", "api", "--port", "0", "--announce", str(announced)]
     process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
     try:
@@ -132,6 +139,21 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
     assert server.process.wait(60) == 0
     assert not server.announced.exists()
     assert list((server.home / "uploads").iterdir()) == []
+
+
+@pytest.mark.parametrize("environment", [{"SPOOL_API_DRAIN_SECONDS": "60"}])
+def test_a_draining_server_reports_it_and_still_accepts_jobs(server: Server) -> None:
+    def health() -> tuple[int, str]:
+        answer = httpx.get(f"{server.url}/healthz", timeout=60)
+        return answer.status_code, answer.json()["status"]
+
+    assert health() == (200, "ok")
+    server.process.send_signal(signal.SIGTERM)
+    until(lambda: health() == (503, "stopping"))
+    answer = httpx.post(
+        f"{server.url}/v1/jobs", files={"file": ("a.wav", b"RIFF")}, headers=server.key, timeout=60
+    )
+    assert answer.status_code == 202, answer.text
 
 
 def test_streams_of_events_end_in_good_order_when_it_stops(server: Server) -> None:
