@@ -160,16 +160,19 @@ class WebhookDispatcher(threading.Thread):
 
     async def _deliver(self, client: httpx.AsyncClient, taken: Taken) -> None:
         webhook_id = taken.delivery.webhook_id
+        began = time.perf_counter()
         try:
-            began = time.perf_counter()
             answer = await _post(client, taken, self._box)
-            milliseconds = round((time.perf_counter() - began) * 1000)
-            loop = asyncio.get_running_loop()
+        except Exception as error:  # noqa: BLE001 - whatever is raised, the attempt counts as failed
+            log.warning("a webhook could not be sent", webhook=webhook_id, error=_describe(error))
+            answer = Answer(None, f"cannot be sent ({type(error).__name__})")
+        milliseconds = round((time.perf_counter() - began) * 1000)
+        loop = asyncio.get_running_loop()
+        try:
             await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
-        except SpoolError as error:
-            # The delivery is due again after its lease: at least once is better than never.
+        except Exception as error:  # noqa: BLE001 - due again after its lease: at least once is better than never
             log.warning(
-                "the result of a webhook could not be recorded", webhook=webhook_id, error=error.message
+                "the result of a webhook could not be recorded", webhook=webhook_id, error=_describe(error)
             )
         finally:
             self._busy[webhook_id] -= 1

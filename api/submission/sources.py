@@ -12,6 +12,7 @@ from api.auth.principal import Principal, is_below
 from spool.domain.jobs import Source
 from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
 from spool.net.address_policy import AddressRules, HostRefused
+from spool.net.pinned_http import split_address
 from spool.settings import Settings
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -100,20 +101,14 @@ def _s3_source(address: str) -> Source:
 
 def _web_source(address: str, rules: AddressRules) -> Source:
     try:
-        parts = urlsplit(address)
-        host, _port = parts.hostname, parts.port
+        parts = split_address(address)
+        rules.check_name(parts.hostname or "")
     except ValueError as error:
-        raise InvalidRequest(f"The source is not a web address: {error}.") from None
-    if not host or "\\" in address or " " in address:
-        raise InvalidRequest("The source is not a web address: it needs a host and no spaces or backslashes.")
-    if parts.username is not None or parts.password is not None:
-        raise InvalidRequest("A web source must not carry a user name or password; sign the address instead.")
-    try:
-        rules.check_name(host)
+        raise InvalidRequest(f"The source {error}") from None
     except HostRefused as error:
         # The worker checks what the name resolves to: it may change, and differ between machines.
         raise SourceForbidden(str(error)) from None
-    return Source(kind="https", uri=parts._replace(fragment="").geturl(), size=None, etag=None)
+    return Source(kind="https", uri=parts.geturl(), size=None, etag=None)
 
 
 def _file_source(address: str, roots: tuple[Path, ...]) -> Source:

@@ -3,13 +3,11 @@
 The dispatcher checks every connection again, with the addresses that the name resolves to.
 """
 
-from urllib.parse import urlsplit
-
 from api.auth.principal import Principal, get_visible_batch
 from api.services import Services
 from spool.errors import Forbidden, InvalidRequest
 from spool.net.address_policy import AddressRules, HostRefused
-from spool.net.pinned_http import check_scheme
+from spool.net.pinned_http import check_scheme, split_address
 from spool.schemas.webhooks import WebhookRequest
 from spool.store.webhooks import NewWebhook, Webhook, create_webhook
 
@@ -30,18 +28,10 @@ def create_from_request(services: Services, caller: Principal, body: WebhookRequ
 
 def _check_url(url: str, rules: AddressRules) -> str:
     try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidRequest(f"url: is not a web address: {error}.") from None
-    if not host or "\\" in url or " " in url:
-        raise InvalidRequest("url: is not a web address: it needs a host and no spaces or backslashes.")
-    if parts.username is not None or parts.password is not None:
-        raise InvalidRequest(
-            "url: must not contain a user name or password; verify the signature of each message instead."
-        )
-    try:
-        check_scheme(rules, parts.scheme, host)
+        parts = split_address(url)
+        check_scheme(rules, parts.scheme, parts.hostname or "")
     except HostRefused as error:
         raise Forbidden(f"url: {error}") from None
-    return parts._replace(fragment="").geturl()
+    except ValueError as error:
+        raise InvalidRequest(f"url: {error}") from None
+    return parts.geturl()

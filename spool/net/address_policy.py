@@ -6,14 +6,20 @@ later. Connections and HTTP are in `spool.net.pinned_http`.
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import idna
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Lookup = Callable[[str, int], Sequence[tuple[Any, ...]]]
 
+# Underscores are not allowed in host names, but are in use.
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+_HOST_LENGTH = 253
 # The only range of IPv6 from which unicast addresses are assigned (RFC 4291, IANA).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 # An IPv4 address as DNS64 embeds it (RFC 6052): the embedded address decides.
@@ -74,11 +80,30 @@ def may_be_private(address: Address) -> bool:
 
 
 def normal_host(host: str) -> str:
-    """The normalised host: lower case, IDNA, no final dot, no brackets. Raises ValueError."""
-    plain = host.strip().removeprefix("[").removesuffix("]").rstrip(".").lower()
-    if plain.isascii():
-        return plain
-    return plain.encode("idna").decode("ascii")  # UnicodeError is a ValueError
+    """The normalised host: lower case, IDNA, no final dot, no brackets.
+
+    Raises ValueError for a name that no resolver can know: an empty or overlong label, a character that host
+    names do not have, Punycode that decodes to nothing.
+    """
+    plain = host.strip().removeprefix("[").removesuffix("]").lower()
+    if ":" in plain:
+        return str(ipaddress.ip_address(plain.replace("%25", "%", 1)))
+    if not plain.isascii():
+        plain = idna.encode(plain, uts46=True).decode("ascii")  # IDNAError is a ValueError
+    plain = plain.removesuffix(".")
+    labels = plain.split(".")
+    if len(plain) > _HOST_LENGTH or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(f"{host!r} is not a host name.")
+    for label in labels:
+        if label.startswith("xn--"):
+            idna.ulabel(label)
+    return plain
+
+
+def normal_pattern(pattern: str) -> str:
+    """A normalised pattern for `matches`. Raises ValueError."""
+    wildcard = "*." if pattern.strip().startswith("*.") else ""
+    return wildcard + normal_host(pattern.strip().removeprefix("*."))
 
 
 def matches(host: str, pattern: str) -> bool:

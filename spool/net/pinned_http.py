@@ -9,10 +9,11 @@ cancel it.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from spool.net.address_policy import AddressRules, HostRefused, HostUnknown, matches
+from spool.net.address_policy import AddressRules, HostRefused, HostUnknown, matches, normal_host
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"https": 443, "http": 80}
@@ -82,6 +83,26 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         """Close the connections."""
         self._resolvers.shutdown(wait=False, cancel_futures=True)
         await self._inner.aclose()
+
+
+def split_address(address: str) -> SplitResult:
+    """The parts of a web address that can be connected to, without its fragment.
+
+    Raises ValueError, with a message that follows the name of the field, if `httpx` could not send a request
+    there, or if it has a user name or password.
+    """
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        if not host or "\\" in address or " " in address:
+            raise ValueError("it needs a host and no spaces or backslashes")
+        normal_host(host)
+        _port, _host = parts.port, httpx.URL(address).host
+    except (ValueError, httpx.InvalidURL) as error:
+        raise ValueError(f"is not a web address: {str(error).removesuffix('.')}.") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not contain a user name or password.")
+    return parts._replace(fragment="")
 
 
 def check_scheme(rules: AddressRules, scheme: str, host: str) -> None:

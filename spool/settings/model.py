@@ -32,7 +32,7 @@ from spool.domain.priority import Rules
 from spool.domain.quotas import Quota
 from spool.domain.retention import Retention
 from spool.domain.work_hours import parse_hours
-from spool.net.address_policy import AddressRules, normal_host
+from spool.net.address_policy import AddressRules, normal_pattern
 from spool.settings.redis_url import default_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -306,10 +306,10 @@ class Settings(BaseModel):
     def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, str):
             value = json.loads(value) if value.startswith("[") else value.split(",")
-        patterns = tuple(normal_host(pattern) for pattern in value if pattern.strip())
-        if any("*" in pattern.removeprefix("*.") or "/" in pattern for pattern in patterns):
-            raise ValueError("has to be a list of hosts such as example.org,*.example.net")
-        return patterns
+        try:
+            return tuple(normal_pattern(pattern) for pattern in value if pattern.strip())
+        except ValueError:
+            raise ValueError("has to be a list of hosts such as example.org,*.example.net") from None
 
     @field_validator("secret_key")
     @classmethod

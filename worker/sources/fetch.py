@@ -185,7 +185,8 @@ class Sources:
             raise SourceForbidden(f"{name}: {error}") from None
         except httpx.TooManyRedirects:
             raise SourceError(f"{name}: {address} redirects in a loop.") from None
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
+            # httpx lets the IDNAError of a name such as `xn--` through, which a redirect may lead to.
             raise SourceError(f"{name}: {address} is not an address that can be fetched.") from None
         except httpx.HTTPError as error:
             raise StorageError(f"{name}: {address} does not answer ({type(error).__name__}).") from error

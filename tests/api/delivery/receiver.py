@@ -47,7 +47,8 @@ class Receiver:
                     receiver.held.wait(60)
                 self.send_response(status)
                 if status == 302:
-                    self.send_header("Location", f"http://127.0.0.1:{receiver.port}/inside")
+                    inside = f"http://127.0.0.1:{receiver.port}/inside"
+                    self.send_header("Location", "https://xn--/" if self.path == "/nowhere" else inside)
                 self.end_headers()
                 try:
                     while self.path == "/endless" and not receiver.held.is_set():

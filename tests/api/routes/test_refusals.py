@@ -113,6 +113,8 @@ def test_what_is_not_a_file_is_missing(http: httpx.Client, recordings: Path) -> 
         "https://example.org:99999/a.wav",
         "https://example.org\\@evil.example/a.wav",
         "https://[::1/a.wav",
+        "https://xn--/a.wav",
+        "https://a..example.org/a.wav",
         " https://example.org/a.wav",
         "https://example.org/a.wav\n",
         "https://example.org/\ud800.wav",

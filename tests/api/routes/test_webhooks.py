@@ -7,11 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 from structlog.testing import capture_logs
 
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.settings import Settings
+from spool.tables import webhooks
 from tests.api.auth.keys import post
 from tests.api.delivery.receiver import Receiver
 
@@ -173,6 +175,10 @@ def test_an_address_inside_or_without_tls_is_refused_at_once(live: Live, http: h
         {"url": "https://"},
         {"url": "https://exa mple.org/"},
         {"url": "https://example.org:99999/"},
+        {"url": "https://xn--/"},
+        {"url": "https://a..example.org/"},
+        {"url": f"https://{'a' * 64}.org/"},
+        {"url": "https://ex%41mple.org/"},
         {"url": "https://example.org/\n"},
         {"url": "https://example.org/", "events": ["job.eaten"]},
         {"url": "https://example.org/", "events": []},
@@ -184,6 +190,25 @@ def test_an_address_inside_or_without_tls_is_refused_at_once(live: Live, http: h
     nowhere = {"url": "https://example.org/", "batch": "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W"}
     problem(http.post("/v1/webhooks", json=nowhere), 404, "not_found")
     assert http.get("/v1/webhooks").json() == {"items": []}
+
+
+def test_whatever_an_attempt_raises_is_recorded_and_ends_in_a_disabled_endpoint(
+    settings: Settings, start_api: Callable[[Settings], Live], receiver: Receiver
+) -> None:
+    live = start_api(settings.model_copy(update={"webhook_disable_days": 1e-9}))
+    receiver.answers["/nowhere"] = [302]  # to https://xn--/, where httpx raises an IDNAError
+    away, impossible = made(live, receiver.url("/nowhere")), made(live, receiver.url("/hook"))
+    with live.services.database.begin() as tx:  # as one stored before such hosts were refused
+        tx.execute(update(webhooks).where(webhooks.c.id == impossible["id"]).values(url="https://xn--/"))
+    with capture_logs() as logs, httpx.Client(base_url=live.url, timeout=60, verify=False) as http:
+        for hook in (away, impossible):
+            http.post(f"/v1/webhooks/{hook['id']}/test")
+            until(lambda hook=hook: http.get(f"/v1/webhooks/{hook['id']}").json()["state"] == "disabled")
+            (tried,) = deliveries(http, hook)
+            assert tried["tries"]
+            assert {one["error"] for one in tried["tries"]} == {"cannot be sent (IDNAError)"}
+    failed = {line["webhook"] for line in logs if line["event"] == "a webhook could not be sent"}
+    assert failed == {away["id"], impossible["id"]}
 
 
 def test_a_slow_receiver_holds_up_nobody_else(

@@ -116,6 +116,22 @@ def test_names_without_an_address_are_unknown() -> None:
         AddressRules(lookup=fail).resolved("a.test", 443)
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["xn--", "www.xn--", "xn--a", "a..b", ".", "", f"{'a' * 64}.org", "a." * 127 + "org", "ex%41mple.org",
+     "a b.org", "a*b.org", "a:b", "\u2603.net"],
+)  # fmt: skip
+def test_a_name_that_no_resolver_can_know_is_refused_without_one(host: str) -> None:
+    with pytest.raises(HostRefused, match="not a valid host name"):
+        AddressRules(lookup=answering("8.8.8.8")).resolved(host, 443)
+
+
+def test_names_of_all_scripts_have_one_form() -> None:
+    for host in ("B\u00dcCHER.example.", "xn--bcher-kva.example", "b\u00fccher\u3002example"):
+        assert normal_host(host) == "xn--bcher-kva.example"
+    assert normal_host("_dmarc.under_score.example") == "_dmarc.under_score.example"
+
+
 def test_hosts_come_from_the_settings() -> None:
     settings = load_settings(
         {"SPOOL_SOURCE_HOSTS": "Example.org, *.example.net,", "SPOOL_SOURCE_PRIVATE_HOSTS": '["files.corp"]'}

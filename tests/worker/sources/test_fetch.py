@@ -51,6 +51,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             self._answer(302, b"", Location="/circle.wav")
         elif self.path == "/plain.wav":
             self._answer(302, b"", Location=f"http://127.0.0.1:{self.server.server_port}/good.wav")
+        elif self.path == "/nowhere.wav":
+            self._answer(302, b"", Location="https://xn--/good.wav")
         elif self.path == "/inside.wav":
             self._answer(302, b"", Location=f"https://127.0.0.1:{self.server.server_port}/good.wav")
         elif self.path == "/short.wav":
@@ -121,6 +123,7 @@ def test_https_is_streamed_into_a_file(site: str, make_sources: Callable[..., So
         ("/429", StorageError, "HTTP 429"),
         ("/503", StorageError, "HTTP 503"),
         ("/circle.wav", SourceError, "circle"),
+        ("/nowhere.wav", SourceError, "not an address that can be fetched"),
         ("/short.wav", StorageError, "/short.wav"),
     ],
 )
