@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -56,11 +55,10 @@ Judged = Source | SkippedFile | SourceError | InvalidRequest
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A file that was listed but not read: its path below the address, what changes with its content
-    (`version`: an object's ETag, a file's size and time of change), and when it was last changed."""
+    (`version`: an object's ETag, a file's size and time of change)."""
 
     place: str
     version: str
-    modified: datetime | None
     is_quick: bool
     """Whether the name alone tells what the file is."""
     judge: Callable[[], Judged]
@@ -168,7 +166,7 @@ def _object(
         return _object_source(bucket, full, item, reach, caller)
 
     is_quick = is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key)
-    return Candidate(item.key, item.etag, item.modified, is_quick, judge)
+    return Candidate(item.key, item.etag, is_quick, judge)
 
 
 def _reason(place: str, head: Callable[[], bytes]) -> str | None:
@@ -212,13 +210,12 @@ def _file(folder: Path, path: Path, unread: str | None, settings: Settings, call
         except (SourceError, InvalidRequest) as error:
             return error
 
-    version, modified = "", None
+    version = ""
     if unread is None:
         try:
             facts = path.stat()
             version = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
-            modified = datetime.fromtimestamp(facts.st_mtime, UTC)
         except OSError:
             pass  # a link that leads nowhere, or a file that was removed: judging it reports that
     # Local files are read one by one, since they are on the same disk.
-    return Candidate(place if place.isprintable() else _printable(place), version, modified, True, judge)
+    return Candidate(place if place.isprintable() else _printable(place), version, True, judge)

@@ -7,7 +7,7 @@ is listed again; nothing is forgotten because it was not found.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
@@ -32,7 +32,9 @@ from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.schemas.batches import BatchUploadRequest
 from spool.store.archive.sources import (
+    Item,
     NewItem,
+    Seen,
     Turn,
     WatchedSource,
     end_turn,
@@ -61,20 +63,20 @@ class SourceWatcher(BackgroundLoop):
         if turn is None:
             return LOOK_S
         failpoint("watch.taken")
-        count, error = None, None
+        seen, error = None, None
         try:
-            count = self._look(turn)
+            seen = self._look(turn)
         except LeaseLost as lost:
             log.info("a listing ended early", source=turn.source.id, reason=lost.message)
         except SpoolError as failure:
             error = failure.message
             log.warning("a source cannot be listed", source=turn.source.id, reason=error)
         with self._services.database.begin() as tx:
-            end_turn(tx, turn, self._owner, count, error)
+            end_turn(tx, turn, self._owner, seen, error)
         return 0.0
 
-    def _look(self, turn: Turn) -> int:
-        """Look at the whole source, or at its marked files; returns how many files there are."""
+    def _look(self, turn: Turn) -> Seen:
+        """Look at the whole source, or at its marked files."""
         source = turn.source
         caller = principal_of(source)
         request = BatchUploadRequest.model_validate(source.request)
@@ -84,12 +86,13 @@ class SourceWatcher(BackgroundLoop):
             if turn.listing
             else self._marked(turn, intake)
         )
-        seen = jobs = 0
+        files_seen = settling = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
             if self.stopping:
                 raise LeaseLost("This process is stopping.")
-            seen += len(block)
-            new = list(self._new_items(turn, intake, block))
+            files_seen += len(block)
+            new, unsettled = self._new_items(turn, intake, block)
+            settling += unsettled
             with self._services.database.begin() as tx:
                 jobs += note_items(tx, turn, self._owner, new)
             if new:
@@ -97,7 +100,7 @@ class SourceWatcher(BackgroundLoop):
         if jobs:
             self._services.sweeper.wake()
             log.info("submitted from a source", source=source.id, jobs=jobs)
-        return seen
+        return Seen(files_seen, settling)
 
     def _marked(self, turn: Turn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
@@ -105,22 +108,27 @@ class SourceWatcher(BackgroundLoop):
             if candidate is not None:
                 yield candidate
 
-    def _new_items(self, turn: Turn, intake: Intake, block: list[Candidate]) -> Iterator[NewItem]:
-        """New files of the block: to be waited for, submitted, or passed over with a reason."""
+    def _new_items(self, turn: Turn, intake: Intake, block: list[Candidate]) -> tuple[list[NewItem], int]:
+        """New files of the block: to be waited for, submitted, or passed over with a reason; and how many
+        have not settled yet."""
         with self._services.database.look() as tx:
             known = known_items(tx, turn.source.id, [custom_id_of(each.place) for each in block])
-        settled = []
+        new: list[NewItem] = []
+        settled, unsettled = [], 0
         for candidate in block:
-            before = known.get((custom_id_of(candidate.place), candidate.version))
-            if before is not None and before.state != "settling":
+            item = known.get((custom_id_of(candidate.place), candidate.version))
+            if item is not None and item.state != "settling":
                 continue
-            if _is_settled(candidate, turn, before.created_at if before else None):
+            if _is_settled(item, turn):
                 settled.append(candidate)
-            elif before is None:
-                yield NewItem(custom_id_of(candidate.place), candidate.version, "settling")
+                continue
+            unsettled += 1
+            if item is None:
+                new.append(NewItem(custom_id_of(candidate.place), candidate.version, "settling"))
         for candidate, judged in judge_all(settled):
             if not isinstance(judged, SourceMissing):  # it was removed in the meantime
-                yield _item(candidate, judged, intake)
+                new.append(_item(candidate, judged, intake))
+        return new, unsettled
 
 
 def principal_of(source: WatchedSource) -> Principal:
@@ -130,12 +138,15 @@ def principal_of(source: WatchedSource) -> Principal:
     return Principal(source.key_id or OPERATOR.name, source.project, scopes, reads)
 
 
-def _is_settled(candidate: Candidate, turn: Turn, seen: datetime | None) -> bool:
-    """Whether the file has been unchanged for so long that nobody is still writing it: by its own time, which
-    may come from another clock, or since it was first seen like this."""
-    settle = timedelta(seconds=turn.source.settle_seconds)
-    since = [moment for moment in (candidate.modified, seen) if moment is not None]
-    return not settle or any(turn.now - moment >= settle for moment in since)
+def _is_settled(item: Item | None, turn: Turn) -> bool:
+    """Whether the version has been listed unchanged for so long that nobody is still writing the file.
+
+    The database's clock decides. The file's own time does not: its writer may have another clock, or may have
+    copied the time with the content.
+    """
+    if not turn.source.settle_seconds:
+        return True
+    return item is not None and turn.now - item.created_at >= timedelta(seconds=turn.source.settle_seconds)
 
 
 def _item(candidate: Candidate, judged: Judged, intake: Intake) -> NewItem:

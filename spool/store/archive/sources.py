@@ -123,6 +123,14 @@ class Turn:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a turn found: how many files there are, and how many of them may still be growing."""
+
+    files: int
+    settling: int
+
+
 def create_source(tx: Connection, new: NewSource) -> WatchedSource:
     """Create a source, to be listed at once. Raises Conflict if the project has `MAX_SOURCES`, or already
     watches the address."""
@@ -305,18 +313,26 @@ def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -
     return submitted
 
 
-def end_turn(tx: Connection, turn: Turn, owner: str, files: int | None, error: str | None) -> None:
-    """Release the lease: after a listing of this many `files`, after marked files (None), or after a failure,
-    which the next listing tries again."""
+def end_turn(tx: Connection, turn: Turn, owner: str, seen: Seen | None, error: str | None) -> None:
+    """Release the lease: after what was `seen`, or after a failure, which the next listing tries again.
+
+    The source is listed again as soon as its settling files can have settled.
+    """
     values: dict[str, Any] = {"lease_owner": null(), "lease_until": null()}
     if turn.listing or error is not None:
-        now = tx.scalar(select(sources.c.every_seconds).where(sources.c.id == turn.source.id))
-        values["due_at"] = seconds_from_now(turn.source.every_seconds if now is None else now)
+        rule = select(sources.c.every_seconds).where(sources.c.id == turn.source.id)
+        every = tx.scalar(rule) or turn.source.every_seconds  # it may have been changed since
+        settle = turn.source.settle_seconds if seen is not None and seen.settling else every
+        values["due_at"] = seconds_from_now(min(every, settle))
+    elif seen is not None and seen.settling:
+        soon = seconds_from_now(turn.source.settle_seconds)
+        values["due_at"] = case((sources.c.due_at > soon, soon), else_=sources.c.due_at)
     if error is not None:
         since = func.coalesce(sources.c.failing_since, now_utc())
         values |= {"error": error, "failing_since": since}
     elif turn.listing:
-        values |= {"error": null(), "failing_since": null(), "listed_at": now_utc(), "files": files}
+        cleared = {"error": null(), "failing_since": null()}
+        values |= {**cleared, "listed_at": now_utc(), "files": seen.files if seen is not None else null()}
     held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner)
     tx.execute(update(sources).where(*held).values(**values))
     # Files marked in the meantime are looked at in a separate turn.

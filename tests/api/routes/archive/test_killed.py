@@ -63,7 +63,7 @@ def test_a_watcher_and_an_exporter_that_are_killed(
     request = {"output": {"prefix": theirs, "formats": ["srt"]}}
     db = Database(settings.database_url)
     with db.begin() as tx:
-        source = create_source(tx, NewSource("default", "in", f"{recordings.as_uri()}/", request, 300, 30)).id
+        source = create_source(tx, NewSource("default", "in", f"{recordings.as_uri()}/", request, 300, 0)).id
 
     # Killed before the first listing and after what it found was committed; the lease runs out
     for point in ("watch.taken", "watch.noted"):

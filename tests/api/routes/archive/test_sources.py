@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,15 @@ from ops.testbed.waiting import until
 from spool.domain.api_keys import Scope
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store.archive.sources import get_source, take_turn
+from spool.store.archive.sources import (
+    SourceChange,
+    change_source,
+    get_source,
+    mark_places,
+    take_turn,
+)
 from spool.store.sql import seconds_from_now
-from spool.tables import jobs, source_items, sources
+from spool.tables import jobs, source_items, source_marks, sources
 from tests.api.auth.keys import new_key, post
 
 pytestmark = pytest.mark.integration
@@ -83,7 +89,8 @@ def _idle(live: Live, source_id: str) -> bool:
 
 
 def watched(live: Live, address: str, **more: Any) -> str:
-    answer = post(f"{live.url}/v1/sources", json={"source": address, **more})
+    """A new source whose files settle at once, unless `more` says otherwise."""
+    answer = post(f"{live.url}/v1/sources", json={"source": address, "settle_seconds": 0, **more})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
@@ -115,13 +122,12 @@ def test_a_folder_is_submitted_once_and_what_changes_again(
     write(recordings / "1974" / "b.flac")
     write(recordings / "notes.txt", b"not audio")
     write(recordings / "._a.wav")
-    write(recordings / "growing.wav", modified=time.time() + 3600)
     source = watched(live, f"{recordings.as_uri()}/", tags={"box": "7"}, options={"decoder": "beam"})
     until(lambda: _idle(live, source))
     shown = http.get(f"/v1/sources/{source}").json()
     assert shown["state"] == "watching"
-    assert shown["counts"] == {"taken": 2, "skipped": 2, "settling": 1, "refused": 0}
-    assert shown["files"] == 5
+    assert shown["counts"] == {"taken": 2, "skipped": 2, "settling": 0, "refused": 0}
+    assert shown["files"] == 4
     assert items(http, source, "taken") == ["1974/b.flac", "a.wav"]
     assert items(http, source, "skipped") == ["._a.wav", "notes.txt"]
     assert names(http) == ["a.wav", "b.flac"]
@@ -132,12 +138,11 @@ def test_a_folder_is_submitted_once_and_what_changes_again(
     assert job["id"] in [item["job"] for item in taken]
     assert live.waiting() == 2
 
-    # Nothing new, however often; a file that changed is a new version; one that settled is taken
+    # Nothing new, however often; a file that changed is a new version
     assert clock(source)["counts"] == shown["counts"]
     write(recordings / "a.wav", AUDIO + b"more")
-    write(recordings / "growing.wav")
-    assert clock(source)["counts"] == {"taken": 4, "skipped": 2, "settling": 0, "refused": 0}
-    assert names(http) == ["a.wav", "a.wav", "b.flac", "growing.wav"]
+    assert clock(source)["counts"] == {"taken": 3, "skipped": 2, "settling": 0, "refused": 0}
+    assert names(http) == ["a.wav", "a.wav", "b.flac"]
 
     # The folder goes away: said, nothing lost, and taken up again by itself
     gone = recordings.with_name("away")
@@ -145,30 +150,76 @@ def test_a_folder_is_submitted_once_and_what_changes_again(
     failing = clock(source)
     assert failing["state"] == "failing"
     assert "There is no folder" in failing["error"]
-    assert failing["counts"]["taken"] == 4
+    assert failing["counts"]["taken"] == 3
     write(gone / "late.wav")
     gone.rename(recordings)
     back = clock(source)
     assert (back["state"], back["error"], back["failing_since"]) == ("watching", None, None)
-    assert names(http) == ["a.wav", "a.wav", "b.flac", "growing.wav", "late.wav"]
+    assert names(http) == ["a.wav", "a.wav", "b.flac", "late.wav"]
 
 
-def test_a_file_with_a_clock_of_its_own_settles_by_when_it_was_seen(
-    live: Live, http: httpx.Client, recordings: Path, clock: Callable[[str], dict[str, Any]]
+@pytest.mark.parametrize("ahead", [-OLD, -300.0, 7200.0], ids=["kept", "behind", "ahead"])
+def test_a_file_settles_by_when_it_was_seen_whatever_time_it_has(
+    live: Live, http: httpx.Client, recordings: Path, clock: Callable[[str], dict[str, Any]], ahead: float
 ) -> None:
-    write(recordings / "reel 1.wav", modified=time.time() + 7200)
-    source = watched(live, f"{recordings.as_uri()}/")
+    modified = OLD if ahead == -OLD else time.time() + ahead
+    write(recordings / "reel 1.wav", modified=modified)
+    source = watched(live, f"{recordings.as_uri()}/", settle_seconds=None)
     until(lambda: _idle(live, source))
     assert items(http, source, "settling") == ["reel 1.wav"]
-    with live.services.database.begin() as tx:  # half a minute goes by, and it is as it was
-        tx.execute(update(source_items).values(created_at=seconds_from_now(-31)))
-    assert clock(source)["counts"]["taken"] == 1
+    assert clock(source)["counts"]["taken"] == 0
+    wait_unchanged(live)
+    # It has grown meanwhile, and waits anew; of one that grows there is one row
+    write(recordings / "reel 1.wav", AUDIO * 2, modified)
+    assert clock(source)["counts"] == {"taken": 0, "settling": 1, "skipped": 0, "refused": 0}
+    # Another process goes on where the first one was
+    wait_unchanged(live)
+    post(f"{live.url}/v1/sources/{source}/pause")
+    with live.services.database.begin() as tx:
+        change_source(tx, source, SourceChange(paused=False))
+    watcher = SourceWatcher(live.services)
+    watcher.start()
+    until(lambda: items(http, source, "taken") == ["reel 1.wav"])
+    watcher.stop()
+    assert names(http) == ["reel 1.wav"]
 
-    # Of one that grows there is one row, and it waits anew
-    write(recordings / "grows.wav", AUDIO, time.time() + 7200)
-    clock(source)
-    write(recordings / "grows.wav", AUDIO * 2, time.time() + 7300)
-    assert clock(source)["counts"] == {"taken": 1, "settling": 1, "skipped": 0, "refused": 0}
+
+def wait_unchanged(live: Live, seconds: float = 31) -> None:
+    """Let the clock go on for the files that were seen."""
+    with live.services.database.begin() as tx:
+        tx.execute(update(source_items).values(created_at=seconds_from_now(-seconds)))
+
+
+def test_a_source_is_listed_again_as_soon_as_its_files_can_have_settled(
+    live: Live, http: httpx.Client, recordings: Path
+) -> None:
+    write(recordings / "reel 1.wav")
+    source = watched(live, f"{recordings.as_uri()}/", every_seconds=86400, settle_seconds=2)
+    until(lambda: items(http, source, "taken") == ["reel 1.wav"])
+    until(lambda: _idle(live, source))
+    shown = http.get(f"/v1/sources/{source}").json()
+    assert datetime.fromisoformat(shown["next_listing_at"]) - datetime.now(UTC) > timedelta(hours=23)
+
+
+def test_an_object_settles_by_when_it_was_listed(
+    live: Live, http: httpx.Client, s3_server: S3Server, bucket: str, clock: Callable[[str], dict[str, Any]]
+) -> None:
+    s3_server.client().put_object(Bucket=bucket, Key="in/a.wav", Body=AUDIO)
+    source = watched(live, f"s3://{bucket}/in", settle_seconds=30)
+    until(lambda: _idle(live, source))
+    with live.services.database.begin() as tx:  # a notification brings no file forward that has not settled
+        mark_places(tx, source, ["a.wav"])
+    until(lambda: not _marked(live, source))
+    assert items(http, source, "settling") == ["a.wav"]
+    assert get_due(live, source) - datetime.now(UTC) < timedelta(seconds=31)
+    wait_unchanged(live)
+    assert clock(source)["counts"] == {"taken": 1, "settling": 0, "skipped": 0, "refused": 0}
+
+
+def _marked(live: Live, source_id: str) -> int:
+    with live.services.database.read() as tx:
+        count = select(func.count()).select_from(source_marks).where(source_marks.c.source_id == source_id)
+        return tx.scalar(count) or 0
 
 
 @both
