@@ -1,4 +1,4 @@
-"""Every error that Spool names, as one tree.
+"""The errors of jobs, requests and machines, as one tree.
 
     SpoolError
     ├── InvalidRequest      the request is not valid
@@ -18,9 +18,10 @@
     ├── AudioError          the recording was fetched and cannot be transcribed
     │   ├── AudioEmpty, AudioUnreadable, AudioTruncated, AudioNotFinite, AudioTooLong
     ├── ModelError          the model cannot be used
-    │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, QualityUnknown, WeightsChanged (worth a retry)
+    │   ├── UnknownModel, ModelUnreadable, ChecksumMismatch, WeightsMismatch, QualityUnknown
+    │   └── ModelUnavailable, WeightsChanged    (worth a retry)
     ├── StorageError        SQL, object store or disk refused (worth a retry)
-    │   └── DiskFull, ObjectDamaged
+    │   └── DiskFull, ObjectDamaged, CredentialsRefused
     ├── EngineError         the engine could not finish an utterance
     │   ├── EngineCrashed   this utterance crashes the engine even when it runs alone
     │   ├── StateLost       the engine no longer has a live session's state; it is rebuilt
@@ -314,6 +315,17 @@ def fault_message(fault: Mapping[str, Any]) -> str:
 def describe_code(code: str) -> str:
     """What errors of this code say of themselves, as one sentence; the code itself where none has it."""
     return _SENTENCES.get(code, code)
+
+
+def job_codes() -> list[str]:
+    """The codes that a job can fail with, apart from `poison`."""
+    of_jobs = (InvalidRequest, SourceError, AudioError, ModelError, StorageError, EngineError, TimeLimit)
+    return sorted({SpoolError.code, *(each.code for kind in of_jobs for each in _kinds(kind))})
+
+
+def retryable_codes() -> list[str]:
+    """The codes of errors that are worth a retry."""
+    return sorted({kind.code for kind in _kinds(SpoolError) if kind.retryable})
 
 
 def _kinds(kind: type[SpoolError]) -> list[type[SpoolError]]:

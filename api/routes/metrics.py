@@ -27,8 +27,10 @@ from api.services import ServicesDep
 from spool import __version__
 from spool.domain.pricing import NANOS_PER_SECOND, NANOS_PER_UNIT, SAMPLE_RATE
 from spool.domain.worker_stats import SIZE_BOUNDS
+from spool.errors import job_codes, retryable_codes
 from spool.settings import Settings
 from spool.store.monitoring import Gauges, Member, Spent, read_gauges
+from spool.store.queue.leases import POISON_CODE
 
 KEPT_SECONDS = 5.0
 SHARE = 0.05
@@ -110,8 +112,10 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     for pool, number in gauges.refused.items():
         refused.add_metric([pool], number)
     ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
-    for one in gauges.ended:
-        ended.add_metric([one.state.value, one.error], one.jobs)
+    by_error = {("failed", code): 0 for code in (*job_codes(), POISON_CODE)}
+    by_error |= {(one.state.value, one.error): one.jobs for one in gauges.ended}
+    for labels, number in sorted(by_error.items()):
+        ended.add_metric(list(labels), number)
     yield from (queued, age, unserved, running, refused, ended)
     yield Gauge("spool_batches_receiving", "Batches whose lines are still being read.", gauges.open_batches)
     yield Gauge("spool_messages_unsent", "Messages not yet sent to the broker.", gauges.unsent)
@@ -119,8 +123,9 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
 
 def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
     lost = Total("spool_leases_lost", "Leases that ran out: jobs taken back from a worker.", labels=["pool"])
-    for pool, number in gauges.leases_lost.items():
-        lost.add_metric([pool], number)
+    pools = {member.worker.info.pool for member in gauges.fleet} | {*gauges.running, *gauges.leases_lost}
+    for pool in sorted(pools):
+        lost.add_metric([pool], gauges.leases_lost.get(pool, 0))
     yield lost
     breaches = Gauge("spool_audit_breaches", "Violations found by the last `spool audit`.", labels=["rule"])
     age = Gauge("spool_audit_age_seconds", "Time since the last `spool audit`; absent if there was none.")
@@ -243,7 +248,9 @@ _Values = Mapping[tuple[str, ...], float]
 
 
 def _attempts(member: Member) -> _Values:
-    return {tuple(key.split("/", 1)): number for key, number in sorted(member.counts.attempts.items())}
+    known = [f"failed/{code}" for code in job_codes()] + [f"handed_back/{code}" for code in retryable_codes()]
+    counts = dict.fromkeys(("done/", *known), 0) | member.counts.attempts
+    return {tuple(key.split("/", 1)): number for key, number in sorted(counts.items())}
 
 
 def _overhead(member: Member) -> _Values:

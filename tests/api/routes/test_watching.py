@@ -7,6 +7,7 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from ops.testbed.running_api import Live
 from ops.watch.render_dashboard import DASHBOARD, expressions
 from tests.api.cli.commands import ROOT
 
@@ -42,6 +43,34 @@ def test_alerts_and_dashboard_ask_for_what_there_is(http: httpx.Client) -> None:
         assert names or "up{" in expression or "day_of_month" in expression, what
     watched = set().union(*(asked(expression) for _, expression in PANELS))
     assert len(watched) > 20
+
+
+def test_what_alerts_watch_for_changes_is_there_before_it_happens(http: httpx.Client, live: Live) -> None:
+    """A series that begins at 1 has not increased, so that its alert would miss the first event."""
+    live.work()
+    there = [
+        sample
+        for family in text_string_to_metric_families(http.get("/metrics").text)
+        for sample in family.samples
+    ]
+    changes = r"\b(?:increase|delta|min_over_time)\((spool_\w+)(?:\{([^}]*)\})?\["
+    watched = {
+        (rule["alert"], name, labels) for rule in ALERTS for name, labels in re.findall(changes, rule["expr"])
+    }
+    assert len(watched) >= 8
+    for alert, name, labels in watched:
+        for label, _, pattern in re.findall(r'(\w+)(=~?)"([^"]*)"', labels):
+            for value in pattern.split("|"):
+                values = [sample.labels.get(label) for sample in there if sample.name == name]
+                assert value in values, (alert, name, label, value)
+        assert name in {sample.name for sample in there}, (alert, name)
+    failed = {
+        sample.labels["error"]: sample.value
+        for sample in there
+        if sample.name == "spool_worker_attempts_total" and sample.labels["outcome"] == "failed"
+    }
+    assert {"source_missing", "audio_unreadable", "internal"} <= failed.keys()
+    assert set(failed.values()) == {0}
 
 
 def test_the_docs_table_is_what_metrics_says(http: httpx.Client) -> None:
