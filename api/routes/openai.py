@@ -1,8 +1,8 @@
 """The routes that clients of OpenAI's API know: a recording in, its words in the answer.
 
-The recording goes through the same queue as any job, and the answer waits for it; a client that disconnects
-cancels it. Translates that API's names into Spool's, and refuses what Spool does not support instead of
-ignoring it.
+The recording goes through the same queue as any job, ahead of jobs for which nobody waits; a client that
+disconnects cancels it. Translates that API's names into Spool's, and refuses what Spool does not support
+instead of ignoring it.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from fastapi import Request, Response
@@ -98,7 +99,10 @@ async def _run(
         form, granularities = _parse_form(upload)
         body = await run_in_threadpool(_job_request, upload, services, task)
         wanted = replace(upload, parts={"request": (body,)})
-        created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
+        answer_by = datetime.now(UTC) + timedelta(seconds=WAIT_SECONDS)
+        created, _ = await run_in_threadpool(
+            create_from_upload, services, caller, wanted, idempotency_key, answer_by
+        )
         streamed = _is_streamed(upload)
     services.sweeper.wake()
     if streamed:

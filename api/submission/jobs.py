@@ -35,7 +35,7 @@ from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
-from spool.domain.priority import PRIORITIES
+from spool.domain.priority import HIGH, PRIORITIES
 from spool.domain.quotas import Hold
 from spool.errors import NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
@@ -147,10 +147,17 @@ def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[st
 
 
 def create_from_upload(
-    services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
+    services: Services,
+    caller: Principal,
+    upload: Upload,
+    idempotency_key: str | None,
+    answer_by: datetime | None = None,
 ) -> tuple[JobDetail, bool]:
     """Store the recording, then create its job as the form's `request` says. The bool is True for a new
-    job."""
+    job.
+
+    `answer_by`: until when somebody waits for the transcript; the job goes before all that can wait longer.
+    """
     body = parse_json(UploadRequest, upload.request or b"{}", WITH_TEXT, "request")
     caller.project_for(body.project)  # refused before anything is stored
     if upload.transcript is not None:
@@ -170,6 +177,8 @@ def create_from_upload(
     name = body.name or upload.name
     new = _build_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
     new = replace(new, source_hashes=hashes)
+    if answer_by is not None:
+        new = replace(new, priority=HIGH, deadline=answer_by)
     try:
         job, created = _commit(services, new)
     except Exception:

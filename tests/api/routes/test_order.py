@@ -54,6 +54,22 @@ def test_a_job_with_a_priority_overtakes_and_says_so(
     assert [claimed(live) for _ in range(4)] == [job["id"] for job in (high, timed, plain, low)]
 
 
+def test_a_request_that_somebody_waits_for_overtakes_every_batch(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    plain = http.post("/v1/jobs", json=file_job(recordings)).json()
+    high = http.post("/v1/jobs", json=file_job(recordings, priority="high")).json()
+    timed = http.post("/v1/jobs", json=file_job(recordings, priority="high", deadline=LATER)).json()
+    asked = {"model": "whisper-1", "stream": "true"}
+    headers = {"Idempotency-Key": "one"}
+    form = {"data": asked, "files": {"file": ("call.wav", b"RIFF")}, "headers": headers}
+    with http.stream("POST", "/v1/audio/transcriptions", **form) as first:
+        job_id = first.headers["X-Spool-Job"]
+        with http.stream("POST", "/v1/audio/transcriptions", **form) as again:
+            assert again.headers["X-Spool-Job"] == job_id, "its deadline is no part of the request"
+        assert [claimed(live) for _ in range(4)] == [job_id, timed["id"], high["id"], plain["id"]]
+
+
 @pytest.mark.parametrize(
     ("asked", "where"),
     [
