@@ -114,8 +114,8 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
     ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
     by_error = {("failed", code): 0 for code in (*job_codes(), POISON_CODE)}
     by_error |= {(one.state.value, one.error): one.jobs for one in gauges.ended}
-    for labels, number in sorted(by_error.items()):
-        ended.add_metric(list(labels), number)
+    for (state, error), number in sorted(by_error.items()):
+        ended.add_metric([state, error], number)
     yield from (queued, age, unserved, running, refused, ended)
     yield Gauge("spool_batches_receiving", "Batches whose lines are still being read.", gauges.open_batches)
     yield Gauge("spool_messages_unsent", "Messages not yet sent to the broker.", gauges.unsent)
@@ -249,7 +249,7 @@ _Values = Mapping[tuple[str, ...], float]
 
 def _attempts(member: Member) -> _Values:
     known = [f"failed/{code}" for code in job_codes()] + [f"handed_back/{code}" for code in retryable_codes()]
-    counts = dict.fromkeys(("done/", *known), 0) | member.counts.attempts
+    counts = {**dict.fromkeys(("done/", *known), 0), **member.counts.attempts}
     return {tuple(key.split("/", 1)): number for key, number in sorted(counts.items())}
 
 
