@@ -17,8 +17,7 @@ from api.middleware.access_log import AccessLog
 from api.middleware.load import InFlight, LoadShedding
 from api.middleware.local_origin import LocalOriginGuard
 from api.middleware.slow_requests import SlowBody
-from api.openapi import jobs as described
-from api.openapi.webhooks import add_event_schemas
+from api.openapi.document import DESCRIPTION, complete
 from api.routes.metrics import Metrics
 from api.routing import add_routes
 from api.services import Services, open_services
@@ -36,10 +35,7 @@ class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             page = super().openapi()
-            described.add_problem_schema(page)
-            add_event_schemas(page)
-            if not is_key_required(self.state.settings):
-                described.make_keys_optional(page)
+            self.openapi_schema = complete(page, requires_key=is_key_required(self.state.settings))
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -59,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = _App(
         title="Spool",
         version=__version__,
-        description=described.DESCRIPTION,
+        description=DESCRIPTION,
         lifespan=_lifespan,
         openapi_url="/openapi.json",
         docs_url=None,

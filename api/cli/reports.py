@@ -9,8 +9,9 @@ from rich.text import Text
 
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.tables import cost_table, format_duration
+from spool.schemas.common import ListOf
 from spool.schemas.costs import GroupBy
-from spool.schemas.fleet import WorkerList, WorkerOut
+from spool.schemas.fleet import WorkerOut
 
 
 def costs(
@@ -52,7 +53,7 @@ STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "
 def workers(url: Url = None, as_json: Json = False) -> None:
     """List the workers and their state."""
     with connect(url) as (spool, _):
-        listed = WorkerList(items=spool.workers())
+        listed = ListOf[WorkerOut](items=spool.workers())
     if as_json:
         print_json(listed)
         return

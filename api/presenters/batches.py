@@ -2,26 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
-from api.presenters.jobs import present_hold
 from spool.domain.estimates import Outlook, Sums, outlook
 from spool.domain.jobs import JobState
 from spool.domain.pricing import money, rtfx
 from spool.domain.priority import PRIORITY_NAMES
 from spool.domain.quotas import Hold
 from spool.schemas.batches import (
-    BadLineOut,
     BatchAudioOut,
     BatchCostOut,
     BatchDetail,
     BatchOut,
     BatchSpeedOut,
     BatchState,
-    BatchTimeOut,
-    BatchTimesOut,
-    LinesOut,
-    SkippedFileOut,
 )
 from spool.schemas.jobs import DeadlineOut
 from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
@@ -32,25 +26,7 @@ def present_batch(
     batch: Batch, counts: Mapping[JobState, int], holds: Mapping[str, Hold] | None = None
 ) -> BatchOut:
     """A batch with its jobs by state; `holds` by project."""
-    return BatchOut(
-        id=batch.id,
-        name=batch.name,
-        project=batch.project,
-        source=batch.source,
-        state=_state(batch, counts),
-        reuse=batch.reuse,
-        lines=LinesOut(read=batch.lines, accepted=batch.accepted, bad=batch.bad, skipped=batch.skipped),
-        counts=dict(counts),
-        times=BatchTimesOut(
-            created_at=batch.created_at,
-            closed_at=batch.closed_at,
-            cancelled_at=batch.cancelled_at,
-            updated_at=batch.updated_at,
-        ),
-        priority=PRIORITY_NAMES[batch.priority],
-        deadline=_deadline(batch, counts),
-        held=present_hold((holds or {}).get(batch.project)) if counts.get(JobState.QUEUED) else None,
-    )
+    return BatchOut.of(batch, **_differing(batch, counts, holds))
 
 
 def present_batch_detail(
@@ -62,24 +38,34 @@ def present_batch_detail(
 ) -> BatchDetail:
     """A batch with its progress, and its expected time and cost."""
     forecast = outlook(_sums(progress))
-    return BatchDetail(
-        **present_batch(batch, progress.counts, holds).model_dump(),
-        bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
-        skipped_files=[SkippedFileOut.model_validate(file) for file in batch.skipped_files],
+    return BatchDetail.of(
+        batch,
+        **_differing(batch, progress.counts, holds),
         waiting_for=list(waiting_for),
         reused=progress.reused,
         incomplete=progress.incomplete,
-        audio=BatchAudioOut(
-            done_seconds=progress.done_seconds,
-            left_seconds=forecast.audio_left_seconds,
-            basis=forecast.audio_basis,
-        ),
+        audio=BatchAudioOut.of(forecast, done_seconds=progress.done_seconds),
         speed=BatchSpeedOut(
             rtfx_now=rtfx(progress.recent_audio_seconds, progress.recent_engine_seconds), pace=forecast.pace
         ),
-        time=BatchTimeOut(left_seconds=forecast.time_left_seconds, basis=forecast.time_basis),
+        time=forecast,
         cost=_cost(progress, forecast, currency),
     )
+
+
+def _differing(
+    batch: Batch, counts: Mapping[JobState, int], holds: Mapping[str, Hold] | None
+) -> dict[str, Any]:
+    """The fields of the answer that are not attributes of the batch."""
+    return {
+        "state": _state(batch, counts),
+        "lines": batch,
+        "counts": counts,
+        "times": batch,
+        "priority": PRIORITY_NAMES[batch.priority],
+        "deadline": _deadline(batch, counts),
+        "held": (holds or {}).get(batch.project) if counts.get(JobState.QUEUED) else None,
+    }
 
 
 def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | None:

@@ -3,7 +3,6 @@
 import csv
 import io
 from decimal import Decimal
-from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
 from api.auth.principal import Principal
@@ -15,7 +14,6 @@ from spool.schemas.costs import (
     CloudOut,
     CostReportOut,
     CostRowOut,
-    GroupBy,
     ProjectionOut,
 )
 from spool.settings import Settings
@@ -25,15 +23,10 @@ def present_costs(
     report: CostReport, settings: Settings, caller: Principal, month: dict[str, int]
 ) -> CostReportOut:
     """The report as the API shows it. `month`: what each project has spent this month, in nano-units."""
-    return CostReportOut(
-        start=report.start,
-        end=report.end,
-        group_by=cast("GroupBy", report.group_by),  # the routes offer fewer groupings than the store
-        currency=report.currency,
+    return CostReportOut.of(
+        report,
         rows=[_row(row.key, row.sums) for row in report.rows],
         total=_row("total", report.total),
-        idle_seconds=report.idle_seconds,
-        idle_cost=report.idle_cost,
         projection=_projection(report, settings.cloud_prices),
         budgets=[
             _budget(project, budget, money(month.get(project, 0)))
@@ -44,25 +37,15 @@ def present_costs(
 
 
 def _row(key: str, sums: CostSums) -> CostRowOut:
-    return CostRowOut(
-        key=key,
-        audio_seconds=sums.audio_seconds,
-        engine_seconds=sums.engine_seconds,
-        rtfx=sums.rtfx,
-        billable=sums.billable_cost,
-        wasted=sums.wasted_cost,
-        per_audio_hour=per_audio_hour(sums.billable_cost, sums.audio_samples),
-    )
+    return CostRowOut.of(sums, key=key, per_audio_hour=per_audio_hour(sums.billable_cost, sums.audio_samples))
 
 
 def _projection(report: CostReport, clouds: CloudPrices) -> ProjectionOut | None:
     projection = project_costs(report)
     if projection is None:
         return None
-    return ProjectionOut(
-        per_audio_hour=projection.per_audio_hour,
-        per_million_hours=projection.per_million_hours,
-        basis=projection.basis,
+    return ProjectionOut.of(
+        projection,
         clouds=[
             CloudOut(name=name, per_audio_hour=price, per_million_hours=price * MILLION)
             for name, price in sorted(clouds.per_audio_hour.items(), key=lambda price: (price[1], price[0]))

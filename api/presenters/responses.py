@@ -1,21 +1,7 @@
-"""What the answers of several routes share: times in UTC, and models written as JSON."""
-
-from datetime import UTC, datetime
+"""Answers written as JSON by the handler itself."""
 
 from fastapi import Response
 from pydantic import BaseModel
-
-from spool.errors import InvalidRequest
-
-
-def to_utc(moment: datetime | None) -> datetime | None:
-    """The moment in UTC; one without a zone is taken as UTC."""
-    if moment is None or moment.tzinfo is None:
-        return moment and moment.replace(tzinfo=UTC)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise InvalidRequest("The time lies outside the calendar.") from None
 
 
 def json_response(answer: BaseModel) -> Response:

@@ -22,12 +22,8 @@ def present_hit(hit: Hit) -> HitOut:
         for place in hit.places
     ]
     start = matches[0].start
-    return HitOut(
-        job=job.id,
-        name=job.name,
-        project=job.project,
-        batch=job.batch_id,
-        custom_id=job.custom_id,
+    return HitOut.of(
+        job,
         channel=passage.channel,
         speaker=passage.speaker,
         speaker_name=job.speaker_names.get(passage.speaker) if passage.speaker else None,

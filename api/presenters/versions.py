@@ -1,6 +1,6 @@
 """Versions of a recording as the API shows them. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -8,12 +8,10 @@ from api.presenters.jobs import present_cost
 from spool.comparison import Comparison, Difference
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
-from spool.domain.transcript import Word
 from spool.schemas.versions import (
     BatchDiff,
     ComparedJob,
     ComparedSums,
-    ComparedWord,
     DifferenceOut,
     DiffOut,
     VersionOut,
@@ -25,17 +23,8 @@ Order = Literal["time", "doubt"]
 
 def present_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
     """One job of a recording."""
-    return VersionOut(
-        job=job.id,
-        state=job.state,
-        model=job.options.model,
-        options=job.options,
-        submitted_by=job.key_id,
-        created_at=job.created_at,
-        finished_at=job.finished_at,
-        words=job.words,
-        deleted=job.transcript_deleted_at is not None,
-        cost=present_cost(cost, currency),
+    return VersionOut.of(
+        job, deleted=job.transcript_deleted_at is not None, cost=present_cost(cost, currency)
     )
 
 
@@ -52,7 +41,7 @@ def present_diff(base: str, other: str, compared: Comparison, sort: Order, limit
         edits=errors.edits,
         wer=_rate(errors),
         total=len(differences),
-        items=[_present_difference(each) for each in differences[:limit]],
+        items=list(map(DifferenceOut.of, differences[:limit])),
     )
 
 
@@ -90,21 +79,3 @@ def present_batch_diff(compared: Sequence[Compared], currency: str, next_cursor:
 
 def _rate(errors: WordErrors) -> float | None:
     return errors.rate if errors.words else None
-
-
-def _present_difference(difference: Difference) -> DifferenceOut:
-    return DifferenceOut(
-        channel=difference.channel,
-        start=difference.start,
-        end=difference.end,
-        doubt=round(difference.doubt, 4),
-        base=_words(difference.base),
-        other=_words(difference.other),
-    )
-
-
-def _words(words: Iterable[Word]) -> list[ComparedWord]:
-    return [
-        ComparedWord(text=word.text, start=word.start, end=word.end, confidence=word.confidence)
-        for word in words
-    ]

@@ -13,35 +13,33 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_batch
 from api.delivery.batch_archive import archive_blocks
 from api.delivery.batch_results import NDJSON, result_lines
-from api.openapi.jobs import Cursor
+from api.openapi.document import FORM, JSON, Bodies, form
 from api.presenters.batches import present_batch
 from api.problems import Problem
+from api.queries import Cursor, IdempotencyKey, Limit, ListedProject
 from api.services import ServicesDep
 from api.submission.batches import (
     create_from_address,
     create_from_manifest,
     load_detail,
 )
-from api.submission.bodies import SMALL, SUBMISSION, parse_json, parse_off_loop, read_json
-from api.submission.jobs import IdempotencyKey
+from api.submission.bodies import SMALL, SUBMISSION, media_type, parse_json, parse_off_loop, read_json
 from api.submission.uploads import receive_body, receive_upload
 from spool.domain.jobs import JobState
 from spool.formats import Format
-from spool.schemas.batches import (
-    BatchDetail,
-    BatchPage,
-    BatchRequest,
-    BatchRetried,
-    BatchUploadRequest,
-)
-from spool.schemas.common import Project
+from spool.schemas.batches import BatchDetail, BatchOut, BatchRequest, BatchRetried, BatchUploadRequest
+from spool.schemas.common import Page
 from spool.store import batches as store
 from spool.store.batch_progress import batch_counts
 from spool.store.queue.quotas import find_holds
 
-MANIFEST_TYPES = frozenset(
-    {NDJSON, "text/csv", "application/jsonl", "application/jsonlines", "application/json-lines"}
-)
+_LINES = {"type": "string", "description": "One source per line, as JSON."}
+_ROWS = {"type": "string", "description": "One source per row, under a line of names."}
+_MANIFESTS = {
+    **dict.fromkeys((NDJSON, "application/jsonl", "application/jsonlines", "application/json-lines"), _LINES),
+    "text/csv": _ROWS,
+}
+BODY: Bodies = {**_MANIFESTS, JSON: BatchRequest, FORM: form("The manifest.", BatchUploadRequest)}
 
 
 async def create(
@@ -59,24 +57,27 @@ async def create(
         ),
     ] = None,
 ) -> BatchDetail:
-    """Submit a batch: a manifest (as the body or in a form), or JSON that names a manifest or a folder."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if query is not None and kind not in MANIFEST_TYPES:
+    """Submit a batch.
+
+    Submit a batch: a manifest (as the body or in a form), or JSON that names a manifest or a folder.
+    """
+    kind = media_type(request)
+    if query is not None and kind not in _MANIFESTS:
         raise Problem(
             422, "invalid_request", "Send `request` in the query only with a bare manifest as the body."
         )
     limit, folder = services.settings.upload_max_bytes, services.upload_folder
-    if kind == "application/json":
+    if kind == JSON:
         body = await read_json(request, BatchRequest, SUBMISSION)
         batch, created = await run_in_threadpool(create_from_address, services, caller, body, idempotency_key)
-    elif kind in MANIFEST_TYPES:
+    elif kind in _MANIFESTS:
         fields = parse_json(BatchUploadRequest, (query or "{}").encode(), SMALL, "request")
         async with receive_body(request, folder, limit) as upload:
             manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
                 create_from_manifest, services, caller, fields, manifest, idempotency_key
             )
-    elif kind == "multipart/form-data":
+    elif kind == FORM:
         async with receive_upload(request, folder, limit) as upload:
             fields = await parse_off_loop(
                 request, BatchUploadRequest, upload.request or b"{}", SUBMISSION, "request"
@@ -94,25 +95,25 @@ async def create(
 
 
 def list_batches(
-    services: ServicesDep,
-    caller: CallerDep,
-    project: Project | None = None,
-    cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> BatchPage:
-    """Batches, newest first, a page at a time."""
-    if project is not None and not caller.sees(project):
-        return BatchPage(items=[], next_cursor=None)
+    services: ServicesDep, project: ListedProject, cursor: Cursor = None, limit: Limit = 50
+) -> Page[BatchOut]:
+    """List batches.
+
+    A page at a time, newest first.
+    """
     with services.database.read() as tx:
-        page = store.list_batches(tx, caller.project or project, cursor, limit)
+        page = store.list_batches(tx, project, cursor, limit)
         counts = batch_counts(tx, [batch.id for batch in page.items])
         held = find_holds(tx, services.settings.quotas, {batch.project for batch in page.items})
     items = [present_batch(batch, counts[batch.id], held) for batch in page.items]
-    return BatchPage(items=items, next_cursor=page.next_cursor)
+    return Page(items=items, next_cursor=page.next_cursor)
 
 
 def get_batch(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
-    """One batch: progress, speed, remaining time and cost."""
+    """Show a batch.
+
+    One batch: progress, speed, remaining time and cost.
+    """
     with services.database.read() as tx:
         get_visible_batch(tx, caller, batch_id)
     return load_detail(services, batch_id)
@@ -127,7 +128,10 @@ def get_results(
     ] = None,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
 ) -> StreamingResponse:
-    """One line of JSON for each job in its current state, in the order of the manifest."""
+    """Fetch a batch's results.
+
+    One line of JSON for each job in its current state, in the order of the manifest.
+    """
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
     lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
@@ -141,7 +145,10 @@ def get_transcripts(
     batch_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcripts.")] = "txt",
 ) -> StreamingResponse:
-    """The transcripts of all finished jobs as one zip, in which `missing.tsv` names the jobs without one."""
+    """Fetch a batch's transcripts as a zip.
+
+    The transcripts of all finished jobs as one zip, in which `missing.tsv` names the jobs without one.
+    """
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
     blocks = archive_blocks(services.database, services.objects, batch.id, form)
@@ -152,7 +159,10 @@ def get_transcripts(
 def retry_failed(
     services: ServicesDep, caller: CallerDep, batch_id: str, idempotency_key: IdempotencyKey = None
 ) -> BatchRetried:
-    """Queue every failed job again. Chunks that were transcribed are kept."""
+    """Retry a batch's failed jobs.
+
+    Queue every failed job again. Chunks that were transcribed are kept.
+    """
     retried = 0
     while True:
         with services.database.begin() as tx:
@@ -169,7 +179,10 @@ def retry_failed(
 
 
 def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
-    """Cancel a batch. Queued jobs are cancelled at once, running ones stop at their next chunk."""
+    """Cancel a batch.
+
+    Cancel a batch. Queued jobs are cancelled at once, running ones stop at their next chunk.
+    """
     with services.database.begin() as tx:
         store.cancel_batch(tx, get_visible_batch(tx, caller, batch_id).id)
     return load_detail(services, batch_id)

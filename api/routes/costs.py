@@ -8,11 +8,13 @@ from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
 from api.presenters.costs import cost_csv, cost_svg, present_costs
+from api.presenters.responses import json_response
 from api.services import ServicesDep
 from spool.errors import InvalidRequest
 from spool.schemas.common import Day
 from spool.schemas.costs import (
     CostFormat,
+    CostReportOut,
     GroupBy,
 )
 from spool.store.ledger.reports import cost_report, spent_since
@@ -34,8 +36,11 @@ def get_costs(
         str | None, Query(min_length=1, max_length=64, description="Which tag's values are the groups.")
     ] = None,
     form: Annotated[CostFormat, Query(alias="format", description="JSON, a table or a plot.")] = "json",
-) -> Response:
-    """The cost report of whole UTC days, from the ledger; of one project if the key has one."""
+) -> Annotated[Response, CostReportOut]:
+    """Show costs.
+
+    The cost report of whole UTC days, from the ledger; of one project if the key has one.
+    """
     last = end or datetime.now(UTC).date() + timedelta(days=1)
     try:
         first = start or last - _DEFAULT_PERIOD
@@ -56,4 +61,4 @@ def get_costs(
         return Response(cost_csv(shown), headers=headers, media_type="text/csv; charset=utf-8")
     if form == "svg":
         return Response(cost_svg(shown), media_type="image/svg+xml")
-    return Response(shown.model_dump_json(), media_type="application/json")
+    return json_response(shown)

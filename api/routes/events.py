@@ -49,7 +49,10 @@ async def follow_job(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> Response:
-    """Follow a job: its events as they happen and its progress, until it has ended."""
+    """Follow a job.
+
+    Follow a job: its events as they happen and its progress, until it has ended.
+    """
     stream = Stream(caller, job_id, None, asyncio.get_running_loop())
     return await _answer(request, services, stream, after if last_event_id is None else last_event_id)
 
@@ -62,7 +65,10 @@ async def follow_batch(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> Response:
-    """Follow a batch: its events and those of its jobs as they happen, until all have ended."""
+    """Follow a batch.
+
+    Follow a batch: its events and those of its jobs as they happen, until all have ended.
+    """
     stream = Stream(caller, None, batch_id, asyncio.get_running_loop())
     return await _answer(request, services, stream, after if last_event_id is None else last_event_id)
 

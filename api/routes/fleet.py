@@ -2,24 +2,20 @@
 costs."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
 from decimal import Decimal
 from itertools import groupby
-
-from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
+from typing import Annotated
 
 from api.auth.authentication import CallerDep
 from api.presenters.jobs import present_worker
-from api.problems import Problem
 from api.services import Services, ServicesDep
-from api.submission.bodies import SMALL, read_json
+from api.submission.bodies import json_body
 from api.submission.openai_models import ITS_MODELS
 from spool.domain.fleet.models import can_stream
 from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
 from spool.errors import NotFound, describe_code
+from spool.schemas.common import ListOf
 from spool.schemas.fleet import (
     DefaultModel,
     EndedOut,
@@ -29,32 +25,36 @@ from spool.schemas.fleet import (
     OpenAIModel,
     Overview,
     TodayOut,
-    UnservedOut,
     WaitingOut,
-    WorkerList,
+    WorkerOut,
 )
 from spool.store import workers as store
 from spool.store.monitoring import Gauges, Spent, read_gauges
-from spool.store.queue.unserved import Unserved
 from spool.store.system import set_default_model
 
 
-def list_workers(services: ServicesDep) -> WorkerList:
-    """Workers, most recently seen first."""
+def list_workers(services: ServicesDep) -> ListOf[WorkerOut]:
+    """List workers.
+
+    Workers, most recently seen first.
+    """
     with services.database.read() as tx:
-        return WorkerList(items=[present_worker(worker) for worker in store.list_workers(tx)])
+        return ListOf[WorkerOut](items=[present_worker(worker) for worker in store.list_workers(tx)])
 
 
 def list_models(services: ServicesDep) -> ModelList:
-    """The models that workers have or the settings name, and how many live workers offer each."""
+    """List models.
+
+    The models that workers have or the settings name, and how many live workers offer each.
+    """
     items = _models(services)
     return ModelList(items=items, data=[OpenAIModel(id=model.name) for model in items])
 
 
 def get_model(model: str, services: ServicesDep) -> ModelDetail:
-    """One model; a name that clients of OpenAI's API know, such as `whisper-1`, is the default one.
+    """Show a model.
 
-    Raises NotFound.
+    A name that clients of OpenAI's API know, such as `whisper-1`, is the default one.
     """
     known = _models(services)
     for entry in known:
@@ -75,16 +75,13 @@ def _models(services: Services) -> list[ModelOut]:
     ]
 
 
-async def set_default(request: Request, services: ServicesDep) -> DefaultModel:
-    """Let jobs that name no model have this one from now on."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, "unsupported_media_type", "Send application/json.")
-    body = await read_json(request, DefaultModel, SMALL)
-    return await run_in_threadpool(_set_default, services, body)
+def set_default(
+    services: ServicesDep, body: Annotated[DefaultModel, json_body(DefaultModel, declared=True)]
+) -> DefaultModel:
+    """Set the default model.
 
-
-def _set_default(services: Services, body: DefaultModel) -> DefaultModel:
+    Jobs that name no model have this one from now on.
+    """
     services.fleet.check(Route(None), body.name)
     with services.database.begin() as tx:
         set_default_model(tx, body.name)
@@ -93,30 +90,21 @@ def _set_default(services: Services, body: DefaultModel) -> DefaultModel:
 
 
 def get_overview(services: ServicesDep, caller: CallerDep) -> Overview:
-    """Queued, running and ended jobs, and today's totals; of one project if the key has one."""
+    """Show the overview.
+
+    Queued, running and ended jobs, and today's totals; of one project if the key has one.
+    """
     with services.database.read() as tx:
         gauges = read_gauges(tx, caller.project, month=False)
     unserved = () if caller.project else services.fleet.recent().unserved
-    return _present_overview(gauges, services.settings.currency, unserved)
-
-
-def _present_overview(gauges: Gauges, currency: str, unserved: Sequence[Unserved]) -> Overview:
-    return Overview(
-        now=gauges.now,
+    return Overview.of(
+        gauges,
         waiting=_waiting(gauges),
-        unserved=[UnservedOut(**asdict(each)) for each in unserved],
-        running=gauges.running,
+        unserved=unserved,
         ended=[
-            EndedOut(
-                state=one.state,
-                error=one.error,
-                reason=describe_code(one.error) if one.error else "",
-                jobs=one.jobs,
-            )
-            for one in gauges.ended
+            EndedOut.of(one, reason=describe_code(one.error) if one.error else "") for one in gauges.ended
         ],
-        batches_receiving=gauges.open_batches,
-        today=_today(gauges.today, currency),
+        today=_today(gauges.today, services.settings.currency),
     )
 
 

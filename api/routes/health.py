@@ -11,7 +11,10 @@ from spool.schemas.fleet import Health, Readiness
 
 
 def healthz(services: ServicesDep, response: Response) -> Health:
-    """The process is alive. Warnings come from the last reading: no query is made."""
+    """Check liveness.
+
+    The process is alive. Warnings come from the last reading: no query is made.
+    """
     if services.stopping.is_set():
         response.status_code = 503
         return Health(status="stopping", version=__version__)
@@ -23,7 +26,10 @@ def healthz(services: ServicesDep, response: Response) -> Health:
 
 
 def readyz(services: ServicesDep, response: Response) -> Readiness:
-    """Check database, broker and object store now; 503 if one does not answer."""
+    """Check readiness.
+
+    Check database, broker and object store now; 503 if one does not answer.
+    """
     checks = services.probes.ask()
     ready = all(check.ok for check in checks.values())
     response.status_code = 200 if ready else 503

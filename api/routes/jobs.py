@@ -11,14 +11,14 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job, get_visible_job_with_cost
-from api.openapi.jobs import Cursor, answer, describe, problems
+from api.openapi.document import FORM, JSON, Bodies, form
 from api.presenters.jobs import present_job, present_job_detail
-from api.presenters.responses import json_response, to_utc
+from api.presenters.responses import json_response
 from api.problems import Problem
+from api.queries import Cursor, IdempotencyKey, JobQueryDep, Limit
 from api.services import ServicesDep
-from api.submission.bodies import SUBMISSION, WITH_TEXT, read_json
+from api.submission.bodies import SUBMISSION, WITH_TEXT, media_type, read_json
 from api.submission.jobs import (
-    IdempotencyKey,
     create_from_source,
     create_from_upload,
     find_current_holds,
@@ -30,9 +30,8 @@ from spool.domain.archive.typescripts import MAX_BYTES
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.errors import Conflict
-from spool.schemas.common import Moment, Pool, Project, WorkerName
-from spool.schemas.examples import jobs
-from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, JobRequest, PhrasesOut
+from spool.schemas.common import Page, Pool, WorkerName
+from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobRequest, PhrasesOut, UploadRequest
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
 from spool.store.deletions import open_versions, refuse_deleted
@@ -41,6 +40,17 @@ from spool.store.queue.quotas import find_holds
 from spool.store.transcripts.reuse import copies_of
 
 PARTS = frozenset({"request", "transcript"})
+_TYPESCRIPT = {
+    "type": "string",
+    "format": "binary",
+    "description": "An existing transcript of up to 10 MiB to align with it, in place of the option `align`: "
+    "a text in UTF-8, SRT, WebVTT or Word (.docx).",
+}
+BODY: Bodies = {
+    JSON: JobRequest,
+    FORM: form("The recording.", UploadRequest, transcript=_TYPESCRIPT),
+}
+LATER = {202: "No longer accessible; the object store deletes it later."}
 
 
 async def create(
@@ -50,8 +60,11 @@ async def create(
     caller: CallerDep,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
-    """Submit a job: JSON that names a source, or a form with the recording itself."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    """Submit a job.
+
+    Submit a job: JSON that names a source, or a form with the recording itself.
+    """
+    kind = media_type(request)
     if kind == "application/json":
         body = await read_json(request, JobRequest, WITH_TEXT)
         job, created = await run_in_threadpool(create_from_source, services, caller, body, idempotency_key)
@@ -73,48 +86,31 @@ async def create(
 def list_jobs(
     services: ServicesDep,
     caller: CallerDep,
+    only: JobQueryDep,
     state: JobState | None = None,
-    project: Project | None = None,
     pool: Pool | None = None,
     worker: WorkerName | None = None,
-    batch: Annotated[str | None, Query(max_length=64, description="Only jobs of this batch.")] = None,
-    name: Annotated[
-        str | None, Query(max_length=200, description="Only recordings with this in their name, in any case.")
-    ] = None,
-    tag: Annotated[
-        str | None, Query(max_length=300, description="Only jobs with this tag: `key` or `key=value`.")
-    ] = None,
-    created_from: Annotated[
-        Moment | None, Query(description="Created at this time or later (ISO 8601).")
-    ] = None,
-    created_to: Annotated[Moment | None, Query(description="Created before this time (ISO 8601).")] = None,
     cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> Response:
-    """Jobs, newest first, a page at a time."""
-    if project is not None and not caller.sees(project):
-        return json_response(JobPage(items=[], next_cursor=None))
-    matching = store.JobFilter(
-        state=state,
-        project=caller.project or project,
-        pool=pool,
-        worker=worker,
-        batch=batch,
-        name=name or None,
-        tag=store.tag_of(tag) if tag else None,
-        created_from=to_utc(created_from),
-        created_to=to_utc(created_to),
-    )
+    limit: Limit = 50,
+) -> Annotated[Response, Page[JobOut]]:
+    """List jobs.
+
+    A page at a time, newest first.
+    """
+    matching = only.to_filter(caller, state=state, pool=pool, worker=worker)
     with services.database.look() as tx:
         page = store.list_jobs(tx, matching, cursor, limit)
         held = find_holds(tx, services.settings.quotas, {job.project for job in page.items})
     waiting = services.fleet.waiting_for(page.items)
     items = [present_job(job, held, waiting.get(job.id)) for job in page.items]
-    return json_response(JobPage(items=items, next_cursor=page.next_cursor))
+    return json_response(Page[JobOut](items=items, next_cursor=page.next_cursor))
 
 
-def get_job(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
-    """One job: its state, progress, attempts, times, cost so far and error."""
+def get_job(services: ServicesDep, caller: CallerDep, job_id: str) -> Annotated[Response, JobDetail]:
+    """Show a job.
+
+    One job: its state, progress, attempts, times, cost so far and error.
+    """
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = find_current_holds(services, tx, job)
@@ -124,7 +120,10 @@ def get_job(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
-    """Cancel a job. A queued job is cancelled at once; a running one stops at its next chunk."""
+    """Cancel a job.
+
+    Cancel a job. A queued job is cancelled at once; a running one stops at its next chunk.
+    """
     with services.database.begin() as tx:
         return load_detail(services, tx, store.cancel_job(tx, get_visible_job(tx, caller, job_id).id))
 
@@ -136,7 +135,10 @@ def retry(
     job_id: str,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
-    """Queue a failed or cancelled job again. Chunks that were transcribed are kept."""
+    """Retry a failed or cancelled job.
+
+    Queue a failed or cancelled job again. Chunks that were transcribed are kept.
+    """
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
         if idempotency_key is None:
@@ -147,14 +149,6 @@ def retry(
     services.sweeper.wake()
     response.status_code = 202 if done else 200
     return answer
-
-
-DELETE = describe(
-    "Delete a job's recording or transcript",
-    answer(200, "Deleted. The job itself is kept.", JobDeletion, jobs.JOB_DELETION),
-    answer(202, "No longer accessible; the object store deletes it later.", JobDeletion, jobs.JOB_DELETION),
-    problems("not_found", "not_ended"),
-)
 
 
 def delete(
@@ -176,7 +170,10 @@ def delete(
         ),
     ] = False,
 ) -> JobDeletion:
-    """Permanently delete the content of a job that has ended. Deleting it again is not an error."""
+    """Delete a job's recording or transcript.
+
+    Permanently delete the content of a job that has ended. Deleting it again is not an error.
+    """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         held = copies_of(tx, job) if what != "source" else []
@@ -209,15 +206,11 @@ def delete(
     return JobDeletion(**dict(shown), copies=held)
 
 
-PHRASES = describe(
-    "Fetch a job's phrases",
-    answer(200, "The boosted phrases.", PhrasesOut, jobs.PHRASES),
-    problems("not_found", "deleted"),
-)
-
-
 def get_phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
-    """The boosted phrases of a job. The job itself shows only their number and digest."""
+    """Fetch a job's phrases.
+
+    The boosted phrases of a job. The job itself shows only their number and digest.
+    """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)

@@ -62,7 +62,10 @@ class Metrics:
 
 
 def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """All metrics in Prometheus' text format."""
+    """Read the metrics.
+
+    All metrics in Prometheus' text format.
+    """
     kept: Metrics = request.app.state.metrics
     return Response(kept.text(services), media_type=CONTENT_TYPE_LATEST)
 

@@ -20,10 +20,12 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.delivery.sse import KEEP_ALIVE_S, EventResponse
 from api.fleet_view import FleetView
+from api.openapi.document import BINARY, TEXT, form
 from api.problems import Problem
+from api.queries import IdempotencyKey
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
-from api.submission.jobs import IdempotencyKey, create_from_upload
+from api.submission.jobs import create_from_upload
 from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, receive_upload
 from spool.catalogue.entries import load_catalogue
@@ -59,6 +61,25 @@ PARTS = frozenset(
         "known_speaker_references[]",
     }
 )
+MEDIA = {
+    "application/json": {"type": "object", "properties": {"text": TEXT}},
+    **dict.fromkeys(("text/plain", "application/x-subrip", "text/vtt"), TEXT),
+    "text/event-stream": TEXT | {"description": "With `stream`: that API's events."},
+}
+FORM = form("The recording.", None) | {
+    "properties": {
+        "file": BINARY,
+        "model": TEXT | {"description": "A model of this server. Default: the server's default model."},
+        "response_format": TEXT | {"enum": list(FORMATS)},
+        "timestamp_granularities[]": {"type": "array", "items": TEXT | {"enum": ["word", "segment"]}},
+        "language": TEXT | {"description": "The language spoken, such as `en`. Default: detect it."},
+        "prompt": TEXT
+        | {
+            "description": "Preceding text, for attention decoders (Whisper); for other models words and "
+            "phrases to favour, separated by commas."
+        },
+    },
+}
 # Families whose decoder reads preceding text.
 PROMPTED = frozenset({"whisper", "canary"})
 MAX_BYTES = 100 * 2**20
@@ -75,7 +96,10 @@ async def transcribe(
     caller: CallerDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Transcribe a recording and answer with its words, as OpenAI's `/v1/audio/transcriptions` does."""
+    """Transcribe (compatible with OpenAI's API).
+
+    Transcribe a recording and answer with its words, as OpenAI's `/v1/audio/transcriptions` does.
+    """
     return await _run(request, services, caller, idempotency_key, "transcribe")
 
 
@@ -85,7 +109,10 @@ async def translate(
     caller: CallerDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Answer with a recording's words in English, as OpenAI's `/v1/audio/translations` does."""
+    """Translate into English (compatible with OpenAI's API).
+
+    Answer with a recording's words in English, as OpenAI's `/v1/audio/translations` does.
+    """
     return await _run(request, services, caller, idempotency_key, "translate")
 
 

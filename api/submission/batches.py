@@ -39,7 +39,6 @@ from api.submission.jobs import (
 from api.submission.listing import custom_id_of, list_recordings
 from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
-from api.submission.uploads import SCHEME
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
 from spool.domain.manifest import LINES, BadLine, Report, Seen, SkippedFile, in_blocks, manifest_lines
@@ -49,7 +48,7 @@ from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
-from spool.store.archive.uploads import take_uploads, with_upload
+from spool.store.archive.uploads import SCHEME, take_uploads, with_upload
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
 from spool.store.queue.quotas import find_holds

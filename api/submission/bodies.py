@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 from anyio import CapacityLimiter
-from fastapi import Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
 from api.problems import Problem, validation_problem
@@ -43,6 +43,32 @@ WITH_TEXT = replace(SUBMISSION, size=16 * 2**20, text=MAX_BYTES * 4 // 3 + 4)
 SMALL = BodyLimits(size=64 * 2**10)
 
 _DIGITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBody:
+    """The dependency of a route that takes JSON: reads it on the event loop, so that the handler gets it in
+    its thread. Raises `Problem` 400, 413 or 422, and 415 for another media type if `declared`."""
+
+    kind: type[BaseModel]
+    limits: BodyLimits = SMALL
+    declared: bool = False
+
+    async def __call__(self, request: Request) -> BaseModel:
+        """The body of `request`."""
+        if self.declared and media_type(request) != "application/json":
+            raise Problem(415, "unsupported_media_type", "Send application/json.")
+        return await read_json(request, self.kind, self.limits)
+
+
+def json_body(kind: type[BaseModel], limits: BodyLimits = SMALL, *, declared: bool = False) -> Any:  # noqa: ANN401
+    """Annotates a handler's parameter as its JSON body; `declared`: only with its media type."""
+    return Depends(JsonBody(kind, limits, declared))
+
+
+def media_type(request: Request) -> str:
+    """The media type of the body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_json(request: Request, kind: type[Model], limits: BodyLimits) -> Model:

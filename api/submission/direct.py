@@ -13,16 +13,16 @@ import structlog
 from api.auth.principal import Principal, get_visible_upload
 from api.problems import Problem
 from api.services import Services
-from api.submission.uploads import SCHEME, too_large
+from api.submission.uploads import too_large
 from spool.background.upload_sweeper import remove_upload
 from spool.domain.jobs import Source
 from spool.errors import Conflict, NotFound, SpoolError
 from spool.failpoints import failpoint
 from spool.ids import is_id, new_id
 from spool.objects import Receiver
-from spool.schemas.uploads import NewUploadRequest, PartOut, PartPage, UploadOut
+from spool.schemas.uploads import NewUploadRequest, PartOut, PartPage
 from spool.store.archive import uploads as store
-from spool.store.archive.uploads import NewUpload, StoredUpload, UploadState
+from spool.store.archive.uploads import SCHEME, NewUpload, StoredUpload, UploadState
 
 PART_BYTES = 16 * 2**20
 """S3 takes parts of 5 MiB to 5 GiB."""
@@ -33,7 +33,7 @@ _SHOWN = 100
 log = structlog.get_logger(__name__)
 
 
-def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -> tuple[UploadOut, bool]:
+def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -> tuple[StoredUpload, bool]:
     """The upload, and whether it is new: an unfinished upload of the same file is continued. Raises `Problem`
     if the server accepts none or it is too large, Conflict if there are too many."""
     receiver, project = _get_receiver(services), caller.project_for(body.project)
@@ -43,7 +43,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         if body.sha256 is not None:
             same = store.find_same_upload(tx, project, body.name, body.bytes, body.sha256)
             if same is not None:
-                return present_upload(same), False
+                return same, False
         store.refuse_too_many(tx, project)
     job_id = new_id("job")
     # The object store first: a row without it could not be completed. The sweeper aborts what a crash leaves.
@@ -60,7 +60,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         multipart_id=multipart_id,
     )
     with services.database.begin() as tx:
-        return present_upload(store.create_upload(tx, new, services.settings.upload_days)), True
+        return store.create_upload(tx, new, services.settings.upload_days), True
 
 
 def part_bytes_of(size: int) -> int:
@@ -71,15 +71,16 @@ def part_bytes_of(size: int) -> int:
     return part
 
 
-def get_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
+def find_upload(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
     """The upload. Raises NotFound."""
-    return present_upload(_get_visible(services, caller, upload_id))
+    with services.database.read() as tx:
+        return get_visible_upload(tx, caller, upload_id)
 
 
 def list_parts(services: Services, caller: Principal, upload_id: str, first: int, limit: int) -> PartPage:
     """Parts from number `first` on; those that are missing have a URL. Raises NotFound, Conflict for an
     upload that is complete, and `Problem` if the server accepts none."""
-    upload, receiver = _get_visible(services, caller, upload_id), _get_receiver(services)
+    upload, receiver = find_upload(services, caller, upload_id), _get_receiver(services)
     if upload.state is not UploadState.OPEN:
         raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
     until = int(time.time()) + URL_SECONDS
@@ -105,11 +106,11 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
     )
 
 
-def complete_upload(services: Services, caller: Principal, upload_id: str) -> UploadOut:
+def complete_upload(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
     """Join the parts that the store has; safe to repeat. Raises NotFound, and `Problem` for missing parts."""
-    upload = _get_visible(services, caller, upload_id)
+    upload = find_upload(services, caller, upload_id)
     if upload.state is not UploadState.OPEN:
-        return present_upload(upload)
+        return upload
     receiver = _get_receiver(services)
     try:
         parts = list(receiver.parts(*_stored_object(upload)))
@@ -122,12 +123,12 @@ def complete_upload(services: Services, caller: Principal, upload_id: str) -> Up
     if stored is None or stored.size != upload.bytes:
         raise _vanished(upload)
     with services.database.begin() as tx:
-        return present_upload(store.note_complete(tx, upload_id, stored.etag))
+        return store.note_complete(tx, upload_id, stored.etag)
 
 
 def drop_upload(services: Services, caller: Principal, upload_id: str) -> None:
     """Remove an upload. Raises NotFound, and Conflict if a job uses it."""
-    _get_visible(services, caller, upload_id)
+    find_upload(services, caller, upload_id)
     with services.database.begin() as tx:
         upload = store.give_up(tx, upload_id)
     try:
@@ -176,30 +177,6 @@ def refuse_other_project(upload: StoredUpload, project: str | None) -> None:
     """Raise Conflict if the upload belongs to another project; None allows any."""
     if project not in (None, upload.project):
         raise Conflict(f"Upload {upload.id} belongs to project {upload.project}.")
-
-
-def present_upload(upload: StoredUpload) -> UploadOut:
-    """The upload as the API shows it."""
-    used = upload.state is UploadState.USED
-    return UploadOut(
-        id=upload.id,
-        state=upload.state.value,
-        source=f"{SCHEME}{upload.id}",
-        name=upload.name,
-        project=upload.project,
-        bytes=upload.bytes,
-        sha256=upload.sha256,
-        part_bytes=upload.part_bytes,
-        parts=upload.parts,
-        job=upload.job_id if used else None,
-        created_at=upload.created_at,
-        expires_at=upload.expires_at,
-    )
-
-
-def _get_visible(services: Services, caller: Principal, upload_id: str) -> StoredUpload:
-    with services.database.read() as tx:
-        return get_visible_upload(tx, caller, upload_id)
 
 
 def offers_uploads(services: Services) -> bool:

@@ -11,9 +11,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Header
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
@@ -28,7 +27,7 @@ from api.submission.direct import drop_upload, refuse_other_project
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
-from api.submission.uploads import SCHEME, Upload
+from api.submission.uploads import Upload
 from spool.catalogue import diarization_places
 from spool.domain.archive.alignment import WITH_ALIGN, Align
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
@@ -48,24 +47,13 @@ from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
 from spool.store.archive.typescripts import typescript_of
-from spool.store.archive.uploads import create_job_of_upload
+from spool.store.archive.uploads import SCHEME, create_job_of_upload
 from spool.store.archive.versions import rerun_job
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.quotas import find_holds
 from spool.tracing import current
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=200,
-        pattern=r"^[\x21-\x7e]+$",
-        description="Any text. Repeating a request with the same key returns the first job.",
-    ),
-]
 
 
 def create_from_source(

@@ -25,8 +25,6 @@ from api.submission.bodies import SUBMISSION
 from spool.errors import DiskFull
 
 JOB_PARTS = frozenset({"request"})
-SCHEME = "upload://"
-"""The scheme that names a direct upload (`direct`) as the source of a job."""
 _HEADERS_BYTES = 64 * 1024
 """What a form may contain besides the bytes of its parts."""
 _BOUNDARY_BYTES = 200  # RFC 2046 allows 70

@@ -10,7 +10,8 @@ from spool.client.exchange import Ask, Blocks, Flow, Lines, Sent, Upload, all_pa
 from spool.client.jobs import LONGEST_PAGE, new_key, order_fields, poll_until
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
-from spool.schemas.batches import BatchDetail, BatchPage, BatchResult, BatchRetried
+from spool.schemas.batches import BatchDetail, BatchOut, BatchResult, BatchRetried
+from spool.schemas.common import Page
 
 _NDJSON = "application/x-ndjson"
 
@@ -69,10 +70,10 @@ def batch(batch_id: str) -> Flow[BatchDetail]:
 
 def batch_page(
     *, project: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
-) -> Flow[BatchPage]:
+) -> Flow[Page[BatchOut]]:
     """Up to `limit` (1 to 200) batches, newest first, after the `next_cursor` of another page."""
     query = {"project": project, "limit": limit, "cursor": cursor}
-    return (yield from read(Ask("GET", "/v1/batches", query), BatchPage))
+    return (yield from read(Ask("GET", "/v1/batches", query), Page[BatchOut]))
 
 
 batches = all_pages(batch_page)

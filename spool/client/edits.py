@@ -1,12 +1,13 @@
 """The calls that correct transcripts."""
 
 from spool.client.exchange import Ask, Flow, read
-from spool.schemas.edits import EditOut, EditsOut
+from spool.schemas.common import ListOf
+from spool.schemas.edits import EditOut
 
 
 def edits(job_id: str) -> Flow[list[EditOut]]:
     """All corrections of a transcript and all undos, oldest first."""
-    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/edits"), EditsOut)).items
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/edits"), ListOf[EditOut])).items
 
 
 def edit(

@@ -6,15 +6,8 @@ from typing import Any
 
 from spool.client.base import answer
 from spool.client.exchange import Ask, Flow, Upload, read
-from spool.schemas.glossaries import (
-    GlossaryDetail,
-    GlossaryList,
-    GlossaryOut,
-    LanguageModelList,
-    LanguageModelOut,
-    SuggestionList,
-    SuggestionOut,
-)
+from spool.schemas.common import ListOf
+from spool.schemas.glossaries import GlossaryDetail, GlossaryOut, LanguageModelOut, SuggestionOut
 
 _ALL = "/v1/glossaries"
 _MODELS = "/v1/language-models"
@@ -44,7 +37,7 @@ def put_glossary(
 
 def glossaries(*, project: str | None = None) -> Flow[list[GlossaryOut]]:
     """The latest version of every glossary, by project and name."""
-    return (yield from read(Ask("GET", _ALL, {"project": project}), GlossaryList)).items
+    return (yield from read(Ask("GET", _ALL, {"project": project}), ListOf[GlossaryOut])).items
 
 
 def glossary(reference: str, *, project: str | None = None) -> Flow[GlossaryDetail]:
@@ -58,7 +51,7 @@ def glossary_suggestions(
     """Names that corrections wrote in at least this many recordings, the most frequent first, without those
     in `glossary`."""
     asked = {"project": project, "glossary": glossary, "recordings": recordings, "limit": limit}
-    return (yield from read(Ask("GET", "/v1/glossary-suggestions", asked), SuggestionList)).items
+    return (yield from read(Ask("GET", "/v1/glossary-suggestions", asked), ListOf[SuggestionOut])).items
 
 
 def remove_glossary(name: str, *, project: str | None = None) -> Flow[None]:
@@ -79,7 +72,7 @@ def put_language_model(
 
 def language_models(*, project: str | None = None) -> Flow[list[LanguageModelOut]]:
     """The latest version of every language model, by project and name."""
-    return (yield from read(Ask("GET", _MODELS, {"project": project}), LanguageModelList)).items
+    return (yield from read(Ask("GET", _MODELS, {"project": project}), ListOf[LanguageModelOut])).items
 
 
 def language_model(reference: str, *, project: str | None = None) -> Flow[LanguageModelOut]:

@@ -20,7 +20,8 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import Format, TextFormat
 from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, SpeakersOut, VoiceOut, VoicesOut
+from spool.schemas.common import ListOf, Page
+from spool.schemas.jobs import HeardSpeakerOut, JobDeletion, JobDetail, JobOut, VoiceOut
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -115,7 +116,7 @@ def job_page(
     created_to: datetime | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
-) -> Flow[JobPage]:
+) -> Flow[Page[JobOut]]:
     """Up to `limit` (1 to 200) matching jobs, newest first, after the `next_cursor` of another page."""
     query: Query = {
         "state": state,
@@ -130,7 +131,7 @@ def job_page(
         "limit": limit,
         "cursor": cursor,
     }
-    return (yield from read(Ask("GET", "/v1/jobs", query), JobPage))
+    return (yield from read(Ask("GET", "/v1/jobs", query), Page[JobOut]))
 
 
 jobs = all_pages(job_page)
@@ -210,22 +211,22 @@ def diarize(
 
 def name_speakers(
     job_id: str, names: Mapping[str, str | None], *, remember: bool = False
-) -> Flow[SpeakersOut]:
+) -> Flow[ListOf[HeardSpeakerOut]]:
     """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs. `remember`:
     recognise them in the project's other recordings, by their voice prints."""
     body = {"names": dict(names), "remember": remember}
     ask = Ask("PATCH", f"/v1/jobs/{job_id}/speakers", json=body, key=new_key())
-    return (yield from read(ask, SpeakersOut))
+    return (yield from read(ask, ListOf[HeardSpeakerOut]))
 
 
-def speakers(job_id: str) -> Flow[SpeakersOut]:
+def speakers(job_id: str) -> Flow[ListOf[HeardSpeakerOut]]:
     """The speakers of a job's transcript, and the named voices that they resemble."""
-    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/speakers"), SpeakersOut))
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/speakers"), ListOf[HeardSpeakerOut]))
 
 
 def voices() -> Flow[list[VoiceOut]]:
     """The named voices."""
-    return (yield from read(Ask("GET", "/v1/voices"), VoicesOut)).items
+    return (yield from read(Ask("GET", "/v1/voices"), ListOf[VoiceOut])).items
 
 
 def forget_voice(voice_id: str) -> Flow[None]:

@@ -2,7 +2,8 @@
 
 from spool.client.base import answer
 from spool.client.exchange import Ask, Flow, read
-from spool.schemas.outputs import Access, ConnectionList, ConnectionOut, ExportList, ExportOut
+from spool.schemas.common import ListOf
+from spool.schemas.outputs import Access, ConnectionOut, ExportOut
 
 _ALL = "/v1/connections"
 
@@ -28,7 +29,7 @@ def add_connection(
 
 def connections(*, project: str | None = None) -> Flow[list[ConnectionOut]]:
     """All connections, by project and name."""
-    return (yield from read(Ask("GET", _ALL, {"project": project}), ConnectionList)).items
+    return (yield from read(Ask("GET", _ALL, {"project": project}), ListOf[ConnectionOut])).items
 
 
 def remove_connection(name: str, *, project: str | None = None) -> Flow[None]:
@@ -38,4 +39,4 @@ def remove_connection(name: str, *, project: str | None = None) -> Flow[None]:
 
 def export_again(job_id: str) -> Flow[list[ExportOut]]:
     """Write the files of a job's output again."""
-    return (yield from read(Ask("POST", f"/v1/jobs/{job_id}/exports"), ExportList)).items
+    return (yield from read(Ask("POST", f"/v1/jobs/{job_id}/exports"), ListOf[ExportOut])).items

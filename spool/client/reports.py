@@ -3,8 +3,9 @@
 from datetime import date
 
 from spool.client.exchange import Ask, Flow, read
+from spool.schemas.common import ListOf
 from spool.schemas.costs import CostReportOut, GroupBy
-from spool.schemas.fleet import DefaultModel, ModelList, ModelOut, Readiness, WorkerList, WorkerOut
+from spool.schemas.fleet import DefaultModel, ModelList, ModelOut, Readiness, WorkerOut
 
 
 def costs(
@@ -29,7 +30,7 @@ def costs(
 
 def workers() -> Flow[list[WorkerOut]]:
     """Every worker that registered, the most recently seen first; requires a key with the scope `admin`."""
-    return (yield from read(Ask("GET", "/v1/workers"), WorkerList)).items
+    return (yield from read(Ask("GET", "/v1/workers"), ListOf[WorkerOut])).items
 
 
 def models() -> Flow[list[ModelOut]]:

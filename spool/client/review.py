@@ -2,16 +2,8 @@
 
 from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
-from spool.schemas.common import Versions
-from spool.schemas.review import (
-    Reason,
-    ReviewPage,
-    ReviewPassageOut,
-    ReviewRecordingPage,
-    SampleOut,
-    SamplePage,
-    SizeOut,
-)
+from spool.schemas.common import Page, Versions
+from spool.schemas.review import Reason, ReviewPassageOut, ReviewRecordingOut, SampleOut, SizeOut
 
 
 def review_page(
@@ -28,7 +20,7 @@ def review_page(
     versions: Versions | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
-) -> Flow[ReviewPage]:
+) -> Flow[Page[ReviewPassageOut]]:
     """Up to `limit` (1 to 200) unchecked passages, the most doubtful first, after the `next_cursor` of
     another page. `checked`: the checked ones instead. `versions`: `all` includes transcripts whose recording
     was transcribed again."""
@@ -46,7 +38,7 @@ def review_page(
         "limit": limit,
         "cursor": cursor,
     }
-    return (yield from read(Ask("GET", "/v1/review", query), ReviewPage))
+    return (yield from read(Ask("GET", "/v1/review", query), Page[ReviewPassageOut]))
 
 
 review = all_pages(review_page)
@@ -62,7 +54,7 @@ def review_recordings_page(
     reason: Reason | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
-) -> Flow[ReviewRecordingPage]:
+) -> Flow[Page[ReviewRecordingOut]]:
     """Up to `limit` (1 to 200) recordings with unchecked passages, the most doubtful first, after the
     `next_cursor` of another page."""
     query: Query = {
@@ -75,7 +67,7 @@ def review_recordings_page(
         "limit": limit,
         "cursor": cursor,
     }
-    return (yield from read(Ask("GET", "/v1/review/recordings", query), ReviewRecordingPage))
+    return (yield from read(Ask("GET", "/v1/review/recordings", query), Page[ReviewRecordingOut]))
 
 
 review_recordings = all_pages(review_recordings_page)
@@ -132,10 +124,10 @@ def sample(sample_id: str) -> Flow[SampleOut]:
 
 def samples_page(
     *, project: str | None = None, limit: int = 100, cursor: str | None = None
-) -> Flow[SamplePage]:
+) -> Flow[Page[SampleOut]]:
     """Up to `limit` (1 to 100) samples, newest first, after the `next_cursor` of another page."""
     query: Query = {"project": project, "limit": limit, "cursor": cursor}
-    return (yield from read(Ask("GET", "/v1/review/samples", query), SamplePage))
+    return (yield from read(Ask("GET", "/v1/review/samples", query), Page[SampleOut]))
 
 
 samples = all_pages(samples_page)

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
-from spool.schemas.common import Versions
-from spool.schemas.search import SearchPage
+from spool.schemas.common import Page, Versions
+from spool.schemas.search import HitOut
 
 
 def search_page(
@@ -24,7 +24,7 @@ def search_page(
     created_to: datetime | None = None,
     limit: int = LONGEST_PAGE,
     cursor: str | None = None,
-) -> Flow[SearchPage]:
+) -> Flow[Page[HitOut]]:
     """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
 
     `docs/search.md` describes `q`; the other arguments narrow it down, `versions="newest"` to the newest
@@ -46,7 +46,7 @@ def search_page(
         "limit": limit,
         "cursor": cursor,
     }
-    return (yield from read(Ask("GET", "/v1/search", query), SearchPage))
+    return (yield from read(Ask("GET", "/v1/search", query), Page[HitOut]))
 
 
 search = all_pages(search_page)

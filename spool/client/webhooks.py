@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from spool.client.base import answer
 from spool.client.exchange import Ask, Flow, Query, all_pages, read
 from spool.client.jobs import LONGEST_PAGE
-from spool.schemas.webhooks import DeliveryOut, DeliveryPage, WebhookList, WebhookOut, WebhookSecret
+from spool.schemas.common import ListOf, Page
+from spool.schemas.webhooks import DeliveryOut, WebhookOut, WebhookSecret
 
 _ALL = "/v1/webhooks"
 
@@ -28,7 +29,7 @@ def add_webhook(
 
 def webhooks(*, project: str | None = None) -> Flow[list[WebhookOut]]:
     """All webhooks, newest first."""
-    return (yield from read(Ask("GET", _ALL, {"project": project}), WebhookList)).items
+    return (yield from read(Ask("GET", _ALL, {"project": project}), ListOf[WebhookOut])).items
 
 
 def remove_webhook(webhook_id: str) -> Flow[None]:
@@ -53,10 +54,10 @@ def test_webhook(webhook_id: str) -> Flow[DeliveryOut]:
 
 def delivery_page(
     webhook_id: str, *, state: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
-) -> Flow[DeliveryPage]:
+) -> Flow[Page[DeliveryOut]]:
     """One page of a webhook's deliveries, newest first."""
     query: Query = {"state": state, "cursor": cursor, "limit": limit}
-    return (yield from read(Ask("GET", f"{_ALL}/{webhook_id}/deliveries", query), DeliveryPage))
+    return (yield from read(Ask("GET", f"{_ALL}/{webhook_id}/deliveries", query), Page[DeliveryOut]))
 
 
 deliveries = all_pages(delivery_page)

@@ -3,22 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
-from spool.schemas.examples import batches as examples
+from spool.schemas.common import Answer, Money, Pool, Project, Request, Requires, WorkerName
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
 from spool.schemas.outputs import Connection, Output
 
 BatchState = Literal["receiving", "running", "ended"]
 
 
-class BatchUploadRequest(BaseModel):
+class BatchUploadRequest(Request):
     """Everything about a batch except its manifest; a line's own values take precedence."""
-
-    model_config = with_example(examples.BATCH_UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="A display name. Default: where it came from.")
     project: Project | None = Field(
@@ -51,24 +48,22 @@ class BatchUploadRequest(BaseModel):
 class BatchRequest(BatchUploadRequest):
     """A batch that the server lists or reads itself."""
 
-    model_config = with_example(examples.BATCH_REQUEST, strict=True)
-
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`s3://bucket/prefix/`, or `file:///folder/` under an allowed folder: every "
         "recording below it. An address that ends in `.jsonl` or `.ndjson` is a manifest."
     )
 
 
-class LinesOut(BaseModel):
+class LinesOut(Answer):
     """Lines of the manifest, or recordings in the listing."""
 
-    read: int | None = Field(description="Lines read; null until all are.")
+    read: int | None = Field(validation_alias="lines", description="Lines read; null until all are.")
     accepted: int = Field(description="Jobs created.")
     bad: int = Field(description="Lines that create no job.")
     skipped: int = Field(0, description="Files of the folder or prefix that are hidden or not recordings.")
 
 
-class BadLineOut(BaseModel):
+class BadLineOut(Answer):
     """A line that creates no job."""
 
     line: int
@@ -77,14 +72,14 @@ class BadLineOut(BaseModel):
     message: str
 
 
-class SkippedFileOut(BaseModel):
+class SkippedFileOut(Answer):
     """A file of the folder or prefix that creates no job."""
 
     path: str = Field(description="Below the address that was listed.")
     reason: str
 
 
-class BatchTimesOut(BaseModel):
+class BatchTimesOut(Answer):
     """When the batch was submitted (UTC, by the database's clock)."""
 
     created_at: datetime
@@ -93,10 +88,8 @@ class BatchTimesOut(BaseModel):
     updated_at: datetime
 
 
-class BatchOut(BaseModel):
+class BatchOut(Answer):
     """One batch, as in lists."""
-
-    model_config = with_example(examples.BATCH)
 
     id: str
     name: str
@@ -112,29 +105,29 @@ class BatchOut(BaseModel):
     held: HeldOut | None = Field(None, description="Why its jobs are held, if a quota is exhausted.")
 
 
-class BatchAudioOut(BaseModel):
+class BatchAudioOut(Answer):
     """Seconds of audio; `left_seconds` is null while unknown."""
 
     done_seconds: float
-    left_seconds: float | None
-    basis: str
+    left_seconds: float | None = Field(validation_alias="audio_left_seconds")
+    basis: str = Field(validation_alias="audio_basis")
 
 
-class BatchSpeedOut(BaseModel):
+class BatchSpeedOut(Answer):
     """Throughput over the last ten minutes; null if nothing was decoded."""
 
     rtfx_now: float | None = Field(description="Seconds of audio per second of engine.")
     pace: float | None = Field(description="Seconds of audio per second of wall time, all workers together.")
 
 
-class BatchTimeOut(BaseModel):
+class BatchTimeOut(Answer):
     """How long the rest will take, and how that was estimated."""
 
-    left_seconds: float | None
-    basis: str
+    left_seconds: float | None = Field(validation_alias="time_left_seconds")
+    basis: str = Field(validation_alias="time_basis")
 
 
-class BatchCostOut(BaseModel):
+class BatchCostOut(Answer):
     """Cost so far, and expected for the whole batch."""
 
     billable: Money
@@ -146,8 +139,6 @@ class BatchCostOut(BaseModel):
 
 class BatchDetail(BatchOut):
     """One batch: progress, throughput, time left and cost."""
-
-    model_config = with_example(examples.BATCH_DETAIL)
 
     bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all of them.")
     skipped_files: list[SkippedFileOut] = Field(
@@ -167,34 +158,21 @@ class BatchDetail(BatchOut):
     cost: BatchCostOut
 
 
-class BatchPage(BaseModel):
-    """A page of batches, newest first; `next_cursor` gets the next page and is null on the last."""
-
-    model_config = with_example(examples.BATCH_PAGE)
-
-    items: list[BatchOut]
-    next_cursor: str | None
-
-
-class BatchRetried(BaseModel):
+class BatchRetried(Answer):
     """How many failed jobs were queued again."""
-
-    model_config = with_example(examples.BATCH_RETRIED)
 
     retried: int
 
 
-class ResultError(BaseModel):
+class ResultError(Answer):
     """Why there is no text."""
 
     code: str
     message: str
 
 
-class BatchResult(BaseModel):
+class BatchResult(Answer):
     """One line of a batch's results."""
-
-    model_config = with_example(examples.RESULT)
 
     custom_id: str | None
     line: int | None

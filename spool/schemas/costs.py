@@ -3,28 +3,27 @@
 from datetime import date
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from spool.schemas.common import Money, with_example
-from spool.schemas.examples import costs as examples
+from spool.schemas.common import Answer, Money
 
 GroupBy = Literal["day", "project", "model", "worker", "pool", "key", "batch", "tag"]
 CostFormat = Literal["json", "csv", "svg"]
 
 
-class CostRowOut(BaseModel):
+class CostRowOut(Answer):
     """One group of the report. `key` is the day, a name, an id or a tag's value; empty without one."""
 
     key: str
     audio_seconds: float
     engine_seconds: float
     rtfx: float | None
-    billable: Money
-    wasted: Money
+    billable: Money = Field(validation_alias="billable_cost")
+    wasted: Money = Field(validation_alias="wasted_cost")
     per_audio_hour: Money | None = Field(None, description="Billable cost of an hour of audio.")
 
 
-class CloudOut(BaseModel):
+class CloudOut(Answer):
     """A cloud service's price."""
 
     name: str
@@ -32,7 +31,7 @@ class CloudOut(BaseModel):
     per_million_hours: Money
 
 
-class ProjectionOut(BaseModel):
+class ProjectionOut(Answer):
     """The cost of a million hours of audio at this period's cost, beside the prices of cloud services."""
 
     per_audio_hour: Money = Field(description="Billable, wasted and idle cost for each hour of audio.")
@@ -43,7 +42,7 @@ class ProjectionOut(BaseModel):
     clouds_currency: str
 
 
-class BudgetOut(BaseModel):
+class BudgetOut(Answer):
     """A project's spending in this UTC month. A spent budget is reported and stops nothing."""
 
     project: str
@@ -53,10 +52,8 @@ class BudgetOut(BaseModel):
     state: Literal["within", "near", "over"] = Field(description="`near` from 80 % on.")
 
 
-class CostReportOut(BaseModel):
+class CostReportOut(Answer):
     """A period's costs: by group, in total, and the cost of the fleet's idle time."""
-
-    model_config = with_example(examples.COSTS)
 
     start: date = Field(description="First UTC day.")
     end: date = Field(description="The UTC day after the last.")

@@ -3,19 +3,16 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from spool.domain.transcript import SpeakerLabel
-from spool.schemas.common import with_example
-from spool.schemas.examples import edits as examples
+from spool.schemas.common import Answer, Request
 
 WordNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class EditRequest(BaseModel):
+class EditRequest(Request):
     """A correction of some words."""
-
-    model_config = with_example(examples.EDIT_REQUEST, strict=True)
 
     first_word: WordNumber = Field(
         description="The first word, counted from 0 in the transcript as it was recognised (`original=true`)."
@@ -37,35 +34,23 @@ class EditRequest(BaseModel):
     )
 
 
-class UndoRequest(BaseModel):
+class UndoRequest(Request):
     """Who undoes an edit."""
-
-    model_config = with_example(examples.UNDO_REQUEST, strict=True)
 
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         default=None, description="Who undoes it. Default: the key's id."
     )
 
 
-class EditOut(BaseModel):
+class EditOut(Answer):
     """One event in the history of a transcript."""
 
-    model_config = with_example(examples.EDIT)
-
     revision: int
-    first_word: int
-    last_word: int
+    first_word: int = Field(validation_alias="first")
+    last_word: int = Field(validation_alias="last")
     text: str | None = Field(description="Null if only the speaker changed, and for an undo.")
     speaker: SpeakerLabel | None
     undoes: int | None = Field(description="The revision that this one undid.")
     stands: bool = Field(description="Whether the transcript shows it: not undone, and not replaced.")
     author: str
     created_at: datetime
-
-
-class EditsOut(BaseModel):
-    """The history of a transcript, oldest first."""
-
-    model_config = with_example(examples.EDITS)
-
-    items: list[EditOut]

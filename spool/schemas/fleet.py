@@ -3,14 +3,13 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from spool.domain.jobs import JobState
-from spool.schemas.common import Money, with_example
-from spool.schemas.examples import jobs as examples
+from spool.schemas.common import Answer, Money, Request
 
 
-class QualityOut(BaseModel):
+class QualityOut(Answer):
     """How a model's words on a worker compare with its float32 words, over a fixed set of recordings."""
 
     qoi: float = Field(description="Share of the recordings that are no worse, 0 to 1.")
@@ -24,7 +23,7 @@ class QualityOut(BaseModel):
     measured_at: datetime
 
 
-class WorkerModelOut(BaseModel):
+class WorkerModelOut(Answer):
     """A model as a worker has it; unknown fields are empty."""
 
     name: str
@@ -43,7 +42,7 @@ class WorkerModelOut(BaseModel):
     streams: bool | None = Field(None, description="Whether live sessions can use it; null if not known yet.")
 
 
-class WorkerOut(BaseModel):
+class WorkerOut(Answer):
     """One worker as it last reported."""
 
     id: str
@@ -69,7 +68,9 @@ class WorkerOut(BaseModel):
     loaded_models: list[str] | None = Field(
         None, description="Models in its memory, the most recently used last."
     )
-    pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
+    pinned_models: list[str] | None = Field(
+        None, validation_alias="pinned", description="Models that stay in its memory."
+    )
     quality: dict[str, QualityOut] = Field(
         default_factory=dict, description="Quality of inference by model, where it was measured."
     )
@@ -88,15 +89,7 @@ class WorkerOut(BaseModel):
     seen_at: datetime
 
 
-class WorkerList(BaseModel):
-    """Workers, the most recently seen first."""
-
-    model_config = with_example(examples.WORKERS)
-
-    items: list[WorkerOut]
-
-
-class ModelOut(BaseModel):
+class ModelOut(Answer):
     """A model that jobs may name."""
 
     name: str
@@ -107,15 +100,13 @@ class ModelOut(BaseModel):
     )
 
 
-class DefaultModel(BaseModel):
+class DefaultModel(Request):
     """The model of jobs that name none."""
-
-    model_config = with_example(examples.DEFAULT_MODEL, strict=True)
 
     name: str = Field(min_length=1, max_length=200)
 
 
-class OpenAIModel(BaseModel):
+class OpenAIModel(Answer):
     """A model as clients of OpenAI's API know it."""
 
     id: str
@@ -127,23 +118,17 @@ class OpenAIModel(BaseModel):
 class ModelDetail(OpenAIModel, ModelOut):
     """One model, in Spool's terms and those of OpenAI's API (`models.retrieve()`)."""
 
-    model_config = with_example(examples.MODEL)
 
-
-class ModelList(BaseModel):
+class ModelList(Answer):
     """Every model that a worker has, or that the settings name."""
-
-    model_config = with_example(examples.MODELS)
 
     items: list[ModelOut]
     object: Literal["list"] = "list"
     data: list[OpenAIModel] = Field(description="The same for clients of OpenAI's API (`models.list()`).")
 
 
-class Health(BaseModel):
+class Health(Answer):
     """The process is alive."""
-
-    model_config = with_example(examples.HEALTH)
 
     status: Literal["ok", "stopping"] = Field(
         "ok", description="`stopping`, with status 503, between SIGTERM and the end of the process."
@@ -154,7 +139,7 @@ class Health(BaseModel):
     )
 
 
-class CheckOut(BaseModel):
+class CheckOut(Answer):
     """One part that the API depends on."""
 
     ok: bool
@@ -162,26 +147,22 @@ class CheckOut(BaseModel):
     detail: str = ""
 
 
-class Readiness(BaseModel):
+class Readiness(Answer):
     """Whether every part answers."""
-
-    model_config = with_example(examples.READY)
 
     ready: bool
     checks: dict[str, CheckOut]
 
 
-class FieldProblem(BaseModel):
+class FieldProblem(Answer):
     """One field that was refused."""
 
     where: str
     message: str
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(Answer):
     """An error (RFC 9457). `code` is stable; `detail` is for people."""
-
-    model_config = with_example(examples.PROBLEM)
 
     type: str
     title: str
@@ -192,7 +173,7 @@ class ProblemOut(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-class WaitingOut(BaseModel):
+class WaitingOut(Answer):
     """The queue of one pool."""
 
     pool: str
@@ -200,7 +181,7 @@ class WaitingOut(BaseModel):
     oldest_seconds: float = Field(description="How long the oldest queued job has waited.")
 
 
-class UnservedOut(BaseModel):
+class UnservedOut(Answer):
     """Jobs that no worker can take now."""
 
     queue: str
@@ -209,7 +190,7 @@ class UnservedOut(BaseModel):
     waiting_for: str
 
 
-class EndedOut(BaseModel):
+class EndedOut(Answer):
     """Jobs in one final state; failed ones by error."""
 
     state: JobState
@@ -218,7 +199,7 @@ class EndedOut(BaseModel):
     jobs: int
 
 
-class TodayOut(BaseModel):
+class TodayOut(Answer):
     """The current UTC day."""
 
     audio_seconds: float
@@ -229,10 +210,8 @@ class TodayOut(BaseModel):
     currency: str
 
 
-class Overview(BaseModel):
+class Overview(Answer):
     """What is queued, running and ended, and the current day's costs."""
-
-    model_config = with_example(examples.OVERVIEW)
 
     now: datetime
     waiting: list[WaitingOut]
@@ -241,5 +220,5 @@ class Overview(BaseModel):
     )
     running: dict[str, int] = Field(description="Jobs that workers are running, by pool.")
     ended: list[EndedOut]
-    batches_receiving: int
+    batches_receiving: int = Field(validation_alias="open_batches")
     today: TodayOut

@@ -3,19 +3,16 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from spool.domain.search.phrases import MOST_PHRASES, Phrase, Weight
-from spool.schemas.common import Project, with_example
-from spool.schemas.examples import glossaries as examples
+from spool.schemas.common import Answer, Project, Request
 
 GlossaryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class GlossaryRequest(BaseModel):
+class GlossaryRequest(Request):
     """A version of a glossary to be added, from exactly one of `phrases`, `text` and `csv`."""
-
-    model_config = with_example(examples.REQUEST, strict=True)
 
     name: GlossaryName
     project: Project | None = Field(
@@ -46,10 +43,8 @@ class GlossaryRequest(BaseModel):
         return self
 
 
-class GlossaryOut(BaseModel):
+class GlossaryOut(Answer):
     """A version of a glossary."""
-
-    model_config = with_example(examples.GLOSSARY)
 
     name: str
     version: int = Field(description="1, 2, 3 …; a version never changes.")
@@ -67,15 +62,11 @@ class GlossaryOut(BaseModel):
 class GlossaryDetail(GlossaryOut):
     """A version of a glossary with its phrases."""
 
-    model_config = with_example(examples.WITH_PHRASES)
-
     phrases: list[str] = Field(description="In alphabetical order, each once.")
 
 
-class SuggestionOut(BaseModel):
+class SuggestionOut(Answer):
     """A phrase that corrections put in place of what was recognised."""
-
-    model_config = with_example(examples.SUGGESTION)
 
     phrase: str
     recordings: int = Field(description="In how many recordings.")
@@ -84,26 +75,8 @@ class SuggestionOut(BaseModel):
     last_word: int
 
 
-class SuggestionList(BaseModel):
-    """Phrases from corrections, the most frequent first."""
-
-    model_config = with_example(examples.SUGGESTIONS)
-
-    items: list[SuggestionOut]
-
-
-class GlossaryList(BaseModel):
-    """The latest version of each glossary."""
-
-    model_config = with_example(examples.GLOSSARIES)
-
-    items: list[GlossaryOut]
-
-
-class LanguageModelRequest(BaseModel):
+class LanguageModelRequest(Request):
     """The description of an ARPA file to be added as a version of a language model."""
-
-    model_config = with_example(examples.LANGUAGE_MODEL_REQUEST, strict=True)
 
     name: GlossaryName
     project: Project | None = Field(
@@ -114,10 +87,8 @@ class LanguageModelRequest(BaseModel):
     )
 
 
-class LanguageModelOut(BaseModel):
+class LanguageModelOut(Answer):
     """A version of a language model."""
-
-    model_config = with_example(examples.LANGUAGE_MODEL)
 
     name: str
     version: int = Field(description="1, 2, 3 …; a version never changes.")
@@ -129,11 +100,3 @@ class LanguageModelOut(BaseModel):
     model: str | None = Field(description="The model whose tokens it uses, according to its author.")
     created_at: datetime
     created_by: str
-
-
-class LanguageModelList(BaseModel):
-    """The latest version of each language model."""
-
-    model_config = with_example(examples.LANGUAGE_MODELS)
-
-    items: list[LanguageModelOut]

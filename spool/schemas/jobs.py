@@ -6,7 +6,7 @@ Batches are in `spool.schemas.batches`.
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 
 from spool.domain.archive.diarization import MOST_SPEAKERS, Diarization
 from spool.domain.jobs import JobState
@@ -15,8 +15,7 @@ from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel
-from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
-from spool.schemas.examples import jobs
+from spool.schemas.common import Answer, Money, Pool, Project, Request, Requires, WorkerName, inline_schema
 from spool.schemas.outputs import Connection, ExportOut, Output, OutputOut
 
 
@@ -30,25 +29,6 @@ def _shown_name(name: str) -> str:
 def option_schema() -> dict[str, Any]:
     """The options as the OpenAPI page shows them in a request."""
     return {"properties": inline_schema(AskedOptions)["properties"]}
-
-
-def inline_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON schema with every reference resolved, to be included in the OpenAPI page."""
-    schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-
-    def resolved(node: Any) -> Any:  # noqa: ANN401 - JSON
-        if isinstance(node, list):
-            return [resolved(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            siblings = {key: value for key, value in node.items() if key != "$ref"}
-            return resolved(definitions[node["$ref"].rpartition("/")[2]]) | resolved(siblings)
-        return {key: resolved(value) for key, value in node.items()}
-
-    flat: dict[str, Any] = resolved({key: value for key, value in schema.items() if key != "$defs"})
-    return flat
 
 
 def _moment(value: object) -> object:
@@ -80,7 +60,7 @@ Deadline = Annotated[
 ]
 
 
-class HeldOut(BaseModel):
+class HeldOut(Answer):
     """Why jobs wait although workers may be free. They keep their position in the queue."""
 
     by: HeldBy = Field(description="The project's quota that is exhausted.")
@@ -88,7 +68,7 @@ class HeldOut(BaseModel):
     until: datetime | None = Field(description="When they continue; null if that depends on other jobs.")
 
 
-class DeadlineOut(BaseModel):
+class DeadlineOut(Answer):
     """A batch's deadline, and the latest forecast."""
 
     at: datetime
@@ -100,10 +80,8 @@ class DeadlineOut(BaseModel):
     basis: str
 
 
-class UploadRequest(BaseModel):
+class UploadRequest(Request):
     """The `request` part of an upload: everything about the job except its source."""
-
-    model_config = with_example(jobs.UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="A display name. Default: the source's file name.")
     project: Project | None = Field(
@@ -130,8 +108,6 @@ class UploadRequest(BaseModel):
 class JobRequest(UploadRequest):
     """A job whose recording a worker fetches."""
 
-    model_config = with_example(jobs.JOB_REQUEST, strict=True)
-
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`https://…`, `s3://bucket/key`, `file://…` under a folder that the server allows, or "
         "`upload://…`: a complete upload of the project.",
@@ -140,7 +116,7 @@ class JobRequest(UploadRequest):
     connection: Connection = None
 
 
-class SourceOut(BaseModel):
+class SourceOut(Answer):
     """Where the recording is."""
 
     kind: Literal["upload", "file", "s3", "https", "live"]
@@ -149,7 +125,7 @@ class SourceOut(BaseModel):
     connection: str | None = Field(None, description="The connection that reads it.")
 
 
-class ProgressOut(BaseModel):
+class ProgressOut(Answer):
     """The job's progress, in seconds of audio."""
 
     audio_seconds: float | None = Field(description="Length of the recording; null until it is read.")
@@ -157,7 +133,7 @@ class ProgressOut(BaseModel):
     fraction: float | None = Field(description="0 to 1; null until the length is known.")
 
 
-class TimesOut(BaseModel):
+class TimesOut(Answer):
     """When the job entered its states (UTC, by the database's clock)."""
 
     created_at: datetime
@@ -167,35 +143,39 @@ class TimesOut(BaseModel):
     updated_at: datetime
 
 
-class JobErrorOut(BaseModel):
+class JobErrorOut(Answer):
     """Why the job failed; `code` is stable."""
 
     code: str
     message: str
 
 
-class CostOut(BaseModel):
+class CostOut(Answer):
     """The job's cost so far. `billable` is for work that was kept, `wasted` for work that was lost."""
 
     audio_seconds: float
     engine_seconds: float
     rtfx: float | None = Field(description="Audio seconds per engine second; null before any work.")
-    billable: Money
-    wasted: Money
+    billable: Money = Field(validation_alias="billable_cost")
+    wasted: Money = Field(validation_alias="wasted_cost")
     currency: str
 
 
-class DeletedOut(BaseModel):
+class DeletedOut(Answer):
     """When content of a job was deleted; the job itself and its costs remain."""
 
-    source: datetime | None = Field(description="The uploaded recording.")
-    transcript: datetime | None = Field(description="The transcript, in every format.")
+    source: datetime | None = Field(
+        validation_alias="source_deleted_at", description="The uploaded recording."
+    )
+    transcript: datetime | None = Field(
+        validation_alias="transcript_deleted_at", description="The transcript, in every format."
+    )
 
 
 SpeakerName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_shown_name)]
 
 
-class SpeakerOut(BaseModel):
+class SpeakerOut(Answer):
     """One speaker of a transcript."""
 
     label: str = Field(description="`speaker_0` speaks first, `speaker_1` second, and so on.")
@@ -204,13 +184,16 @@ class SpeakerOut(BaseModel):
     words: int = Field(description="The number of their words.")
 
 
-class VoiceMatchOut(BaseModel):
+class VoiceMatchOut(Answer):
     """A named voice that a speaker may be."""
 
-    voice: str = Field(description="The voice's id.")
-    name: str
+    voice: str = Field(validation_alias=AliasPath("voice", "id"), description="The voice's id.")
+    name: str = Field(validation_alias=AliasPath("voice", "name"))
     similarity: float = Field(description="Cosine of the voice prints; 1 is the same.")
-    recordings: int = Field(description="In how many recordings a person confirmed the voice.")
+    recordings: int = Field(
+        validation_alias=AliasPath("voice", "recordings"),
+        description="In how many recordings a person confirmed the voice.",
+    )
 
 
 class HeardSpeakerOut(SpeakerOut):
@@ -222,15 +205,7 @@ class HeardSpeakerOut(SpeakerOut):
     )
 
 
-class SpeakersOut(BaseModel):
-    """The speakers of a job's transcript, in the order in which they first speak."""
-
-    model_config = with_example(jobs.SPEAKERS)
-
-    items: list[HeardSpeakerOut]
-
-
-class VoiceOut(BaseModel):
+class VoiceOut(Answer):
     """A voice that a person named."""
 
     id: str
@@ -239,18 +214,8 @@ class VoiceOut(BaseModel):
     recordings: int = Field(description="In how many recordings a person confirmed it.")
 
 
-class VoicesOut(BaseModel):
-    """The voices that are recognised in new recordings, by project and name."""
-
-    model_config = with_example(jobs.VOICES)
-
-    items: list[VoiceOut]
-
-
-class SpeakerNames(BaseModel):
+class SpeakerNames(Request):
     """Names for speakers."""
-
-    model_config = with_example(jobs.SPEAKER_NAMES, strict=True)
 
     names: Annotated[
         dict[SpeakerLabel, SpeakerName | None], Field(min_length=1, max_length=MOST_SPEAKERS)
@@ -262,10 +227,8 @@ class SpeakerNames(BaseModel):
     )
 
 
-class DiarizeRequest(Diarization):
+class DiarizeRequest(Request, Diarization):
     """A request to find a job's speakers, with what is known of them."""
-
-    model_config = with_example(jobs.DIARIZE_REQUEST, strict=True)
 
     @property
     def plain(self) -> Diarization:
@@ -273,10 +236,8 @@ class DiarizeRequest(Diarization):
         return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
-class JobOut(BaseModel):
+class JobOut(Answer):
     """One job, as in lists."""
-
-    model_config = with_example(jobs.JOB)
 
     id: str
     name: str
@@ -291,7 +252,7 @@ class JobOut(BaseModel):
         None, description="What it is waiting for if no worker can take it now; null while one can."
     )
     lease_owner: str | None = Field(description="The worker that is running it.")
-    attempts: int = Field(description="How often a worker has claimed it.")
+    attempts: int = Field(validation_alias="attempt", description="How often a worker has claimed it.")
     crashes: int = Field(description="Attempts whose worker died.")
     refusals: dict[str, str] | None = Field(
         None, description="Workers that returned it because they cannot run it, and why; others go first."
@@ -329,7 +290,7 @@ class JobOut(BaseModel):
     error: JobErrorOut | None = Field(
         description="Why it failed; of a queued job, why its last attempt did: it is retried by itself."
     )
-    batch: str | None = Field(None, description="The batch that it belongs to.")
+    batch: str | None = Field(None, validation_alias="batch_id", description="The batch that it belongs to.")
     custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")
     tags: dict[str, str] = Field(default_factory=dict)
     reused_from: str | None = Field(None, description="The job whose transcript was reused, free of charge.")
@@ -352,8 +313,6 @@ class JobOut(BaseModel):
 class JobDetail(JobOut):
     """One job with its cost so far."""
 
-    model_config = with_example(jobs.JOB_DETAIL)
-
     cost: CostOut
     exports: list[ExportOut] = Field(
         default_factory=list, description="The files of its output, once it is done."
@@ -363,35 +322,20 @@ class JobDetail(JobOut):
 class JobDeletion(JobDetail):
     """One job whose content was deleted, and which jobs still have its transcript."""
 
-    model_config = with_example(jobs.JOB_DELETION)
-
     copies: list[str] = Field(
         description="Jobs that still hold the same transcript, since they reused it or it was reused from "
         "them; delete them with `copies=true`."
     )
 
 
-class JobPage(BaseModel):
-    """A page of jobs, newest first; `next_cursor` gets the next page and is null on the last."""
-
-    model_config = with_example(jobs.JOB_PAGE)
-
-    items: list[JobOut]
-    next_cursor: str | None
-
-
-class PhrasesOut(BaseModel):
+class PhrasesOut(Answer):
     """The words and phrases that a job boosts; empty if it boosts none."""
-
-    model_config = with_example(jobs.PHRASES)
 
     phrases: list[str] = Field(description="In alphabetical order, each once.")
 
 
-class AudioLink(BaseModel):
+class AudioLink(Answer):
     """A signed link to the recording, for a player."""
-
-    model_config = with_example(jobs.AUDIO_LINK)
 
     url: str
     expires_at: datetime = Field(description="When the link expires; it also ends when its key is revoked.")

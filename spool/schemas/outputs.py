@@ -3,22 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, SecretStr, WithJsonSchema
+from pydantic import Field, SecretStr, WithJsonSchema
 
 from spool.domain.archive.outputs import Layout
 from spool.domain.manifest import Printable
 from spool.formats import FORMATS, Format
-from spool.schemas.common import Project, with_example
-from spool.schemas.examples import outputs as examples
+from spool.schemas.common import Answer, Project, Request
 
 Access = Literal["read", "write", "both"]
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class OutputRequest(BaseModel):
+class OutputRequest(Request):
     """Where transcripts are to be written, and how."""
-
-    model_config = with_example(examples.OUTPUT, strict=True)
 
     prefix: Annotated[Printable, Field(min_length=1, max_length=1000)] = Field(
         description="`s3://bucket/prefix/` or `file:///folder/`: one that the server allows, or below "
@@ -50,7 +47,7 @@ Connection = Annotated[
 ]
 
 
-class OutputOut(BaseModel):
+class OutputOut(Answer):
     """Where a job's transcript is written."""
 
     prefix: str
@@ -59,7 +56,7 @@ class OutputOut(BaseModel):
     connection: str | None
 
 
-class ExportOut(BaseModel):
+class ExportOut(Answer):
     """One file of a job's output."""
 
     format: str
@@ -74,18 +71,8 @@ class ExportOut(BaseModel):
     written_at: datetime | None = Field(description="When it was last written.")
 
 
-class ExportList(BaseModel):
-    """The files of a job's output."""
-
-    model_config = with_example(examples.EXPORTS)
-
-    items: list[ExportOut]
-
-
-class ConnectionRequest(BaseModel):
+class ConnectionRequest(Request):
     """A connection to be created."""
-
-    model_config = with_example(examples.CONNECTION_REQUEST, strict=True)
 
     name: ConnectionName
     project: Project | None = Field(None, description="The project that may use it. Default: `default`.")
@@ -103,10 +90,8 @@ class ConnectionRequest(BaseModel):
     )
 
 
-class ConnectionOut(BaseModel):
+class ConnectionOut(Answer):
     """A connection, without its secret."""
-
-    model_config = with_example(examples.CONNECTION)
 
     name: str
     project: str
@@ -116,11 +101,3 @@ class ConnectionOut(BaseModel):
     access: Access
     key_id: str
     created_at: datetime
-
-
-class ConnectionList(BaseModel):
-    """Connections, by project and name."""
-
-    model_config = with_example(examples.CONNECTIONS)
-
-    items: list[ConnectionOut]

@@ -3,98 +3,87 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, Field
 
 from spool.domain.transcript import Share
-from spool.schemas.common import Project, with_example
-from spool.schemas.examples import review as examples
+from spool.schemas.common import ROUNDED, Answer, Project, Request
 
+RoundedShare = Annotated[Share, ROUNDED]
+Rounded = Annotated[float, ROUNDED]
 Reason = Literal["confidence", "versions", "speech", "language"]
 
 
-class DoubtsOut(BaseModel):
+class DoubtsOut(Answer):
     """Why a passage is doubtful, each from 0 to 1."""
 
-    confidence: Annotated[Share, Field(description="One minus the mean of the words' confidence.")]
-    versions: Annotated[Share, Field(description="The share of words that differ in the previous version.")]
+    confidence: Annotated[RoundedShare, Field(description="One minus the mean of the words' confidence.")]
+    versions: Annotated[
+        RoundedShare, Field(description="The share of words that differ in the previous version.")
+    ]
     speech: Annotated[
-        Share,
+        RoundedShare,
         Field(
             description="The share of words without detected speech; for speech without words "
             "its length over ten seconds."
         ),
     ]
     language: Annotated[
-        Share, Field(description="Where the language changes, the probability of other languages.")
+        RoundedShare, Field(description="Where the language changes, the probability of other languages.")
     ]
 
 
-class ReviewPassageOut(BaseModel):
+class ReviewPassageOut(Answer):
     """A stretch of a transcript as it was recognised."""
 
-    model_config = with_example(examples.PASSAGE)
-
-    job: str
-    name: Annotated[str, Field(description="The recording's.")]
-    project: str
-    model: str
-    passage: Annotated[int, Field(description="Its number in the job, from 0.")]
-    channel: int
-    start: float
-    end: float
-    first_word: int
-    last_word: Annotated[
-        int, Field(description="Included; for speech without words the one before `first_word`.")
-    ]
-    text: Annotated[str, Field(description="As recognised; empty for speech without words.")]
-    doubt: Annotated[Share, Field(description="All doubts together.")]
-    doubts: DoubtsOut
+    job: str = Field(validation_alias=AliasPath("job", "id"))
+    name: str = Field(validation_alias=AliasPath("job", "name"), description="The recording's.")
+    project: str = Field(validation_alias=AliasPath("job", "project"))
+    model: str = Field(validation_alias=AliasPath("job", "options", "model"))
+    passage: int = Field(
+        validation_alias=AliasPath("passage", "number"), description="Its number in the job, from 0."
+    )
+    channel: int = Field(validation_alias=AliasPath("passage", "channel"))
+    start: float = Field(validation_alias=AliasPath("passage", "start"))
+    end: float = Field(validation_alias=AliasPath("passage", "end"))
+    first_word: int = Field(validation_alias=AliasPath("passage", "first_word"))
+    last_word: int = Field(
+        validation_alias=AliasPath("passage", "last_word"),
+        description="Included; for speech without words the one before `first_word`.",
+    )
+    text: str = Field(
+        validation_alias=AliasPath("passage", "text"),
+        description="As recognised; empty for speech without words.",
+    )
+    doubt: Share = Field(
+        validation_alias=AliasPath("passage", "doubts", "total"), description="All doubts together."
+    )
+    doubts: DoubtsOut = Field(validation_alias=AliasPath("passage", "doubts"))
     checked_by: str | None
     checked_at: datetime | None
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
 
 
-class ReviewPage(BaseModel):
-    """A page of passages."""
-
-    model_config = with_example(examples.REVIEW_PAGE)
-
-    items: list[ReviewPassageOut]
-    next_cursor: str | None
-
-
-class ReviewRecordingOut(BaseModel):
+class ReviewRecordingOut(Answer):
     """A recording with the sums of its passages."""
 
-    model_config = with_example(examples.RECORDING)
-
-    job: Annotated[str, Field(description="The newest job that transcribed it.")]
-    name: str
-    project: str
-    model: str
+    job: str = Field(
+        validation_alias=AliasPath("job", "id"), description="The newest job that transcribed it."
+    )
+    name: str = Field(validation_alias=AliasPath("job", "name"))
+    project: str = Field(validation_alias=AliasPath("job", "project"))
+    model: str = Field(validation_alias=AliasPath("job", "options", "model"))
     passages: int
     unchecked: Annotated[int, Field(description="Passages neither checked nor corrected.")]
     doubt: Annotated[
-        Share,
+        RoundedShare,
         Field(description="The mean of the passages' doubt by their lengths, 0 for those that were checked."),
     ]
     doubts: Annotated[DoubtsOut, Field(description="The same mean for each reason.")]
     url: Annotated[str, Field(description="Its passages on the page, below the server's address.")]
 
 
-class ReviewRecordingPage(BaseModel):
-    """A page of recordings."""
-
-    model_config = with_example(examples.RECORDING_PAGE)
-
-    items: list[ReviewRecordingOut]
-    next_cursor: str | None
-
-
-class CheckRequest(BaseModel):
+class CheckRequest(Request):
     """Who checked a passage."""
-
-    model_config = with_example(examples.CHECK_REQUEST, strict=True)
 
     checked: bool = Field(default=True, description="False removes the mark.")
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
@@ -108,10 +97,8 @@ Margin = Annotated[
 ]
 
 
-class SizeOut(BaseModel):
+class SizeOut(Answer):
     """How many passages to listen to."""
-
-    model_config = with_example(examples.SIZE)
 
     population: Annotated[int, Field(description="Passages with words in all.")]
     words: Annotated[int, Field(description="Words in them.")]
@@ -120,10 +107,8 @@ class SizeOut(BaseModel):
     ]
 
 
-class SampleRequest(BaseModel):
+class SampleRequest(Request):
     """What to draw passages from, and how many."""
-
-    model_config = with_example(examples.SAMPLE_REQUEST, strict=True)
 
     project: Project | None = Field(default=None, description="Default: the key's project.")
     batch: Annotated[str, Field(max_length=64)] | None = Field(
@@ -145,45 +130,32 @@ class SampleRequest(BaseModel):
     )
 
 
-class EstimateOut(BaseModel):
+class EstimateOut(Answer):
     """The word error rate of the checked passages."""
-
-    model_config = with_example(examples.ESTIMATE)
 
     checked: Annotated[int, Field(description="Passages.")]
     words: Annotated[int, Field(description="Words that they should have.")]
     errors: Annotated[int, Field(description="Substituted, missing and superfluous words in them.")]
-    rate: Annotated[float | None, Field(description="Errors by words; null before any passage is checked.")]
+    rate: Annotated[Rounded | None, Field(description="Errors by words; null before any passage is checked.")]
     low: Annotated[
-        float | None, Field(description="Lower end of the 95 % interval; null below two passages.")
+        Rounded | None, Field(description="Lower end of the 95 % interval; null below two passages.")
     ]
-    high: Annotated[float | None, Field(description="Its upper end.")]
+    high: Annotated[Rounded | None, Field(description="Its upper end.")]
 
 
-class SampleOut(BaseModel):
+class SampleOut(Answer):
     """A random sample of passages, and its result so far."""
 
-    model_config = with_example(examples.SAMPLE)
-
-    id: str
-    project: str
-    batch: str | None
-    model: str | None
-    population: int
-    margin: float
-    seed: int
-    size: int
+    id: str = Field(validation_alias=AliasPath("sample", "id"))
+    project: str = Field(validation_alias=AliasPath("sample", "scope", "project"))
+    batch: str | None = Field(validation_alias=AliasPath("sample", "scope", "batch"))
+    model: str | None = Field(validation_alias=AliasPath("sample", "scope", "model"))
+    population: int = Field(validation_alias=AliasPath("sample", "population"))
+    margin: float = Field(validation_alias=AliasPath("sample", "margin"))
+    seed: int = Field(validation_alias=AliasPath("sample", "seed"))
+    size: int = Field(validation_alias=AliasPath("sample", "size"))
     gone: Annotated[int, Field(description="Its passages whose transcript was deleted.")]
-    created_at: datetime
-    created_by: str
-    estimate: EstimateOut
+    created_at: datetime = Field(validation_alias=AliasPath("sample", "created_at"))
+    created_by: str = Field(validation_alias=AliasPath("sample", "created_by"))
+    estimate: EstimateOut = Field(validation_alias="total")
     by_model: dict[str, EstimateOut]
-
-
-class SamplePage(BaseModel):
-    """A page of samples, newest first."""
-
-    model_config = with_example(examples.SAMPLE_PAGE)
-
-    items: list[SampleOut]
-    next_cursor: str | None

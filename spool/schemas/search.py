@@ -2,19 +2,16 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from spool.domain.transcript import Share
-from spool.schemas.common import with_example
-from spool.schemas.examples import search
+from spool.schemas.common import Answer
 
 
-class MatchOut(BaseModel):
+class MatchOut(Answer):
     """Words that match: when they are spoken, the confidence of the least certain of them, and their
     characters in the hit's `text`. A match by an alternative has it as its `alternative`; the characters are
     then those of the transcript in its place."""
-
-    model_config = with_example(search.MATCH)
 
     start: float
     end: float
@@ -28,15 +25,13 @@ class MatchOut(BaseModel):
     ]
 
 
-class HitOut(BaseModel):
+class HitOut(Answer):
     """A passage of a transcript with words that match."""
 
-    model_config = with_example(search.HIT)
-
-    job: str
+    job: str = Field(validation_alias="id")
     name: Annotated[str, Field(description="The recording's.")]
     project: str
-    batch: str | None
+    batch: str | None = Field(validation_alias="batch_id")
     custom_id: str | None
     channel: int
     speaker: Annotated[str | None, Field(description="The speaker's label.")]
@@ -45,12 +40,3 @@ class HitOut(BaseModel):
     text: Annotated[str, Field(description="The surrounding words, up to 50.")]
     matches: list[MatchOut]
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
-
-
-class SearchPage(BaseModel):
-    """A page of hits. It may hold fewer than the limit and still have a `next_cursor`."""
-
-    model_config = with_example(search.SEARCH_PAGE)
-
-    items: list[HitOut]
-    next_cursor: str | None

@@ -3,21 +3,18 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Pool, Project, Requires, WorkerName, with_example
-from spool.schemas.examples import sources as examples
+from spool.schemas.common import Answer, Pool, Project, Request, Requires, WorkerName
 from spool.schemas.jobs import Priority, option_schema
 from spool.schemas.outputs import Connection, Output, OutputOut
 
 ItemState = Literal["settling", "taken", "skipped", "refused"]
 
 
-class SourceRequest(BaseModel):
+class SourceRequest(Request):
     """A folder or prefix to watch, and the options of its jobs."""
-
-    model_config = with_example(examples.REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`s3://bucket/prefix/`, or `file:///folder/` under an allowed folder."
@@ -55,10 +52,8 @@ class SourceRequest(BaseModel):
         return self.model_dump(mode="json", exclude=own, exclude_none=True)
 
 
-class SourceChangeRequest(BaseModel):
+class SourceChangeRequest(Request):
     """What to change; omitted fields stay as they are."""
-
-    model_config = with_example(examples.CHANGE, strict=True)
 
     name: Name | None = Field(None, description="Its name, for display.")
     every_seconds: Annotated[float, Field(ge=10, le=7 * 86400, allow_inf_nan=False)] | None = Field(
@@ -77,7 +72,7 @@ class SourceChangeRequest(BaseModel):
     )
 
 
-class SourceCounts(BaseModel):
+class SourceCounts(Answer):
     """Versions of files, by state."""
 
     settling: int = Field(0, description="Files that may still be growing.")
@@ -86,15 +81,13 @@ class SourceCounts(BaseModel):
     refused: int = Field(0, description="Recordings for which no job could be created.")
 
 
-class SourceOut(BaseModel):
+class WatchedSourceOut(Answer):
     """A watched folder or prefix."""
-
-    model_config = with_example(examples.SOURCE)
 
     id: str
     name: str
     project: str
-    source: str
+    source: str = Field(validation_alias="address")
     state: Literal["watching", "failing", "paused"]
     error: str | None = Field(description="Why it cannot be listed; it is tried again.")
     failing_since: datetime | None
@@ -112,45 +105,26 @@ class SourceOut(BaseModel):
     next_listing_at: datetime | None = Field(description="Null while it is paused.")
 
 
-class SourceList(BaseModel):
-    """Sources, newest first."""
-
-    model_config = with_example(examples.LIST)
-
-    items: list[SourceOut]
-
-
-class SourceItemOut(BaseModel):
+class SourceItemOut(Answer):
     """One version of a file."""
 
-    path: str = Field(description="Below the source's address; a very long path ends in a digest.")
+    path: str = Field(
+        validation_alias="place", description="Below the source's address; a very long path ends in a digest."
+    )
     version: str = Field(description="An object's ETag, or a file's size and time of change.")
     state: ItemState
     reason: str | None = Field(description="Why it was not submitted.")
-    job: str | None
-    seen_at: datetime
-
-
-class SourceItemPage(BaseModel):
-    """Versions of files, newest first; `next_cursor` gets the next page."""
-
-    model_config = with_example(examples.ITEMS)
-
-    items: list[SourceItemOut]
-    next_cursor: str | None
+    job: str | None = Field(validation_alias="job_id")
+    seen_at: datetime = Field(validation_alias="created_at")
 
 
 class S3Notification(RootModel[dict[str, Any] | list[dict[str, Any]]]):
     """An event notification of S3 or MinIO, plain or in an envelope of SNS, SQS or EventBridge; other fields
     are ignored."""
 
-    model_config = ConfigDict(json_schema_extra={"example": examples.NOTIFICATION})
 
-
-class Marked(BaseModel):
+class Marked(Answer):
     """How many files will be looked at."""
-
-    model_config = with_example(examples.MARKED)
 
     marked: int
     to_confirm: list[str] = Field(

@@ -3,17 +3,14 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from spool.domain.manifest import Name
-from spool.schemas.common import Project, with_example
-from spool.schemas.examples import uploads as examples
+from spool.schemas.common import Answer, Project, Request
 
 
-class NewUploadRequest(BaseModel):
+class NewUploadRequest(Request):
     """A recording to be sent straight to the object store."""
-
-    model_config = with_example(examples.REQUEST, strict=True)
 
     name: Name = Field(description="The file's name, and the default name of its job.")
     bytes: Annotated[int, Field(ge=1, le=2**53)] = Field(description="Its size.")
@@ -28,10 +25,8 @@ class NewUploadRequest(BaseModel):
     )
 
 
-class UploadOut(BaseModel):
+class UploadOut(Answer):
     """A direct upload."""
-
-    model_config = with_example(examples.UPLOAD)
 
     id: str
     state: Literal["open", "complete", "used"] = Field(description="`used`: it is a job's recording.")
@@ -42,12 +37,12 @@ class UploadOut(BaseModel):
     sha256: str | None
     part_bytes: int = Field(description="Bytes of each part; the last one has what is left.")
     parts: int = Field(description="The number of parts.")
-    job: str | None = Field(description="The job that uses it.")
+    job: str | None = Field(validation_alias="used_by", description="The job that uses it.")
     created_at: datetime
     expires_at: datetime = Field(description="When it is deleted unless a job uses it.")
 
 
-class PartOut(BaseModel):
+class PartOut(Answer):
     """A part of an upload."""
 
     number: int = Field(description="1, 2, 3 …")
@@ -57,10 +52,8 @@ class PartOut(BaseModel):
     url: str | None = Field(description="Where to PUT it, without a key; null once it was received.")
 
 
-class PartPage(BaseModel):
+class PartPage(Answer):
     """Parts of an upload, by number."""
-
-    model_config = with_example(examples.PARTS)
 
     items: list[PartOut]
     next: int | None = Field(description="`from` of the next page; null on the last.")

@@ -3,21 +3,18 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, Field
 
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Tags
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Share
-from spool.schemas.common import Money, Pool, with_example
-from spool.schemas.examples import versions
+from spool.schemas.common import ROUNDED, Answer, Money, Pool, Request
 from spool.schemas.jobs import CostOut, Priority, option_schema
 
 
-class RerunRequest(BaseModel):
+class RerunRequest(Request):
     """What to change for the new version."""
-
-    model_config = with_example(versions.RERUN, strict=True)
 
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -29,16 +26,16 @@ class RerunRequest(BaseModel):
     priority: Priority = "normal"
 
 
-class VersionOut(BaseModel):
+class VersionOut(Answer):
     """One job on a recording."""
 
-    model_config = with_example(versions.VERSION)
-
-    job: str
+    job: str = Field(validation_alias="id")
     state: JobState
-    model: str
+    model: str = Field(validation_alias=AliasPath("options", "model"))
     options: JobOptions
-    submitted_by: Annotated[str | None, Field(description="The id of the API key; null without one.")]
+    submitted_by: str | None = Field(
+        validation_alias="key_id", description="The id of the API key; null without one."
+    )
     created_at: datetime
     finished_at: datetime | None
     words: Annotated[int | None, Field(description="Words in the transcript, once done.")]
@@ -46,10 +43,8 @@ class VersionOut(BaseModel):
     cost: CostOut
 
 
-class VersionList(BaseModel):
+class VersionList(Answer):
     """The versions of a recording, oldest first."""
-
-    model_config = with_example(versions.VERSIONS)
 
     recording: Annotated[str, Field(description="The first job on it.")]
     stored: Annotated[
@@ -59,10 +54,8 @@ class VersionList(BaseModel):
     items: list[VersionOut]
 
 
-class ComparedWord(BaseModel):
+class ComparedWord(Answer):
     """One word of one version."""
-
-    model_config = with_example(versions.WORD)
 
     text: str
     start: float
@@ -70,23 +63,19 @@ class ComparedWord(BaseModel):
     confidence: Share
 
 
-class DifferenceOut(BaseModel):
+class DifferenceOut(Answer):
     """A stretch where the words of two versions differ; either side may be empty."""
-
-    model_config = with_example(versions.DIFFERENCE)
 
     channel: int
     start: float
     end: float
-    doubt: Annotated[Share, Field(description="One minus the confidence of its least certain word.")]
+    doubt: Annotated[Share, ROUNDED, Field(description="One minus the confidence of its least certain word.")]
     base: list[ComparedWord]
     other: list[ComparedWord]
 
 
-class DiffOut(BaseModel):
+class DiffOut(Answer):
     """Where the words of two versions differ. Case and punctuation are ignored."""
-
-    model_config = with_example(versions.DIFF)
 
     base: str
     other: str
@@ -97,10 +86,8 @@ class DiffOut(BaseModel):
     items: list[DifferenceOut]
 
 
-class ComparedSums(BaseModel):
+class ComparedSums(Answer):
     """Two versions of some recordings in numbers."""
-
-    model_config = with_example(versions.SUMS)
 
     recordings: int
     words: Annotated[int, Field(description="Words of the first versions, as WER counts them.")]
@@ -111,10 +98,8 @@ class ComparedSums(BaseModel):
     currency: str
 
 
-class ComparedJob(BaseModel):
+class ComparedJob(Answer):
     """A job of the batch and the newest later version of its recording."""
-
-    model_config = with_example(versions.COMPARED)
 
     base: str
     other: str
@@ -126,10 +111,8 @@ class ComparedJob(BaseModel):
     cost_after: Money
 
 
-class BatchDiff(BaseModel):
+class BatchDiff(Answer):
     """A page of the jobs of a batch beside their later versions. `sums` cover this page only."""
-
-    model_config = with_example(versions.BATCH_DIFF)
 
     items: list[ComparedJob]
     sums: ComparedSums

@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from spool.domain.events import BATCH_DONE, EVENT_TYPES, JOB_ENDS
 from spool.domain.manifest import Printable
-from spool.schemas.common import Project, with_example
-from spool.schemas.examples import webhooks as examples
+from spool.schemas.common import Answer, Project, Request
 
+DeliveryState = Literal["pending", "delivered", "failed"]
 DEFAULT_EVENTS = (*sorted(JOB_ENDS), BATCH_DONE)
 
 
@@ -24,10 +24,8 @@ EventType = Annotated[
 ]
 
 
-class WebhookRequest(BaseModel):
+class WebhookRequest(Request):
     """A webhook to be created."""
-
-    model_config = with_example(examples.REQUEST, strict=True)
 
     url: Annotated[Printable, Field(min_length=1, max_length=2000)] = Field(
         description="An https:// address; http:// only to hosts that the server's settings name."
@@ -45,19 +43,17 @@ class WebhookRequest(BaseModel):
     description: Annotated[Printable, Field(max_length=200)] = ""
 
 
-class WebhookOut(BaseModel):
+class WebhookOut(Answer):
     """A webhook and the state of its deliveries."""
-
-    model_config = with_example(examples.WEBHOOK)
 
     id: str
     project: str
     url: str
-    events: list[str]
-    batch: str | None
+    events: list[str] = Field(validation_alias="types")
+    batch: str | None = Field(validation_alias="batch_id")
     description: str
     state: Literal["enabled", "failing", "disabled"]
-    reason: str | None = Field(description="Why it was disabled.")
+    reason: str | None = Field(validation_alias="disabled_reason", description="Why it was disabled.")
     created_at: datetime
     succeeded_at: datetime | None = Field(description="When a delivery last succeeded.")
     failing_since: datetime | None = Field(description="The first failure since then.")
@@ -68,21 +64,11 @@ class WebhookOut(BaseModel):
 class WebhookSecret(WebhookOut):
     """A webhook with its secret, which is shown only once."""
 
-    model_config = with_example(examples.MADE)
-
     secret: str
     old_secret_until: datetime | None = Field(description="Until then the previous secret also signs.")
 
 
-class WebhookList(BaseModel):
-    """Webhooks, newest first."""
-
-    model_config = with_example(examples.LIST)
-
-    items: list[WebhookOut]
-
-
-class TryOut(BaseModel):
+class TryOut(Answer):
     """One attempt at a delivery."""
 
     at: datetime
@@ -92,25 +78,14 @@ class TryOut(BaseModel):
     replayed: bool = Field(False, description="Not an attempt: the delivery was replayed here.")
 
 
-class DeliveryOut(BaseModel):
+class DeliveryOut(Answer):
     """One delivery to one webhook."""
-
-    model_config = with_example(examples.DELIVERY)
 
     id: str = Field(description="The header `webhook-id`, the same in every attempt.")
     type: str
-    state: Literal["pending", "delivered", "failed"]
+    state: DeliveryState
     created_at: datetime
     next_try_at: datetime | None
     ended_at: datetime | None
-    tries: list[TryOut]
-    body: dict[str, Any] = Field(description="The JSON that is sent.")
-
-
-class DeliveryPage(BaseModel):
-    """Deliveries, newest first."""
-
-    model_config = with_example(examples.DELIVERIES)
-
-    items: list[DeliveryOut]
-    next_cursor: str | None
+    tries: list[TryOut] = Field(validation_alias="log")
+    body: dict[str, Any] = Field(validation_alias="message", description="The JSON that is sent.")

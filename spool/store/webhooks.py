@@ -65,6 +65,11 @@ class Webhook:
     failed_tries: int
     given_up: int
 
+    @property
+    def state(self) -> Literal["enabled", "failing", "disabled"]:
+        """Whether messages reach its receiver."""
+        return "disabled" if self.disabled_at else "failing" if self.failing_since else "enabled"
+
 
 def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Webhook, str]:
     """Create a webhook; returns it and its secret, which only `box` can read from now on.
@@ -199,6 +204,17 @@ class Delivery:
     """Each attempt: `at`, `milliseconds`, `status` and `error`; or that it was `replayed`."""
     created_at: datetime
     ended_at: datetime | None
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """Its body, parsed."""
+        message: dict[str, Any] = json.loads(self.body)
+        return message
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When it is sent, if it still is to be."""
+        return self.due_at if self.state == "pending" else None
 
     @property
     def failures(self) -> int:

@@ -14,7 +14,7 @@ from api.cli.options import Place, Search
 from api.cli.tables import format_time
 from spool.command_options import takes_options
 from spool.errors import InvalidRequest
-from spool.schemas.sources import ItemState, SourceOut
+from spool.schemas.sources import ItemState, WatchedSourceOut
 
 app = typer.Typer(no_args_is_help=True, help="Manage watched folders and buckets.")
 
@@ -197,7 +197,7 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
-def _table(sources: list[SourceOut]) -> Table:
+def _table(sources: list[WatchedSourceOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("source", no_wrap=True)
     table.add_column("state", no_wrap=True, min_width=len("watching"))

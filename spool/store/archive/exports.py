@@ -43,6 +43,11 @@ class Export:
     created_at: datetime
     written_at: datetime | None
 
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When it is written, if it still is to be."""
+        return self.due_at if self.state == "pending" else None
+
 
 def enqueue_exports(tx: Connection, job: Job) -> int:
     """Have the job's current transcript written to its output; returns how many files that makes. Call it in

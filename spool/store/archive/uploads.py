@@ -25,6 +25,10 @@ MOST_OPEN = 1000
 """The most unused uploads of a project."""
 
 
+SCHEME = "upload://"
+"""The scheme that names a direct upload as the source of a job."""
+
+
 class UploadState(StrEnum):
     """The progress of an upload towards a job."""
 
@@ -55,6 +59,16 @@ class StoredUpload:
     etag: str | None
     created_at: datetime
     expires_at: datetime
+
+    @property
+    def source(self) -> str:
+        """The source that a job names."""
+        return f"{SCHEME}{self.id}"
+
+    @property
+    def used_by(self) -> str | None:
+        """The job whose recording it is."""
+        return self.job_id if self.state is UploadState.USED else None
 
     @property
     def key(self) -> str:

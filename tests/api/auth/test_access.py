@@ -16,7 +16,7 @@ from sqlalchemy import delete, insert
 
 from api.app import create_app
 from api.auth.authentication import authenticate, authenticate_websocket
-from api.routes.archive.audio import authenticate_listener
+from api.routes.audio import authenticate_listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
 from spool.domain.api_keys import Scope, key_id_of, mint

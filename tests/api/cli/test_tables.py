@@ -11,10 +11,12 @@ from api.cli.connection import output_console
 from api.cli.files import recordings_under, references_of
 from api.cli.tables import format_duration, format_money, format_speed, job_table
 from api.local.demo import demo_environ
+from api.openapi.document import example
 from spool.errors import InvalidRequest
 from spool.recordings.probe import EMPTY, HIDDEN
-from spool.schemas.examples.jobs import JOB_DETAIL
 from spool.schemas.jobs import JobDetail
+
+JOB_DETAIL = example("GET /v1/jobs/{job_id}", 200)
 
 
 @pytest.mark.parametrize(

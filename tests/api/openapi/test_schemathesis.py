@@ -22,9 +22,9 @@ from ops.testbed.running_api import Live
 from ops.testbed.s3 import S3Server
 from spool.domain.jobs import JobState
 from spool.errors import LeaseLost
-from spool.schemas.examples import batches, jobs
 from spool.settings import Settings
 from spool.store.jobs import JobFilter, list_jobs
+from tests.api.openapi.story import REEL
 
 # A cursor, a source and a period mean more than a schema can say, so a valid form may be refused. DELETE
 # cancels a job and does not take it away. Tokens are a question of `test_refusals`: this API asks for none.
@@ -116,8 +116,8 @@ def test_the_api_is_what_its_page_says(live: Live, http: httpx.Client) -> None:
     assert len(operations) >= 17
 
     # Given a job and a batch that paths with an id can be about
-    assert http.post("/v1/jobs", json=jobs.JOB_REQUEST).status_code == 202
-    assert http.post("/v1/batches", json=batches.BATCH_REQUEST).status_code == 202
+    assert http.post("/v1/jobs", json=REEL).status_code == 202
+    assert http.post("/v1/batches", json={"source": "s3://archive/1974/"}).status_code == 202
 
     answered = {}
     for operation in operations:

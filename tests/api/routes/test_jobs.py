@@ -6,11 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.openapi.lattices import LATTICE
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.domain.transcript import Lattice
 from spool.formats.lattices import format_entry
+from tests.api.openapi.story import LATTICE
 
 
 def submit(http: httpx.Client, recordings: Path, **request: object) -> dict:
@@ -130,7 +129,7 @@ def test_a_long_record_comes_block_by_block(
     path = f"/v1/jobs/{job['id']}/transcript"
     whole = http.get(path).content
     for block in (100, len(whole) - 1, len(whole), len(whole) + 1):
-        monkeypatch.setattr("api.routes.archive.transcripts._BLOCK", block)
+        monkeypatch.setattr("api.routes.transcripts._BLOCK", block)
         assert http.get(path).content == whole
 
 
@@ -140,15 +139,15 @@ def test_a_lattice_is_fetched_where_it_was_asked_for(
 ) -> None:
     asked = submit(http, recordings, options={"decoder": "beam", "lattice": 5.0, "alternatives": 2})
     plain = submit(http, recordings)
-    lattice = Lattice.model_validate(LATTICE)
+    shown = LATTICE.model_dump(mode="json", by_alias=True)
     work = live.work()
-    work.finish(asked["id"], lattice=(lattice,))
+    work.finish(asked["id"], lattice=(LATTICE,))
     work.finish(plain["id"])
 
     found = http.get(f"/v1/jobs/{asked['id']}/transcript", params={"format": form})
     missing = http.get(f"/v1/jobs/{plain['id']}/transcript", params={"format": form})
 
-    expected = format_entry(lattice, "reel") if form == "kaldi" else json.dumps([LATTICE]) + "\n"
+    expected = format_entry(LATTICE, "reel") if form == "kaldi" else f"{json.dumps([shown])}\n"
     assert found.text == expected
     assert (asked["options"]["lattice"], asked["options"]["alternatives"]) == (5.0, 2)
     assert "submit the job with the option `lattice`" in problem(missing, 404, "not_found")["detail"]

@@ -243,7 +243,7 @@ def test_what_was_not_foreseen_is_told_by_a_reference_alone(
     live.work().finish(job["id"])
     defect = RuntimeError('{"secret": "/home/me"}')
     monkeypatch.setattr("api.presenters.transcripts.read_verified", Mock(side_effect=defect))
-    monkeypatch.setattr("api.routes.archive.transcripts.open_verified", Mock(side_effect=defect))
+    monkeypatch.setattr("api.routes.transcripts.open_verified", Mock(side_effect=defect))
 
     body = problem(http.get(f"/v1/jobs/{job['id']}/transcript?format=txt"), 500, "internal")
 

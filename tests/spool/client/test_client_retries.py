@@ -9,13 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from api.openapi.document import example
 from spool.client import Conflict, RateLimited, Retries, ServerFailed, Spool, Unreachable
-from spool.schemas.examples.batches import BATCH_RETRIED
-from spool.schemas.examples.jobs import JOB_DETAIL
 
 pytestmark = pytest.mark.integration
 
 HANGS_UP = 0
+JOB = example("GET /v1/jobs/{job_id}", 200)
+BATCH_RETRIED = {"retried": 1}
 FAST = Retries(tries=4, greetings=4, first_s=0.001, longest_s=0.5)
 
 
@@ -69,9 +70,9 @@ def test_a_busy_server_is_asked_again_under_the_same_key(script: Script) -> None
     script.will(429, retry_after="0")
     script.will(503, retry_after="Fri, 20 Nov 2026 10:00:00 GMT")
     script.will(HANGS_UP)
-    script.will(202, JOB_DETAIL)
+    script.will(202, JOB)
     with Spool(script.url, retries=FAST) as spool:
-        assert spool.submit("s3://archive/reel.flac").id == JOB_DETAIL["id"]
+        assert spool.submit("s3://archive/reel.flac").id == JOB["id"]
     assert len(script.asked) == 4
     ((method, key),) = set(script.asked)
     assert method == "POST"
@@ -97,7 +98,7 @@ def test_what_may_have_been_done_is_not_done_again(script: Script) -> None:
     script.will(503, {"code": "storage", "detail": "The database is busy."})
     # What was refused for being asked too often was not done.
     script.will(429, retry_after="0")
-    script.will(200, JOB_DETAIL)
+    script.will(200, JOB)
     # What was refused for good stays refused.
     script.will(409, {"code": "conflict", "detail": "It is done."})
     script.will(500, "<h1>proxy</h1>")
@@ -106,7 +107,7 @@ def test_what_may_have_been_done_is_not_done_again(script: Script) -> None:
             spool.cancel("job_x")
         with pytest.raises(ServerFailed, match="busy"):
             spool.cancel("job_x")
-        assert spool.cancel("job_x").id == JOB_DETAIL["id"]
+        assert spool.cancel("job_x").id == JOB["id"]
         with pytest.raises(Conflict):
             spool.retry("job_x")
         with pytest.raises(ServerFailed, match="answered 500"):

@@ -11,14 +11,21 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
+from api.openapi.document import BINARY, TEXT
 from api.presenters.transcripts import key_of_transcript, read_transcript
 from api.services import ServicesDep
 from spool.domain.jobs import Job
+from spool.domain.transcript import Lattice, Transcript
 from spool.formats import CONTENT_TYPES, Format, render_bytes
 from spool.formats.digits import with_digits
 from spool.objects.integrity import open_verified
 from spool.store.transcripts.edits import edits_of
 
+MEDIA = {
+    kind.partition(";")[0]: BINARY if name == "docx" else TEXT
+    for name, kind in CONTENT_TYPES.items()
+    if "json" not in kind
+}
 _BLOCK = 256 * 1024
 REVISION = "X-Spool-Revision"
 """How many corrections the answer includes; an edit repeats it as what it has seen."""
@@ -38,8 +45,11 @@ def get_transcript(
         ),
     ] = None,
     original: Annotated[bool, Query(description="As recognised, without corrections.")] = False,
-) -> Response:
-    """The transcript of a finished job, with its corrections and the names of its speakers."""
+) -> Annotated[Response, Transcript | list[Lattice]]:
+    """Fetch a transcript.
+
+    The transcript of a finished job, with its corrections and the names of its speakers.
+    """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         edits = [] if original else edits_of(tx, job_id)

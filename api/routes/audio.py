@@ -78,7 +78,10 @@ class _Recording:
 
 
 def create_link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
-    """A link to the recording that a player can open without a key; for a web address, the address itself."""
+    """Get a link to the recording.
+
+    A link to the recording that a player can open without a key; for a web address, the address itself.
+    """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio")
@@ -113,8 +116,11 @@ def get_audio(
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
-    """The recording, or the part that `Range` asks for. The bearer of a link may be redirected to the
-    bucket."""
+    """Fetch the recording.
+
+    The recording, or the part that `Range` asks for. The bearer of a link may be redirected to the
+    bucket.
+    """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     recording = _recording(services, caller, job)

@@ -19,7 +19,7 @@ from spool.store.batches import batch_jobs
 
 pytestmark = pytest.mark.integration
 
-DEMO = str(Path(__file__).parents[4] / "models" / "demo")
+DEMO = str(Path(__file__).parents[3] / "models" / "demo")
 ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n\n\\end\\\n"
 
 

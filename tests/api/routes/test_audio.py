@@ -11,7 +11,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.routes.archive.audio import parse_range
+from api.routes.audio import parse_range
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain.api_keys import Scope
 from spool.store.api_keys import create_key, revoke_key

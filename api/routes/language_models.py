@@ -1,15 +1,15 @@
 """The routes of language models: add a version, list, show, delete."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import structlog
-from fastapi import Path, Request, Response
+from fastapi import Path, Request
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal
-from api.openapi.jobs import answer, describe, no_content, problems
+from api.openapi.document import FORM, form
+from api.queries import ListedProject
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, parse_json
 from api.submission.uploads import Upload, receive_upload
@@ -17,61 +17,22 @@ from spool.domain.search.glossary import parse_reference
 from spool.domain.search.language_model import HEAD_BYTES, MOST_BYTES, read_counts
 from spool.errors import ObjectDamaged, StorageError
 from spool.failpoints import failpoint
-from spool.schemas.common import Project
-from spool.schemas.examples import glossaries as examples
-from spool.schemas.glossaries import LanguageModelList, LanguageModelOut, LanguageModelRequest
+from spool.schemas.common import ListOf, Project
+from spool.schemas.glossaries import LanguageModelOut, LanguageModelRequest
 from spool.store.archive import language_models as store
 
 Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
 
+BODY = {FORM: form("An ARPA file.", LanguageModelRequest) | {"required": ["file", "request"]}}
 log = structlog.get_logger(__name__)
-
-_VERSION = answer(200, "The version.", LanguageModelOut, examples.LANGUAGE_MODEL)
-PUT = describe(
-    "Add a version of a language model",
-    answer(
-        201,
-        "The latest version, which has the same file.",
-        LanguageModelOut,
-        examples.LANGUAGE_MODEL,
-    ),
-    problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
-    status_code=201,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file", "request"],
-                        "properties": {
-                            "file": {"type": "string", "format": "binary", "description": "An ARPA file."},
-                            "request": LanguageModelRequest.model_json_schema(),
-                        },
-                    },
-                    "encoding": {"request": {"contentType": "application/json"}},
-                    "example": {"request": examples.LANGUAGE_MODEL_REQUEST, "file": "\\data\\ …"},
-                }
-            },
-        }
-    },
-)
-LIST = describe(
-    "List language models",
-    answer(200, "The latest version of each.", LanguageModelList, examples.LANGUAGE_MODELS),
-)
-ONE = describe("Show a language model", _VERSION, problems("not_found", "invalid_request"))
-REMOVE = describe(
-    "Delete a language model",
-    no_content("Every version was deleted."),
-    problems("not_found", "conflict"),
-    status_code=204,
-)
 
 
 async def put(request: Request, services: ServicesDep, caller: CallerDep) -> LanguageModelOut:
-    """Add a version of an n-gram language model from an ARPA file. Jobs name it: `language_model: NAME`."""
+    """Add a version of a language model.
+
+    An n-gram language model, from an ARPA file. If the latest version has the same file, that one is
+    returned. Jobs name it: `language_model: NAME`.
+    """
     limit = min(services.settings.upload_max_bytes, MOST_BYTES)
     async with receive_upload(request, services.upload_folder, limit, parts_limit=SMALL.size) as upload:
         return await run_in_threadpool(_put, services, caller, upload)
@@ -105,35 +66,37 @@ def _put(services: Services, caller: Principal, upload: Upload) -> LanguageModel
     if services.objects.head(store.key_of(upload.sha256)) is None:
         # The last version with the same file was deleted in the meantime.
         services.objects.put_file(store.key_of(upload.sha256), upload.path)
-    return LanguageModelOut(**asdict(added))
+    return LanguageModelOut.of(added)
 
 
-def list_language_models(
-    services: ServicesDep, caller: CallerDep, project: Project | None = None
-) -> LanguageModelList:
-    """The latest version of each language model, by project and name."""
-    if project is not None and not caller.sees(project):
-        return LanguageModelList(items=[])
+def list_language_models(services: ServicesDep, project: ListedProject) -> ListOf[LanguageModelOut]:
+    """List language models.
+
+    The latest version of each, by project and name.
+    """
     with services.database.read() as tx:
-        rows = store.list_language_models(tx, caller.project or project)
-    return LanguageModelList(items=[LanguageModelOut(**asdict(row)) for row in rows])
+        return ListOf(items=list(map(LanguageModelOut.of, store.list_language_models(tx, project))))
 
 
 def get_language_model(
     services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
 ) -> LanguageModelOut:
-    """A version of a language model, by default the latest."""
+    """Show a language model.
+
+    A version of it, by default the latest.
+    """
     name, version = parse_reference(language_model)
     with services.database.read() as tx:
-        kept = store.get_language_model(tx, caller.project_for(project), name, version)
-    return LanguageModelOut(**asdict(kept))
+        return LanguageModelOut.of(store.get_language_model(tx, caller.project_for(project), name, version))
 
 
 def remove(
     services: ServicesDep, caller: CallerDep, language_model: Reference, project: Project | None = None
-) -> Response:
-    """Delete all versions of a language model and their files. Refused while a job that uses it has not
-    ended; transcripts are kept."""
+) -> None:
+    """Delete a language model.
+
+    All its versions and their files. Refused while a job that uses it has not ended; transcripts are kept.
+    """
     with services.database.begin() as tx:
         unused = store.remove_language_model(tx, caller.project_for(project), language_model)
     failpoint("language_model.removed")
@@ -142,4 +105,3 @@ def remove(
             services.objects.delete(store.key_of(sha256))
         except StorageError as error:  # the deleter tries again later
             log.warning("language model's file not deleted yet", sha256=sha256, error=error.message)
-    return Response(status_code=204)

@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from api.routes.archive.transcripts import FileStream
+from api.routes.transcripts import FileStream
 
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])

@@ -13,7 +13,7 @@ from spool.domain.api_keys import Scope
 from spool.settings import Settings
 from spool.store.api_keys import create_key
 from spool.tables import jobs
-from tests.api.routes.archive.test_audio import uploaded, wav
+from tests.api.routes.test_audio import uploaded, wav
 
 BUCKET = "presigned"
 

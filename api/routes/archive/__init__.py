@@ -1,1 +1,0 @@
-"""Handlers of the archive after transcription: words, sound, speakers, search."""

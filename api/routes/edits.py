@@ -1,0 +1,89 @@
+"""The routes of corrections: list them, correct words or their speaker, undo.
+
+`spool.domain.archive.edits` applies edits to a transcript.
+"""
+
+from typing import Annotated
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal, get_visible_job
+from api.problems import Problem
+from api.services import Services, ServicesDep
+from api.submission.bodies import json_body
+from spool.domain.archive.edits import Edit, standing_edits
+from spool.domain.jobs import Job
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.errors import Conflict
+from spool.objects.integrity import read_verified
+from spool.schemas.common import ListOf
+from spool.schemas.edits import EditOut, EditRequest, UndoRequest
+from spool.store.deletions import refuse_deleted
+from spool.store.transcripts import edits as store
+
+
+def list_edits(services: ServicesDep, caller: CallerDep, job_id: str) -> ListOf[EditOut]:
+    """List a transcript's corrections.
+
+    Who corrected what and when: all edits and undos, oldest first.
+    """
+    with services.database.read() as tx:
+        refuse_deleted(get_visible_job(tx, caller, job_id), Content.TRANSCRIPT)
+        edits = store.edits_of(tx, job_id)
+    stands = {edit.revision for edit in standing_edits(edits)}
+    return ListOf(items=[EditOut.of(edit, stands=edit.revision in stands) for edit in edits])
+
+
+def add(
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    body: Annotated[EditRequest, json_body(EditRequest)],
+) -> EditOut:
+    """Correct a transcript.
+
+    Its words or their speaker. The transcript as recognised is kept; every format and the search use the
+    correction. New words share the time of those they replace.
+    """
+    author = body.author or caller.name
+    new = store.NewEdit(body.first_word, body.last_word, body.text, body.speaker, body.seen, author)
+    return _edit(services, caller, job_id, lambda tx, record: store.add_edit(tx, job_id, record, new))
+
+
+def undo(
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    revision: int,
+    body: Annotated[UndoRequest, json_body(UndoRequest)],
+) -> EditOut:
+    """Undo a correction.
+
+    What it replaced is restored. The undo is itself an entry of the history.
+    """
+    author = body.author or caller.name
+    return _edit(
+        services, caller, job_id, lambda tx, record: store.undo_edit(tx, job_id, record, revision, author)
+    )
+
+
+def _edit(services: Services, caller: Principal, job_id: str, change: store.Change) -> EditOut:
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+    record = _read_record(services, job)
+    try:
+        with services.database.begin() as tx:
+            edit: Edit = change(tx, record)
+    except store.EditConflict as conflict:
+        other = EditOut.of(conflict.other, stands=True).model_dump(mode="json")
+        raise Problem(409, "edited", conflict.message, other=other) from None
+    return EditOut.of(edit, stands=edit.undoes is None)
+
+
+def _read_record(services: Services, job: Job) -> Transcript:
+    """The transcript as it was recognised."""
+    refuse_deleted(job, Content.TRANSCRIPT)
+    if job.transcript_key is None:
+        raise Conflict(f"Job {job.id} is {job.state}; only a transcript can be corrected.")
+    record = read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+    return Transcript.model_validate_json(record)

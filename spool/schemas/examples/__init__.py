@@ -1,1 +1,0 @@
-"""The examples that the API's description shows."""
