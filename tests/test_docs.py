@@ -67,6 +67,17 @@ def test_every_path_exists(page: Path) -> None:
     assert not missing
 
 
+def test_every_room_is_on_the_map() -> None:
+    text = (ROOT / "docs/design.md").read_text(encoding="utf-8").partition("### Where is")[0]
+    rooms = {
+        f"{floor}/{room.name}/"
+        for floor in ("api", "spool", "worker", "kernels")
+        for room in (ROOT / floor).iterdir()
+        if room.is_dir() and any(path.suffix != ".pyc" for path in room.rglob("*.*"))
+    }
+    assert rooms - set(re.findall(r"`([\w/]+/)`", text)) == set()
+
+
 @each_page
 def test_every_source_file_named_alone_exists(page: Path) -> None:
     names = re.findall(r"`(\w+\.(?:py|metal|sh|yml))`", page.read_text(encoding="utf-8"))
