@@ -14,6 +14,8 @@
 #
 # Everything lies under /usr/local/spool: releases/ and `current`, etc/worker.env, models/, var/, log/.
 set -eu
+# The worker, another user than root, reads what this writes.
+umask 022
 source=$(cd "$(dirname "$0")/../.." && pwd -P)
 root=${SPOOL_INSTALL_ROOT:-} # of the file system, for tests
 app=$root/usr/local/spool
@@ -23,7 +25,7 @@ rotation=$root/etc/newsyslog.d/spool.conf
 READY_SECONDS=${SPOOL_READY_SECONDS:-300}
 KEPT_RELEASES=2
 
-dry='' settings='' model='' sha256='' environment='' purge=''
+dry='' settings='' model='' sha256='' environment='' python='' purge=''
 user=${SUDO_USER:-$(id -un)}
 
 say() { printf '%s\n' "$*"; }
@@ -45,14 +47,16 @@ check_mac() {
     say "$(sysctl -n machdep.cpu.brand_string), $(($(sysctl -n hw.memsize) / 1073741824)) GiB, macOS $version"
 }
 
+# Sets `python`, for an environment that has to be made.
 find_python() {
-    for found in "${PYTHON:-}" python3.13 python3.12 python3.11; do
-        if [ -n "$found" ] && command -v "$found" > /dev/null; then
-            command -v "$found"
+    [ -z "$environment" ] || return 0
+    for candidate in ${PYTHON:-python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null; then
+            python=$(command -v "$candidate")
             return
         fi
     done
-    fail "Python 3.11 to 3.13 is required: brew install python@3.13"
+    fail "Python 3.11 to 3.13 is required${PYTHON:+ (PYTHON is $PYTHON)}: brew install python@3.13"
 }
 
 folders() {
@@ -70,19 +74,22 @@ make_release() {
     run mkdir -p "$release"
     if [ -z "$dry" ]; then
         (cd "$source" && tar -cf - --exclude __pycache__ pyproject.toml constraints.txt README.md LICENSE \
-            spool kernels worker api migrations models ops/locks ops/mac ops/environment.sh) | tar -C "$release" -xf -
+            spool kernels worker api migrations models ops/locks ops/mac ops/environment.sh) \
+            | tar -C "$release" --no-same-owner -xf -
+        # A checkout may be readable by its owner only.
+        chmod -R u+rw,go-w,a+rX "$release"
     fi
     if [ -n "$environment" ]; then
         run ln -s "$environment" "$release/.venv"
     else
-        run env PYTHON="$(find_python)" "$release/ops/environment.sh" "$release/.venv" worker
+        run env PYTHON="$python" "$release/ops/environment.sh" "$release/.venv" worker
     fi
 }
 
 get_settings() {
     [ -z "$settings" ] || [ -r "$settings" ] || fail "$settings cannot be read"
     if [ -n "$settings" ]; then
-        run cp "$settings" "$app/etc/worker.env"
+        (umask 077 && run cp "$settings" "$app/etc/worker.env")
     elif [ ! -e "$app/etc/worker.env" ]; then
         [ -n "$dry" ] || fail "--settings FILE is required: the addresses of database, broker and object store (see docs/on-a-mac.md)"
     fi
@@ -164,6 +171,7 @@ point_to() { run ln -sfn "$1" "$app/current"; }
 install() {
     check_mac
     ! loaded || fail "the worker is installed already; to upgrade it, run: $0 upgrade"
+    find_python
     folders
     get_settings
     make_release
@@ -178,6 +186,7 @@ install() {
 upgrade() {
     check_mac
     [ -e "$app/current" ] || fail "nothing is installed; run: $0 install"
+    find_python
     before=$(readlink "$app/current")
     [ -z "$settings" ] || get_settings
     make_release

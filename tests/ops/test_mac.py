@@ -111,6 +111,36 @@ def test_a_mac_that_cannot_work_is_refused(mac: Mac, told: dict[str, str], sente
     assert not mac.root.exists()
 
 
+def without_python(folder: Path) -> Path:
+    """The programs of this machine, but no Python."""
+    folder.mkdir()
+    for place in ("/usr/local/bin", "/usr/bin", "/bin"):
+        for program in Path(place).iterdir():
+            if not program.name.startswith("python") and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return folder
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("command", ["install", "upgrade"])
+def test_without_a_suitable_python_it_stops_before_it_changes_anything(
+    mac: Mac, settings: Path, tmp_path: Path, command: str
+) -> None:
+    if command == "upgrade":
+        (mac.app / "releases/1").mkdir(parents=True)
+        (mac.app / "current").symlink_to("releases/1")
+    old = tmp_path / "python2"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    before = list(mac.root.rglob("*"))
+    stand_ins = Path(mac.environment["PATH"].split(":")[0])
+    path = f"{stand_ins}:{without_python(tmp_path / 'programs')}"
+    for environment in ({"PATH": path}, {"PATH": path, "PYTHON": str(old)}):
+        done = mac.script(command, "--settings", str(settings), **environment)
+        assert (done.returncode, "Python 3.11 to 3.13 is required" in done.stderr) == (1, True), done.stderr
+        assert list(mac.root.rglob("*")) == before
+
+
 @pytest.mark.integration
 def test_without_settings_nothing_is_installed(mac: Mac) -> None:
     done = mac.script("install", "--environment", sys.prefix)
@@ -121,11 +151,20 @@ def test_without_settings_nothing_is_installed(mac: Mac) -> None:
 
 def test_a_model_with_another_hash_is_not_used(mac: Mac, settings: Path, hub: Path) -> None:
     model = ("--model", "demo=owner/demo@v1", "--sha256", "0" * 64, "--environment", sys.prefix)
-    done = mac.script("install", "--settings", str(settings), *model, HF_ENDPOINT=hub.as_uri())
+    before = os.umask(0o077)
+    try:
+        done = mac.script("install", "--settings", str(settings), *model, HF_ENDPOINT=hub.as_uri())
+    finally:
+        os.umask(before)
     assert done.returncode == 1
     assert f"instead of {'0' * 64}, and is not used" in done.stderr
     assert list((mac.app / "models").iterdir()) == []
     assert "SPOOL_MODELS" not in (mac.app / "etc/worker.env").read_text()
+    # Others than root read the release, and nobody else the passwords, whatever umask root has.
+    (release,) = (mac.app / "releases").iterdir()
+    shared = [release, *release.parents[:3], *(each for each in release.rglob("*") if not each.is_symlink())]
+    assert [each for each in shared if not each.stat().st_mode & 0o004 or each.stat().st_mode & 0o022] == []
+    assert (mac.app / "etc/worker.env").stat().st_mode & 0o777 == 0o600
 
 
 # --- the files ------------------------------------------------------------------------------------------
@@ -160,10 +199,14 @@ def test_the_property_list_is_one(tmp_path: Path) -> None:
 
 def test_the_log_is_put_away_and_the_worker_told() -> None:
     lines = [line.split() for line in filled("newsyslog.conf").splitlines() if line and line[0] != "#"]
-    log, owner, mode, count, size, when, flags, pid_file, number = lines[0]
+    (log, owner, mode, count, size, when, flags, pid_file, number), before_it = lines
     assert (log, owner, mode) == ("/usr/local/spool/log/worker.log", "ann:", "640")
     assert (int(count) > 0, int(size) > 0, when, flags) == (True, True, "*", "J")
     assert (pid_file, number) == ("/usr/local/spool/var/worker.pid", "30")
+    properties = plistlib.loads(filled(f"{LABEL}.plist").encode())
+    assert before_it[0] == properties["StandardOutPath"] == properties["StandardErrorPath"]
+    assert before_it[1:3] == ["ann:", "640"]
+    assert (int(before_it[3]) > 0, int(before_it[4]) > 0, before_it[6]) == (True, True, "JN")
 
 
 @pytest.mark.integration
