@@ -1,10 +1,10 @@
-"""The worker's process: one engine child, Celery's thread pool for hints, and the background threads.
+"""Spool's part of a worker process: one engine child, the background threads and what jobs need.
 
-`Worker.run` shows the order of start and stop, top to bottom. `QueueIntake` pauses and resumes Celery's
-consumption while the worker is unwell or outside its hours. This process never imports MLX, and jobs are left
-to `worker.jobs`. SIGTERM (as well as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs
-go back to the queue at their next saved chunk, and the process exits with 0. A second SIGINT exits at once;
-the leases then expire.
+`Worker.start` shows their order, top to bottom; Celery's bootstep in `worker.tasks` calls it. This process
+never imports MLX, and jobs are left to `worker.jobs`. SIGTERM (as well as SIGINT, SIGQUIT and SIGHUP) drains:
+nothing new is claimed, running jobs go back to the queue at their next saved chunk, and the process exits
+with 0. A second SIGINT exits at once; the leases then expire. Celery's own handlers lose jobs on SIGQUIT and
+start a second process on SIGHUP.
 """
 
 import contextlib
@@ -14,23 +14,18 @@ import shutil
 import signal
 import threading
 import time
-import warnings
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import celery.signals
 import celery.worker.state
 import structlog
 from celery import Celery
-from celery.apps.worker import Worker as CeleryWorker
-from celery.exceptions import SecurityWarning
+from celery import signals as celery_signals
 
 import spool
 from spool.background.sweeper import Sweeper
-from spool.broker.celery_app import TASK, celery_app
 from spool.catalogue import loadable_models
 from spool.errors import SpoolError
 from spool.ids import new_id
@@ -45,14 +40,14 @@ from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.live.intake import LiveIntake, live_desk
 from worker.jobs.retry import RetryPolicy, retry_storage
-from worker.jobs.runner import JobServices, run_next
+from worker.jobs.runner import JobServices
 from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
-from worker.service import hint_transport
 from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement
-from worker.service.celery_status import CeleryStatus
+from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
+from worker.service.intake import QueueIntake
 from worker.service.quality import measured_paths
 from worker.service.schedule import OffHours
 from worker.service.supervisor import Supervisor
@@ -78,12 +73,13 @@ class Worker:
         self._retry = retry or RetryPolicy()
         self._draining = threading.Event()
         self._exit_code = 0
+        self._stop = contextlib.ExitStack()
+        self.failure: SpoolError | None = None
+        """Why it could not start."""
         self._temporary = settings.home / "tmp" / f"worker-{os.getpid()}"
         self._db = Database(
             settings.database_url, pool_size=2 * settings.concurrency + 4, statement_seconds=10
         )
-        hint_transport.install()
-        self._celery = celery_app(settings)
         measured = measured_paths(settings.home, settings.models, settings.min_qoi)
         self._engine = Engine(replace(engine_options(settings, loader), measured=measured))
         self._info = WorkerInfo(
@@ -105,9 +101,22 @@ class Worker:
         )
         self._intake = QueueIntake(self._info.offer.queues)
 
-    def run(self) -> int:
-        """Work until a stop signal; returns the exit code. Raises StorageError or EngineStopped if it cannot
-        start."""
+    @property
+    def info(self) -> WorkerInfo:
+        """What the worker is, as it registers."""
+        return self._info
+
+    @property
+    def intake(self) -> QueueIntake:
+        """The queues that it serves."""
+        return self._intake
+
+    def start(self, celery: Celery) -> JobServices:
+        """Start all that jobs need, and take live sessions; `celery` sends hints. Raises StorageError or
+        EngineStopped if it cannot start."""
+        for number in DRAIN_SIGNALS:  # until it is registered there is nothing to hand back
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         _remove_leftovers(self._temporary.parent)
         with contextlib.ExitStack() as stop:
             stop.callback(shutil.rmtree, self._temporary, ignore_errors=True)
@@ -118,18 +127,7 @@ class Worker:
             retry_storage(self._register, START_SECONDS)
             for name in self._settings.pinned_models:
                 self._engine.describe(self._settings.models[name])  # an error is reported by the jobs
-            context = WorkerContext(
-                self._settings,
-                self._db,
-                self._engine,
-                WastedTime(self._db),
-                self._info.id,
-                self._draining,
-                off=OffHours(self._settings.work_hours),
-                affinity=ModelAffinity(self._settings.model_stay_seconds),
-                machine=self._info.offer.machine,
-                announcement=self._announcement,
-            )
+            context = self._context()
             self._announcement.start()
             stop.callback(lambda: self._sign_off(context))
             stop.callback(context.wasted.write)
@@ -142,51 +140,46 @@ class Worker:
             supervisor.keep_hours()
             supervisor.start()
             stop.callback(supervisor.stop)
-            sweeper = Sweeper(self._db, self._celery, self._settings)
+            sweeper = Sweeper(self._db, celery, self._settings)
             sweeper.start()
             stop.callback(sweeper.stop)
-            return self._consume(context, sweeper)
+            services, live = self._job_services(context, sweeper)
+            live.start()
+            stop.callback(live.stop)
+            celery_signals.worker_ready.connect(self._on_ready)
+            gc.collect()
+            gc.freeze()  # no full collection goes through all modules again: 0.1 s in which no thread runs
+            self._stop = stop.pop_all()
+            return services
 
-    def _consume(self, context: WorkerContext, sweeper: Sweeper) -> int:
-        objects = object_store(self._settings)
-        settings = self._settings
-        status = CeleryStatus(events=settings.celery_events or settings.celery_remote_control)
-        sources = Sources(settings, objects, self._temporary)
-        desk = live_desk(settings, self._engine)
-        services = JobServices(context, objects, sources, self._retry, desk, status.claimed, sweeper.wake)
-
-        def transcribe(task: object, job_id: str) -> None:
-            hinted: str | None = job_id
-            status.begin(task)
-            # Continue without a message while there is work: jobs held by a quota have used up theirs.
-            while run_next(services, hinted) is not None:
-                hinted = None
-
-        self._celery.task(name=TASK, bind=True, ignore_result=True)(transcribe)
-        # Celery warns root of pickled messages; ours are JSON.
-        warnings.filterwarnings("ignore", category=SecurityWarning)
-        celery.signals.worker_ready.connect(self._on_ready, weak=False)
-        celery.signals.setup_logging.connect(_keep_our_logs, weak=False)
-        consumer = _Consumer(
-            app=self._celery,
-            hostname=f"{self._settings.worker_name}-{os.getpid()}@{self._info.host}",
-            pool_cls="threads",
-            concurrency=self._settings.concurrency,
-            queues=self._intake.queues,
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            quiet=True,
-        )
-        intake = LiveIntake(services, desk)
-        intake.start()
-        gc.collect()
-        gc.freeze()  # no full collection goes through all modules again: 0.1 s in which no thread runs
-        if not self._draining.is_set():
-            consumer.start()
+    def drain(self) -> None:
+        """Claim nothing more, and hand back running jobs at their next saved chunk."""
         self._draining.set()
-        intake.stop()
-        return int(self._exit_code or consumer.exitcode or 0)
+
+    def stop(self) -> None:
+        """Stop what `start` started, once no job runs any more."""
+        self._stop.close()
+
+    def _context(self) -> WorkerContext:
+        return WorkerContext(
+            self._settings,
+            self._db,
+            self._engine,
+            WastedTime(self._db),
+            self._info.id,
+            self._draining,
+            off=OffHours(self._settings.work_hours),
+            affinity=ModelAffinity(self._settings.model_stay_seconds),
+            machine=self._info.offer.machine,
+            announcement=self._announcement,
+        )
+
+    def _job_services(self, context: WorkerContext, sweeper: Sweeper) -> tuple[JobServices, LiveIntake]:
+        objects = object_store(self._settings)
+        sources = Sources(self._settings, objects, self._temporary)
+        desk = live_desk(self._settings, self._engine)
+        services = JobServices(context, objects, sources, self._retry, desk, show_claim, sweeper.wake)
+        return services, LiveIntake(services, desk)
 
     def _on_ready(self, sender: Any = None, **_: object) -> None:  # noqa: ANN401 - Celery has no types
         self._intake.attach(sender)
@@ -240,21 +233,7 @@ class Worker:
         if self._draining.is_set() and number == signal.SIGINT:
             os._exit(128 + number)  # second SIGINT; the engine child ends with us
         self._draining.set()
-        celery.worker.state.should_stop = 0
-
-
-class _Consumer(CeleryWorker):  # type: ignore[misc]
-    """Celery's worker without its signal handlers: on SIGQUIT it loses jobs, on SIGHUP it starts a second
-    process."""
-
-    app: Celery
-
-    def install_platform_tweaks(self, worker: object) -> None:
-        """Install no signal handlers."""
-
-
-def _keep_our_logs(**_: object) -> None:
-    """Do nothing: a receiver of this signal keeps Celery from configuring logging."""
+        celery.worker.state.should_stop = self._exit_code  # as Celery's own handlers do
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -273,55 +252,3 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-class QueueIntake:
-    """Pauses and resumes the consumption of `queues`, to which more can be added. Thread-safe."""
-
-    def __init__(self, queues: Sequence[str]) -> None:
-        self._queues = list(queues)
-        self._lock = threading.Lock()
-        self._consumer: Any = None
-        self._paused = False
-
-    def attach(self, consumer: Any) -> None:  # noqa: ANN401 - Celery has no types
-        """Set Celery's consumer; called each time it is ready."""
-        with self._lock:
-            self._consumer = consumer
-            self._call_consumer("cancel_task_queue" if self._paused else "add_task_queue")
-
-    @property
-    def queues(self) -> list[str]:
-        """The queues that are consumed, or will be once it resumes."""
-        with self._lock:
-            return list(self._queues)
-
-    def serve(self, queues: Iterable[str]) -> None:
-        """Also consume these queues."""
-        with self._lock:
-            new = [queue for queue in queues if queue not in self._queues]
-            self._queues += new
-            if not self._paused:
-                self._call_consumer("add_task_queue", new)
-
-    def pause(self) -> None:
-        """Stop taking messages; one already on its way may still arrive."""
-        with self._lock:
-            if not self._paused:
-                self._paused = True
-                self._call_consumer("cancel_task_queue")
-
-    def resume(self) -> None:
-        """Take messages again."""
-        with self._lock:
-            if self._paused:
-                self._paused = False
-                self._call_consumer("add_task_queue")
-
-    def _call_consumer(self, operation: str, queues: Sequence[str] | None = None) -> None:
-        consumer = self._consumer
-        if consumer is None:
-            return  # `attach` repeats this once the consumer is ready
-        for queue in self._queues if queues is None else queues:
-            # The consumer may only be changed from its own thread.
-            consumer.call_soon(getattr(consumer, operation), queue)

@@ -1,4 +1,4 @@
-"""`spool-worker run`: a worker on this machine. Knows options and logging; `worker.app` does the work."""
+"""`spool-worker run`: a worker on this machine. Knows options and logging; `worker.tasks` does the work."""
 
 from typing import Annotated, Any
 
@@ -17,8 +17,8 @@ def run(
     from spool.logs import configure_logs
     from spool.settings import load_settings, unknown_variables
     from spool.settings.home import keep_private
-    from worker.app import Worker
     from worker.service.log_file import log_into
+    from worker.tasks import run_worker
 
     given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
     settings = load_settings(**{key: value for key, value in given.items() if value is not None})
@@ -27,4 +27,4 @@ def run(
         configure_logs(settings.log_json)
         for sentence in unknown_variables():
             structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
-        raise typer.Exit(Worker(settings).run())
+        raise typer.Exit(run_worker(settings))

@@ -4,42 +4,36 @@
 its attempt as the task's keyword arguments. Knows Celery; decides nothing.
 """
 
-import threading
 from typing import Any
 
 import celery.worker.state
-import structlog
+from celery import current_task
+from celery.worker.request import Request
 
 from spool.store.queue.leases import Claim
 
-log = structlog.get_logger(__name__)
+
+class JobRequest(Request):  # type: ignore[misc]
+    """A task's request that can say what the task is doing."""
+
+    doing: dict[str, Any] | None = None
+
+    def info(self, safe: bool = False) -> dict[str, Any]:
+        """What `celery inspect` shows."""
+        shown: dict[str, Any] = super().info(safe)
+        if self.doing is not None:
+            shown["kwargs"] = repr(self.doing) if safe else self.doing
+        return shown
 
 
-class CeleryStatus:
-    """What runs in each of the pool's threads. `events`: whether to send them."""
-
-    def __init__(self, *, events: bool) -> None:
-        self._events = events
-        self._thread = threading.local()
-
-    def begin(self, task: Any) -> None:  # noqa: ANN401 - Celery has no types
-        """This thread runs this task now."""
-        self._thread.task = task
-
-    def claimed(self, claim: Claim) -> None:
-        """The task of this thread does this job from here on, and those that were claimed with it."""
-        task = getattr(self._thread, "task", None)
-        if task is None:
-            return
-        doing: dict[str, Any] = {"job_id": claim.job.id, "attempt": claim.attempt}
-        if claim.others:
-            doing["others"] = [other.job.id for other in claim.others]
-        request = celery.worker.state.requests.get(task.request.id)
-        if request is not None:
-            # A new dictionary: the one of the message belongs to the task that is running.
-            request._kwargs, request._kwargsrepr = doing, repr(doing)
-        if self._events:
-            try:
-                task.send_event("task-started", retry=False, kwargs=repr(doing))
-            except Exception as error:  # noqa: BLE001 - what is only shown must not end a job
-                log.warning("no Celery event sent", error=repr(error))
+def show_claim(claim: Claim) -> None:
+    """The task of this thread, if there is one, does this job from here on, and those that were claimed with
+    it."""
+    request = celery.worker.state.requests.get(current_task.request.id) if current_task else None
+    if not isinstance(request, JobRequest):
+        return
+    doing: dict[str, Any] = {"job_id": claim.job.id, "attempt": claim.attempt}
+    if claim.others:
+        doing["others"] = [other.job.id for other in claim.others]
+    request.doing = doing
+    request.send_event("task-started", kwargs=repr(doing))

@@ -1,22 +1,25 @@
 """The broker as a worker reads it: of a message nothing counts but the id of a job in it (law 1).
 
 Whoever reaches the broker can put anything into a queue. What is no hint of ours is dropped and counted here,
-before kombu and Celery parse it; for a hint they get a newly built message that holds only its id. Knows
-kombu's Redis transport; knows no job.
+before Celery sees it; of a hint Celery gets the job's id and a new task id. kombu's Redis transport would let
+what it cannot parse end the worker; only its public methods are overridden, and kombu is pinned to its minor
+version.
 """
 
-import base64
 import json
 import threading
 import time
-from typing import Any, cast
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import kombu.transport
 import structlog
-from kombu.transport import redis
-from redis.exceptions import ResponseError
+from kombu.transport import redis, virtual
+from redis.exceptions import DataError, ResponseError
 
-from spool.broker.celery_app import TASK, hint_message
+from spool.broker.celery_app import TASK
 from spool.ids import is_id
 
 log = structlog.get_logger(__name__)
@@ -25,6 +28,8 @@ PREFIX = "spool."  # of our queues; others are those of Celery's remote control
 MOST_BYTES = 16 << 10  # a hint of ours has less than one KiB
 REPORT_SECONDS = 10.0
 PAUSE_SECONDS = 1.0
+
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, DataError)
 
 
 class _Dropped:
@@ -48,49 +53,78 @@ class _Dropped:
 DROPPED = _Dropped()
 
 
-class Channel(redis.Channel):
-    """kombu's channel, which lives through what cannot be parsed."""
+class Message(virtual.Message):
+    """kombu's message, which unpacks nothing: a compressed body may become of any size."""
 
-    def _brpop_read(self, **options: Any) -> Any:  # noqa: ANN401 - kombu's
-        try:
-            return super()._brpop_read(**options)  # type: ignore[no-untyped-call]
-        except ResponseError as error:  # the queue is no list: nothing comes until somebody repairs that
-            DROPPED.add(str(error))
-            time.sleep(PAUSE_SECONDS)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            DROPPED.add(type(error).__name__)  # it is off the queue already
-        return True
+    def __init__(self, payload: dict[str, Any], *args: object, **kwargs: object) -> None:
+        if "compression" in (payload["headers"] or {}):
+            raise ValueError("compressed")
+        super().__init__(payload, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+
+class Channel(redis.Channel):
+    """kombu's channel, which delivers hints alone from our queues."""
+
+    Message = Message
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Callable[[Any], None], *args: object, **kwargs: object
+    ) -> object:
+        """Consume from the queue."""
+        if queue.startswith(PREFIX):
+            callback = partial(_deliver_hint, queue, callback)
+        return super().basic_consume(queue, no_ack, callback, *args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 class Transport(redis.Transport):
-    """kombu's transport, which delivers hints alone from our queues."""
+    """kombu's transport, which lives through what it cannot parse."""
 
     Channel = Channel
 
-    def _deliver(self, message: object, queue: str) -> None:
-        if str(queue).startswith(PREFIX):
-            job_id = hinted_job(message)
-            if job_id is None:
-                DROPPED.add("not a job's id")
-                return
-            message = hint_message(job_id, queue)
-        super()._deliver(message, queue)  # type: ignore[no-untyped-call]
+    def on_readable(self, fileno: int) -> object:  # type: ignore[override]
+        """Read what has arrived."""
+        try:
+            return super().on_readable(fileno)  # type: ignore[no-untyped-call]
+        except ResponseError as error:  # the queue is no list: nothing comes until somebody repairs that
+            DROPPED.add(str(error))
+            time.sleep(PAUSE_SECONDS)
+        except _UNREADABLE as error:
+            DROPPED.add(type(error).__name__)  # it is off the queue already
+        return None
 
 
 def install() -> None:
-    """Let this process read its broker so, whatever the URL's scheme. Before the first connection."""
+    """Let this process read its broker so. Before the first connection. Celery's `broker_transport` would not
+    reach addresses such as `redis+socket://`, which name theirs."""
     for scheme in ("redis", "rediss"):
         kombu.transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
 
 
-def hinted_job(message: object) -> str | None:
+def hinted_job(message: virtual.Message) -> str | None:
     """The id of the job that the message of `spool.broker.celery_app.send_hint` names; None for any other."""
     try:
-        raw = cast("dict[str, Any]", message)
-        body = raw["body"]
-        if raw["headers"]["task"] != TASK or len(body) > MOST_BYTES:
+        if message.headers["task"] != TASK or len(message.body) > MOST_BYTES:
             return None
-        (job_id,), _keywords, _options = json.loads(base64.b64decode(body, validate=True))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        (job_id,), _keywords, _options = json.loads(message.body)
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return job_id if isinstance(job_id, str) and is_id(job_id, "job") else None
+
+
+def _deliver_hint(queue: str, callback: Callable[[Any], None], message: virtual.Message) -> None:
+    """Pass on a message with the job's id and nothing else of the one that came."""
+    job_id = hinted_job(message)
+    if job_id is None:
+        DROPPED.add("not a job's id")
+        message.reject()  # type: ignore[no-untyped-call]
+        return
+    headers = {"task": TASK, "id": str(uuid.uuid4()), "argsrepr": repr((job_id,)), "kwargsrepr": "{}"}
+    delivery = {"exchange": "", "routing_key": queue}
+    hint = {
+        "body": json.dumps([[job_id], {}, {}]),
+        "headers": headers,
+        "properties": {"delivery_tag": message.delivery_tag, "delivery_info": delivery},
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+    }
+    callback(Message(hint, message.channel))

@@ -239,7 +239,7 @@ class FleetWorker:
                     self._work(_job_of(message[1]))
 
     def _work(self, hinted: str | None) -> None:
-        """What the task of `worker.app` does."""
+        """What the task in `worker.tasks` does."""
         while not self._stopping.is_set() and run_next(self._services, hinted) is not None:
             hinted = None
             self._sweeper.wake()

@@ -102,9 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", action="store_true", help="be the worker")
     chosen = parser.parse_args(arguments)
     if chosen.worker:
-        from worker.app import Worker
+        from worker.tasks import run_worker
 
-        return Worker(load_settings(), loader="ops.bench.queue.placement:load").run()
+        return run_worker(load_settings(), loader="ops.bench.queue.placement:load")
     print("| stay, s | loads | s in loading | s in all | jobs |\n|---|---|---|---|---|")
     for stay in dict.fromkeys((chosen.stay, 0.0)):
         print(run(chosen.jobs, stay), flush=True)

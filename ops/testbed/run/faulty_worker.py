@@ -20,12 +20,12 @@ def main() -> int:
     from ops.testbed.counting_model import LOADER
     from spool.logs import configure_logs
     from spool.settings import load_settings
-    from worker.app import Worker
     from worker.jobs.retry import RetryPolicy
+    from worker.tasks import run_worker
 
     settings = load_settings()
     configure_logs(settings.log_json)
-    return Worker(settings, loader=LOADER, retry=RetryPolicy(12, 0.2, 1.0)).run()
+    return run_worker(settings, loader=LOADER, retry=RetryPolicy(12, 0.2, 1.0))
 
 
 if __name__ == "__main__":

@@ -50,17 +50,15 @@ def main() -> int:
     from ops.testbed.fake_models import LOADER
     from spool.logs import configure_logs
     from spool.settings import load_settings
-    from worker.app import Worker
     from worker.jobs.retry import RetryPolicy
+    from worker.tasks import run_worker
 
     break_readers()
     if "TEST_CLOCK" in os.environ:
         set_clock()
     settings = load_settings()
     configure_logs(settings.log_json)
-    return Worker(
-        settings, loader=os.environ.get("TEST_LOADER", LOADER), retry=RetryPolicy(3, 0.2, 0.5)
-    ).run()
+    return run_worker(settings, loader=os.environ.get("TEST_LOADER", LOADER), retry=RetryPolicy(3, 0.2, 0.5))
 
 
 if __name__ == "__main__":
