@@ -37,6 +37,7 @@ FORBIDDEN_LIBRARIES = {
 WORKER_FLOORS = (
     ("cli",),
     ("diagnostics", "local"),
+    ("tasks",),
     ("app",),
     ("jobs",),
     ("service",),
