@@ -84,6 +84,7 @@ def _jobs() -> None:
         sa.Column("worker", sa.String(length=200)),
         sa.Column("attempt", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("crashes", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("suspects", sa.JSON(none_as_null=True)),
         sa.Column("transient_failures", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("ran_seconds", sa.Double(), server_default=sa.text("0"), nullable=False),
         sa.Column("lease_owner", sa.String(length=200)),
@@ -217,6 +218,12 @@ def _jobs_indexes() -> None:
     op.create_index("ix_jobs_queued", "jobs", ["queue", "hinted_at"], **partial("state = 'queued'"))
     op.create_index(
         "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
+    )
+    op.create_index(
+        "ix_jobs_suspected",
+        "jobs",
+        ["id"],
+        **partial("suspects IS NOT NULL AND state IN ('queued', 'running')"),
     )
     op.create_index("ix_jobs_reused_from", "jobs", ["reused_from"], **partial("reused_from IS NOT NULL"))
     op.create_index("ix_jobs_rerun_of", "jobs", ["rerun_of"], **partial("rerun_of IS NOT NULL"))

@@ -7,11 +7,12 @@ the decisions in `spool.domain.quotas` and `spool.domain.deadlines`.
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 from celery import Celery
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from spool.background.outbox_relay import AT_ONCE, relay_once
 from spool.background.thread import BackgroundLoop, jitter
@@ -29,13 +30,44 @@ from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
 from spool.store.queue.scheduler import waiting_by_queue
+from spool.store.sql import now_utc
 
 log = structlog.get_logger(__name__)
 
 
-def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> SweepReport | None:
-    """Sweep if the lock is free or ours; None when another process sweeps. Raises StorageError."""
+class Contact:
+    """How long this process has reached the database without interruption, by the database's clock.
+
+    While nobody reaches the database no lease can be renewed. So a sweeper that could not reach it either, or
+    that has just started, first gives live workers the time of a lease to renew theirs. A shorter
+    interruption than half a lease ends no lease: a third of it at most had passed since its last renewal.
+    """
+
+    def __init__(self, lease_seconds: float, sweep_seconds: float) -> None:
+        self._grace = timedelta(seconds=lease_seconds)
+        self._longest_gap = timedelta(seconds=max(lease_seconds / 2, 3 * sweep_seconds))
+        self._since: datetime | None = None
+        self._last: datetime | None = None
+
+    def note(self, now: datetime) -> bool:
+        """Note that the database was reached; whether live workers have had time to renew their leases."""
+        if self._since is None or self._last is None or now - self._last > self._longest_gap:
+            if self._last is not None:
+                gap = (now - self._last).total_seconds()
+                log.warning("database not reached, leases are extended", for_seconds=round(gap, 1))
+            self._since = now
+        self._last = now
+        return now - self._since >= self._grace
+
+
+def sweep_once(
+    db: Database, app: Celery, settings: Settings, owner: str, contact: Contact | None = None
+) -> SweepReport | None:
+    """Sweep if the lock is free or ours; None when another process sweeps. Without `contact` no lease is
+    extended for an outage. Raises StorageError."""
     with db.begin() as tx:
+        if contact is not None:
+            contact.note(_clock(tx))
         if not queue_locks.try_lock(tx, SWEEP_LOCK, owner, 3 * settings.sweep_seconds):
             return None
     failpoint("sweep.locked")
@@ -50,21 +82,33 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
         room = _room(app, missing)
     except StorageError:
         room = {}  # without Redis nothing can be sent again, but leases are still taken back
-    limits = SweepLimits(
-        hint_stale_seconds=settings.hint_stale_seconds,
-        max_crashes=settings.max_crashes,
-        room=room,
-    )
     with db.begin() as tx:
+        limits = SweepLimits(
+            hint_stale_seconds=settings.hint_stale_seconds,
+            max_crashes=settings.max_crashes,
+            room=room,
+            only_ended=contact is not None and not contact.note(_clock(tx)),
+        )
         report = outbox.sweep(tx, limits)
     failpoint("sweep.swept")
     for job in report.taken:
         log.warning(
             "lease ran out", **job.ids, attempt=job.attempt, crashes=job.crashes, becomes=str(job.state)
         )
+    for job_id, worker_id in report.review.crashed:
+        log.warning("crash confirmed", job_id=job_id, worker_id=worker_id)
+    for job_id, worker_id in report.review.withdrawn:
+        log.info("no crash: the worker is back", job_id=job_id, worker_id=worker_id)
+    for job in report.review.poisoned:
+        log.warning("set aside as poison", **job.ids, crashes=job.crashes)
     if report.rehinted:
         log.info("messages sent again", jobs=len(report.rehinted))
     return report
+
+
+def _clock(tx: Connection) -> datetime:
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    return now
 
 
 class Sweeper(BackgroundLoop):
@@ -76,13 +120,14 @@ class Sweeper(BackgroundLoop):
         self._app = app
         self._settings = settings
         self._owner = new_id("swp")
+        self._contact = Contact(settings.lease_seconds, settings.sweep_seconds)
         self._next_sweep = 0.0
 
     def run_once(self) -> float:
         """Sweep if it is time, then relay what is due. Whoever writes a hint meanwhile wakes the sweeper of
         its own process."""
         if time.monotonic() >= self._next_sweep:
-            sweep_once(self._db, self._app, self._settings, self._owner)
+            sweep_once(self._db, self._app, self._settings, self._owner, self._contact)
             self._next_sweep = time.monotonic() + jitter(self._settings.sweep_seconds)
         sent = AT_ONCE
         while sent == AT_ONCE and not self.stopping:

@@ -208,7 +208,7 @@ def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
 def retry_values() -> dict[str, Any]:
     """The column values that a retry sets: queued as if new, without a trace of its previous end."""
     cleared = ["hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before"]
-    cleared.append("refusals")
+    cleared += ["refusals", "suspects"]
     return {
         "state": JobState.QUEUED.value,
         "crashes": 0,

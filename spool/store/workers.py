@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, null, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, exists, null, select, update
 
 from spool.domain.fleet.models import ModelFacts, facts_of
 from spool.domain.fleet.quality import Quality, quality_of
@@ -197,6 +197,19 @@ def known_workers(tx: Connection) -> list[Worker]:
 def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:
     """Every process that ever ran under one of these names."""
     return [_worker_of(row) for row in tx.execute(_with_alive().where(workers.c.name.in_(names)))]
+
+
+def has_ended(worker_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """SQL: the process with this worker id is known to have ended. It signed off, or a process of the same
+    name has registered on the same host since it was last seen, or no process is registered under the id."""
+    process, successor = workers.alias(), workers.alias()
+    replaced = exists().where(
+        successor.c.name == process.c.name,
+        successor.c.host == process.c.host,
+        successor.c.id != process.c.id,
+        successor.c.started_at > process.c.seen_at,
+    )
+    return ~exists().where(process.c.id == worker_id, process.c.stopped_at.is_(None), ~replaced)
 
 
 def _documents(facts: Mapping[str, ModelFacts]) -> dict[str, Any] | None:

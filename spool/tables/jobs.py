@@ -29,6 +29,7 @@ from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 KEPT_SOURCE = "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
 KEPT_TRANSCRIPT = "finished_at IS NOT NULL AND transcript_deleted_at IS NULL"
+SUSPECTED = "suspects IS NOT NULL AND state IN ('queued', 'running')"
 STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
 jobs = Table(
@@ -52,6 +53,9 @@ jobs = Table(
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("crashes", Integer, nullable=False, server_default=text("0")),
+    # Workers that let its lease run out and may have crashed: by id, when each was last seen
+    # (`spool.store.queue.crashes`).
+    Column("suspects", JSON(none_as_null=True)),
     # Since the last retry: consecutive transient errors without a saved chunk, and seconds in workers.
     Column("transient_failures", Integer, nullable=False, server_default=text("0")),
     Column("ran_seconds", Double, nullable=False, server_default=text("0")),
@@ -178,6 +182,12 @@ jobs = Table(
         "pool",
         sqlite_where=text("state = 'queued' AND refusals IS NOT NULL"),
         postgresql_where=text("state = 'queued' AND refusals IS NOT NULL"),
+    ),
+    Index(
+        "ix_jobs_suspected",
+        "id",
+        sqlite_where=text(SUSPECTED),
+        postgresql_where=text(SUSPECTED),
     ),
     Index(
         "ix_jobs_batch_id_custom_id",

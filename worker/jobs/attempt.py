@@ -6,6 +6,7 @@ charge, progress and lease renewal, all or nothing. Chunks that an earlier attem
 `worker.jobs.runner`.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -125,10 +126,10 @@ class TurnOver(GiveBack):
 @dataclass(slots=True)
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
-    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks;
-    `unpinned` are length and SHA-256 of the recording until they are written; `last` is the last chunk of a
-    short one, which is saved with the ending. The time that `listeners` take goes onto the bill of the next
-    chunk that is saved."""
+    request and the weights; `done_samples` counts what is saved, over all channels and attempts; `engine_ns`
+    adds up its chunks; `unpinned` are length and SHA-256 of the recording until they are written; `last` is
+    the last chunk of a short one, which is saved with the ending. The time that `listeners` take goes onto
+    the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -162,8 +163,13 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         if expected_seconds is not None and expected_seconds <= SHORT_SECONDS:
             self.unpinned, self._short = (expected_seconds, content_sha256), True
             return
-        with self.context.db.begin() as tx:
-            set_progress(tx, self.claim, 0.0, expected_seconds, content_sha256)
+
+        def commit() -> None:
+            done_seconds = self.done_samples / self.channels / SAMPLE_RATE
+            with self.context.db.begin() as tx:
+                set_progress(tx, self.claim, done_seconds, expected_seconds, content_sha256)
+
+        retry_storage(commit, self.context.outage_seconds, self.lease.stop)
 
     def begin(self, info: ModelInfo, mark: str) -> None:
         """Decode with these weights from now on. Chunks decoded with other weights are dropped (law 7).
@@ -177,6 +183,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
+        self.done_samples = sum(chunk.core_end - chunk.core_start for chunk in fresh.values())
 
     def ready_request(self, objects: ObjectStore) -> JobRequest:
         """What its chunks are asked, before the model has been heard. Raises as `job_request_of` and
@@ -240,7 +247,8 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             return
         self._asked = now
         job = self.claim.job
-        with self.context.db.read() as tx:
+        over = False
+        with contextlib.suppress(StorageError), self.context.db.read() as tx:
             over = goes_before(tx, self.context.offer, job.project, job.priority, settings.rules)
         if over:
             raise TurnOver("others have waited long enough")
@@ -284,7 +292,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             )
         if saved.tail is not None:
             self.token_context.keep(piece.channel, saved.tail)
-        self._take(piece, saved)
+        self._add(piece, saved)
         return True
 
     def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[UtteranceResult]:
@@ -334,7 +342,8 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             self._commit(commit)
         if chunk.tail is not None:
             self.token_context.keep(piece.channel, chunk.tail)
-        self._take(piece, chunk)
+        self._add(piece, chunk)
+        self.done_samples += piece.core
 
     def ended(self) -> None:
         """The job's ending is committed, with the last chunk if that was left to it."""
@@ -361,7 +370,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     def _commit(self, commit: ChunkCommit) -> None:
         job, chunk = self.claim.job, commit.chunk
         try:
-            retry_storage(commit, self.context.settings.lease_seconds, self.lease.stop)
+            retry_storage(commit, self.context.outage_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
             bill, place = replace(commit.bill, audio_samples=0), (chunk.channel, chunk.index)
             self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
@@ -372,10 +381,9 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         self._kept += 1
         self.context.counters.saved(chunk.core_end - chunk.core_start)
 
-    def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
+    def _add(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
         kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions
         self.decoded.append(DecodedChunk(piece, *kept))
-        self.done_samples += piece.core
 
     def _take_listening(self) -> int:
         """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""

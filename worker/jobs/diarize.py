@@ -361,9 +361,7 @@ class SpeakerPass:
         )
         bill = attempt.charge(self._spent_ns, 0)
         try:
-            retry_storage(
-                _Commit(attempt, saved, bill), attempt.context.settings.lease_seconds, attempt.lease.stop
-            )
+            retry_storage(_Commit(attempt, saved, bill), attempt.context.outage_seconds, attempt.lease.stop)
         except (LeaseLost, StorageError):
             self._waste(channel)
             raise

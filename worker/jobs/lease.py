@@ -2,10 +2,9 @@
 
 Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
 A job whose thread does not end it soon after that, because it waits for the device, a disk or a store, is
-cancelled from here.
-A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
-without that: work on a job that another worker has by now is wasted. The thread that renews starts when the
-first renewal is due, since most short jobs have ended by then.
+cancelled from here. While the database does not answer, the job goes on: if another worker took it over all
+the same, the first write that gets through finds the lease lost. The thread that renews starts when the first
+renewal is due, since most short jobs have ended by then.
 """
 
 import heapq
@@ -44,13 +43,16 @@ class Lease:
         lease_seconds: float,
         most_seconds: float = math.inf,
         hangs: Callable[[], None] = lambda: None,
+        outage_seconds: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """`hangs` is called when the job has run for `most_seconds`, and a lease later nothing has ended."""
+        """`hangs` is called when the job has run for `most_seconds`, and a lease later nothing has ended.
+        The lease is given up after it could not be renewed for `outage_seconds`."""
         self._db = db
         self._claim = claim
         self._seconds = lease_seconds
         self._most_seconds = most_seconds
         self._hangs = hangs
+        self._outage_seconds = outage_seconds
         self._begun = time.monotonic()
         self._ended = threading.Event()
         self._lost: LeaseLost | None = None
@@ -121,7 +123,7 @@ class Lease:
                 return
             except StorageError as error:
                 log.warning("lease not renewed", **self._claim.job.ids, error=error.message)
-                if time.monotonic() - renewed > self._seconds:
+                if time.monotonic() - renewed > self._outage_seconds():
                     self._lose(LeaseLost("The lease could not be renewed in time."))
                     return
                 continue

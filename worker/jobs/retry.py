@@ -34,20 +34,21 @@ class RetryPolicy:
 
 
 def retry_storage(
-    action: Callable[[], Result], seconds: float, stop: threading.Event | None = None
+    action: Callable[[], Result], seconds: float | Callable[[], float], stop: threading.Event | None = None
 ) -> Result:
     """Do `action`, again after each StorageError, until `seconds` have passed or `stop` is set; then the
-    error stands.
+    error stands. `seconds` may change while this waits.
 
     The action must be safe to do twice: a commit whose answer was lost looks like one that failed.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     stop = stop or threading.Event()
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
             return action()
         except StorageError:
-            if time.monotonic() + pause > deadline or stop.wait(pause):
+            most = seconds() if callable(seconds) else seconds
+            if time.monotonic() + pause > began + most or stop.wait(pause):
                 raise
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -15,7 +15,6 @@ Knows the order of the steps; each step lives in its own module. Never raises.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -112,7 +111,12 @@ def run_claimed(services: JobServices, claim: Claim) -> str:
         with (
             attempted(claim, context.settings.worker_name) as trace,
             Lease(
-                context.db, claim, lease_seconds, most_seconds, lambda: context.health.hangs(job_id)
+                context.db,
+                claim,
+                lease_seconds,
+                most_seconds,
+                lambda: context.health.hangs(job_id),
+                context.outage_seconds,
             ) as lease,
         ):
             life = JobRunner(services, claim, lease)
@@ -313,7 +317,7 @@ class JobRunner:
                 failpoint("finish.committed")
                 return
         finished = Finished(self._job, outcome.content_sha256, transcript)
-        (review,) = retry_storage(partial(doubts_in, context.db, [finished]), context.settings.lease_seconds)
+        (review,) = retry_storage(partial(doubts_in, context.db, [finished]), context.outage_seconds)
 
         def commit() -> None:
             with context.db.begin() as tx:
@@ -328,7 +332,7 @@ class JobRunner:
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")
 
-        retry_storage(commit, context.settings.lease_seconds)
+        retry_storage(commit, context.outage_seconds)
         failpoint("finish.committed")
 
     def _write_voices(self, tx: Connection, reused_from: str | None) -> None:
@@ -352,7 +356,7 @@ class JobRunner:
                 job = get_job(tx, self._job.id)
             return job.state is JobState.DONE and job.transcript_key == key
 
-        return retry_storage(read, self._context.settings.lease_seconds)
+        return retry_storage(read, self._context.outage_seconds)
 
     def _end_exception(self, error: Exception) -> str:
         if isinstance(error, GiveBack):
@@ -441,7 +445,7 @@ class JobRunner:
             failpoint("ending.committed")
 
         try:
-            retry_storage(commit, self._context.settings.lease_seconds, threading.Event())
+            retry_storage(commit, self._context.outage_seconds)
         except LeaseLost:
             return "cancelled" if self._lease.wrote_cancel else "lost"
         except StorageError as error:

@@ -17,6 +17,10 @@ from worker.service.job_gate import JobGate
 from worker.service.schedule import OffHours
 from worker.service.wasted_time import WastedTime
 
+OUTAGE_SECONDS = 300.0
+"""How long a job keeps what it has decoded while the database does not answer. Its lease may run out
+meanwhile, but while nobody reaches the database nobody takes the job over."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
@@ -43,6 +47,12 @@ class WorkerContext:
         """Which jobs this worker can take."""
         settings = self.settings
         return Offer(settings.pool, settings.worker_name, frozenset(settings.models), self.machine)
+
+    def outage_seconds(self) -> float:
+        """How long a job waits for a database that does not answer: the time of a lease while the worker
+        drains."""
+        seconds = self.settings.lease_seconds
+        return seconds if self.draining.is_set() else max(seconds, OUTAGE_SECONDS)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

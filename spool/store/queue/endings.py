@@ -29,7 +29,8 @@ from spool.store.archive.exports import enqueue_exports
 from spool.store.chunks import SavedChunk, save_chunks
 from spool.store.event_log import note_jobs
 from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim, Outcome, settle_jobs
+from spool.store.queue.fair_share import settle_jobs
+from spool.store.queue.leases import Claim, Outcome
 from spool.store.rows import may_become
 from spool.store.sql import ROWS, json_of, now_utc, rows_in_json, types_of
 from spool.store.transcripts.passages import JobPassages, write_passages

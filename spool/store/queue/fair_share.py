@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from spool.domain.jobs import Job, JobState
 from spool.store.sql import now_utc, upsert
 from spool.tables import turn_charges, turns
 
@@ -138,6 +139,27 @@ def _update_if_free(
     """Change the project's row; False if there is none, or another transaction holds it: its machine may be
     frozen, and all claims of the pool would wait for it."""
     return tx.execute(change, {"in_pool": pool, "of_project": project, **values}).rowcount == 1
+
+
+def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
+    """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
+    for a transcript that was taken over."""
+    settle_jobs(tx, [(job, before_seconds)])
+
+
+def settle_jobs(tx: Connection, ended: Iterable[tuple[Job, float]]) -> None:
+    """As `settle_job`, of several jobs: one change for each project and pool."""
+    owed: dict[tuple[str, str], tuple[float, list[float]]] = {}
+    for job, before_seconds in ended:
+        if job.forecast_seconds is None or job.pool is None:
+            continue
+        seconds, lengths = owed.get((job.pool, job.project), (0.0, []))
+        done = before_seconds if job.reused_from is not None else job.done_seconds
+        if job.state is JobState.DONE and job.reused_from is None and job.audio_seconds is not None:
+            lengths.append(job.audio_seconds)
+        owed[job.pool, job.project] = (seconds + done - job.forecast_seconds, lengths)
+    for (pool, project), (seconds, lengths) in owed.items():
+        settle(tx, pool, project, seconds, lengths)
 
 
 def _free_row() -> Update:

@@ -7,8 +7,7 @@ of `spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the
 it anew. Which job a worker should claim is asked in `spool.store.queue.scheduler`.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -24,21 +23,19 @@ from sqlalchemy import (
     literal,
     null,
     select,
-    true,
     update,
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.review import ReviewPassage
-from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
 from spool.store.archive.exports import enqueue_exports
 from spool.store.event_log import note_jobs
-from spool.store.monitoring import LEASES_LOST, count_up
-from spool.store.queue.fair_share import settle
-from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
+from spool.store.queue.crashes import MAX_CRASHES, is_last_chance, set_aside, take_back
+from spool.store.queue.fair_share import settle_job
+from spool.store.rows import CHANGED_JOB, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
 from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
 from spool.tables import jobs
@@ -50,15 +47,6 @@ class Passed(NamedTuple):
 
     own: int
     other: int
-
-
-MAX_CRASHES = 3
-POISON_CODE = "poison"
-POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
-
-
-_CHANGED_JOB = update(jobs).returning(*JOB_COLUMNS)
-"""Built once: naming all columns takes longer than running it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +72,22 @@ def claim_job(
     alone: bool = True,
     pool: str | None = None,
 ) -> Claim | None:
-    """Take the job if it is queued, or running under a lease that ran out (which counts a death).
+    """Take the job if it is queued, or running under a lease that ran out (`take_back`).
 
     None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
     poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
-    worker's process; others do not get a job that the next death would set aside, since that
-    death might be a neighbour's. `pool`: as `claim_queued` has it.
+    worker's process; others do not get a job that the next crash would set aside, since a neighbour might
+    cause that crash. `pool`: as `claim_queued` has it.
     """
     take_back(tx, jobs.c.id == job_id, max_crashes)
-    allowed = (jobs.c.crashes < max_crashes) & (true() if alone else ~_last_chance(max_crashes))
-    claims = claim_queued(tx, [job_id], worker_id, lease_seconds, None, allowed, pool)
-    if not claims:
-        set_aside(tx, job_id, max_crashes)
+    if set_aside(tx, job_id, max_crashes):
         return None
-    return claims[0]
+    if not alone:
+        facts = select(jobs.c.crashes, jobs.c.suspects).where(jobs.c.id == job_id).with_for_update()
+        row = tx.execute(facts).one_or_none()
+        if row is None or is_last_chance(*row, max_crashes):
+            return None
+    return next(iter(claim_queued(tx, [job_id], worker_id, lease_seconds, None, pool)), None)
 
 
 def claim_queued(
@@ -106,13 +96,12 @@ def claim_queued(
     worker_id: str,
     lease_seconds: float,
     forecast_seconds: float | None,
-    allowed: ColumnElement[bool] | None = None,
     pool: str | None = None,
 ) -> list[Claim]:
     """Take those of the jobs that are queued, in this order. `forecast_seconds`: see the table, the same for
     each; None where its project was not charged. `pool` is the worker's, None where it is as it was."""
     rows = tx.execute(
-        _CLAIMED if allowed is None else _CLAIMED.where(allowed),
+        _CLAIMED,
         {
             "wanted": list(job_ids),
             "claimer": worker_id,
@@ -128,7 +117,7 @@ def claim_queued(
 
 def _claimed() -> ReturningUpdate[Any]:
     """The change of a claim: of the jobs `wanted` that are queued."""
-    return _CHANGED_JOB.where(
+    return CHANGED_JOB.where(
         jobs.c.id.in_(bindparam("wanted", expanding=True)), may_become(JobState.RUNNING)
     ).values(
         state=JobState.RUNNING.value,
@@ -144,90 +133,6 @@ def _claimed() -> ReturningUpdate[Any]:
 
 
 _CLAIMED = _claimed()
-
-
-def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> list[Job]:
-    """Take the jobs of `which` whose lease ran out from their workers, count a death, and return them.
-
-    They go back to `queued` (the caller adds the hint), to `cancelled` if that was asked for, or to `failed`
-    as poison at the `max_crashes`-th death.
-    """
-    poisoned = jobs.c.crashes + 1 >= max_crashes
-    ended = jobs.c.cancel_requested | poisoned
-    message = POISON_MESSAGE.format(max_crashes)
-    rows = tx.execute(
-        _CHANGED_JOB.where(
-            which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc()
-        ).values(
-            state=case(
-                (jobs.c.cancel_requested, JobState.CANCELLED.value),
-                (poisoned, JobState.FAILED.value),
-                else_=JobState.QUEUED.value,
-            ),
-            crashes=jobs.c.crashes + 1,
-            error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=null()),
-            error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=null()),
-            finished_at=case((ended, now_utc()), else_=null()),
-            queued_at=case((ended, jobs.c.queued_at), else_=now_utc()),
-            hinted_at=null(),
-            lease_owner=null(),
-            lease_until=null(),
-            updated_at=now_utc(),
-        )
-    )
-    taken = [job_of(row) for row in rows]
-    for job in taken:
-        settle_job(tx, job)
-    count_up(tx, LEASES_LOST, Counter(job.pool or ANY_POOL for job in taken))
-    note_jobs(tx, *taken)
-    return taken
-
-
-def is_last_chance(crashes: int, max_crashes: int) -> bool:
-    """Whether one more death sets the job aside, and there has been one."""
-    return crashes > 0 and crashes >= max_crashes - 1
-
-
-def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
-    """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
-    for a transcript that was taken over."""
-    settle_jobs(tx, [(job, before_seconds)])
-
-
-def settle_jobs(tx: Connection, ended: Iterable[tuple[Job, float]]) -> None:
-    """As `settle_job`, of several jobs: one change for each project and pool."""
-    owed: dict[tuple[str, str], tuple[float, list[float]]] = {}
-    for job, before_seconds in ended:
-        if job.forecast_seconds is None or job.pool is None:
-            continue
-        seconds, lengths = owed.get((job.pool, job.project), (0.0, []))
-        done = before_seconds if job.reused_from is not None else job.done_seconds
-        if job.state is JobState.DONE and job.reused_from is None and job.audio_seconds is not None:
-            lengths.append(job.audio_seconds)
-        owed[job.pool, job.project] = (seconds + done - job.forecast_seconds, lengths)
-    for (pool, project), (seconds, lengths) in owed.items():
-        settle(tx, pool, project, seconds, lengths)
-
-
-def _last_chance(max_crashes: int) -> ColumnElement[bool]:
-    """SQL: one more death sets the job aside, and there has been one."""
-    return and_(jobs.c.crashes > 0, jobs.c.crashes >= max_crashes - 1)
-
-
-def set_aside(tx: Connection, job_id: str, max_crashes: int) -> None:
-    """End the job as poison if it is queued and has died too often."""
-    rows = tx.execute(
-        _CHANGED_JOB.where(
-            jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.crashes >= max_crashes
-        ).values(
-            state=JobState.FAILED.value,
-            error_code=POISON_CODE,
-            error_message=POISON_MESSAGE.format(max_crashes),
-            finished_at=now_utc(),
-            updated_at=now_utc(),
-        )
-    )
-    note_jobs(tx, *map(job_of, rows))
 
 
 __all__ = [
@@ -431,7 +336,7 @@ def _fenced(claim: Claim) -> Update:
 
 
 def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
-    return _CHANGED_JOB.where(fence(claim), may_become(becomes))
+    return CHANGED_JOB.where(fence(claim), may_become(becomes))
 
 
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> Job:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, exists, func, literal, or_, select, t
 
 from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import TERMINAL, Job, JobState
-from spool.store.queue.leases import MAX_CRASHES, take_back
+from spool.store.queue.crashes import MAX_CRASHES, Review, review_suspects, take_back
 from spool.store.queue.queues import QUEUED, distinct_values, in_queue, queues_waiting
 from spool.store.rows import add_hints
 from spool.store.sql import now_utc, seconds_from_now
@@ -40,13 +40,15 @@ class SweepLimits:
     """The limits of a sweep: how long it tolerates, and how much it does at once.
 
     `room` says by queue how many messages are missing, so that a long queue does not fill Redis with repeats;
-    None only requires that each was sent long ago.
+    None only requires that each was sent long ago. `only_ended`: of the leases that ran out, take back only
+    those of workers whose process has ended; the others get time to renew theirs.
     """
 
     hint_stale_seconds: float = 30.0
     max_crashes: int = MAX_CRASHES
     batch: int = 1000
     room: Mapping[str, int] | None = None
+    only_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ class SweepReport:
     cancelled: tuple[str, ...]
     rehinted: tuple[str, ...]
     taken: tuple[Job, ...] = field(default=(), compare=False)
-    """The jobs of the first three fields."""
+    """The jobs that were taken back. Each is in one of the first three fields; `poisoned` also has jobs that
+    were set aside while they waited."""
+    review: Review = field(default_factory=Review, compare=False)
+    """What became of workers that had let a lease run out before."""
 
 
 def due_queues(tx: Connection) -> list[str]:
@@ -141,14 +146,8 @@ def hint_used_up(tx: Connection, job_id: str) -> None:
 
 def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
     """Take back jobs whose lease ran out, and write outbox rows for queued jobs whose message may be lost."""
-    lapsed = (
-        select(jobs.c.id)
-        .where(jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
-        .order_by(jobs.c.lease_until)
-        .limit(limits.batch)
-        .with_for_update(skip_locked=True)
-    )
-    taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_crashes)
+    taken = take_back(tx, true(), limits.max_crashes, most=limits.batch, only_ended=limits.only_ended)
+    review = review_suspects(tx, limits.max_crashes, limits.batch)
     requeued = [job for job in taken if job.state is JobState.QUEUED]
     add_hints(tx, [(job.id, job.queue) for job in requeued])
     _forget_refusals(tx, limits.batch)
@@ -158,10 +157,11 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
     tx.execute(delete(idempotency).where(idempotency.c.created_at < oldest))
     return SweepReport(
         requeued=tuple(job.id for job in requeued),
-        poisoned=tuple(job.id for job in taken if job.state is JobState.FAILED),
+        poisoned=tuple(job.id for job in (*taken, *review.poisoned) if job.state is JobState.FAILED),
         cancelled=tuple(job.id for job in taken if job.state is JobState.CANCELLED),
         rehinted=tuple(rehinted),
         taken=tuple(taken),
+        review=review,
     )
 
 

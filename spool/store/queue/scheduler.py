@@ -34,8 +34,9 @@ from sqlalchemy import (
 from spool.domain.fleet.routing import Machine, Offer, route_of
 from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
 from spool.domain.quotas import quota_of
+from spool.store.queue.crashes import MAX_CRASHES, is_last_chance, set_aside
 from spool.store.queue.fair_share import Turn, fair_order, take_turn
-from spool.store.queue.leases import MAX_CRASHES, Claim, Passed, claim_queued, is_last_chance, set_aside
+from spool.store.queue.leases import Claim, Passed, claim_queued
 from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
 from spool.store.queue.quotas import find_holds, still_free
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
@@ -172,7 +173,7 @@ def _next_of(
         if row.crashes >= request.max_crashes:
             set_aside(tx, row.id, request.max_crashes)
             continue
-        if not request.alone and is_last_chance(row.crashes, request.max_crashes):
+        if not request.alone and is_last_chance(row.crashes, row.suspects, request.max_crashes):
             pause = seconds_from_now(request.lease_seconds)
             tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
             return NeedsAlone(row.id)
@@ -335,7 +336,14 @@ def _longest_waiting(suitable: tuple[tuple[ColumnElement[bool], ...], ...], proj
 
 
 def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
-    facts = (jobs.c.crashes, jobs.c.audio_seconds, jobs.c.done_seconds, jobs.c.attempt, jobs.c.source_size)
+    facts = (
+        jobs.c.crashes,
+        jobs.c.suspects,
+        jobs.c.audio_seconds,
+        jobs.c.done_seconds,
+        jobs.c.attempt,
+        jobs.c.source_size,
+    )
     return select(*_RANK, *facts).where(*conditions)
 
 

@@ -1,9 +1,11 @@
 """Jobs and leases against a model: any order of claims, lapses, saves, hand backs and people's wishes.
 
-After every step the rows say what the model says, nothing that a worker without the claim wrote has stayed,
-the bills are the sums of what was charged, and the audit finds no breach of the laws that rest on SQL alone.
+Workers fall silent, come back, sign off, and are started anew under their names. After every step the rows
+say what the model says, nothing that a worker without the claim wrote has stayed, the bills are the sums of
+what was charged, and the audit finds no breach of the laws that rest on SQL alone.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,11 +40,11 @@ from spool.store.queue.leases import (
     fail_job,
     finish_job,
     hand_back,
-    is_last_chance,
     renew_lease,
 )
 from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
+from spool.store.workers import heartbeat, stop_worker
 from spool.tables import chunks, cost_lines, jobs, outbox, workers
 
 pytestmark = pytest.mark.slow
@@ -64,6 +66,8 @@ class Expected:
     ran: float = 0.0
     owner: str | None = None
     lapsed: bool = False
+    suspects: dict[str, int] = field(default_factory=dict)
+    """By worker id: the time at which it was last seen."""
     cancel: bool = False
     code: str | None = None
     chunks: set[int] = field(default_factory=set)
@@ -82,15 +86,48 @@ class Expected:
             self.become({"fail": JobState.FAILED, "stop": JobState.CANCELLED, "finish": JobState.DONE}[how])
             self.code = {"fail": "audio", "stop": self.code, "finish": None}[how]
 
-    def take_back(self) -> None:
-        self.crashes += 1
+    def take_back(self, owner: "Process") -> None:
+        self.suspects.pop(owner.id, None)
+        if owner.ended:
+            self.crashes += 1
+        else:
+            self.suspects[owner.id] = owner.seen
         if self.cancel:
             self.become(JobState.CANCELLED)
-        elif self.crashes >= MAX_CRASHES:
-            self.become(JobState.FAILED)
-            self.code = "poison"
         else:
             self.become(JobState.QUEUED)
+            self.set_aside()
+
+    def set_aside(self) -> None:
+        if self.state is JobState.QUEUED and self.crashes >= MAX_CRASHES:
+            self.become(JobState.FAILED)
+            self.code = "poison"
+
+    def review(self, processes: dict[str, "Process"]) -> None:
+        if self.state not in {JobState.QUEUED, JobState.RUNNING}:
+            return
+        for worker_id, last_seen in list(self.suspects.items()):
+            process = processes[worker_id]
+            if process.seen > last_seen:
+                del self.suspects[worker_id]
+            elif process.ended:
+                del self.suspects[worker_id]
+                self.crashes += 1
+        self.set_aside()
+
+    @property
+    def last_chance(self) -> bool:
+        return self.crashes + len(self.suspects) >= MAX_CRASHES - 1
+
+
+@dataclass
+class Process:
+    """What the model knows of one worker process."""
+
+    id: str
+    name: str
+    seen: int
+    ended: bool = False
 
 
 class LeaseMachine(RuleBasedStateMachine):
@@ -104,10 +141,12 @@ class LeaseMachine(RuleBasedStateMachine):
         with self.db.begin() as tx:
             for table in (outbox, chunks, cost_lines, jobs, workers):
                 tx.execute(delete(table))
-        self.workers = [registered(self.db, name) for name in ("alpha", "beta")]
+        self.processes: dict[str, Process] = {}
+        self.time = 0
+        self.workers = [self._start(name) for name in ("alpha", "beta")]
         self.expected: dict[str, Expected] = {}
         self.claims: list[Claim] = []
-        self.billed_ns = dict.fromkeys(self.workers, 0)
+        self.billed_ns: dict[str, int] = dict.fromkeys(self.workers, 0)
         for _ in range(3):
             self.expected[queued(self.db).id] = Expected()
 
@@ -138,28 +177,82 @@ class LeaseMachine(RuleBasedStateMachine):
         if may:
             was.become(JobState.QUEUED)
             was.crashes, was.transient_failures, was.ran, was.cancel, was.code = 0, 0, 0.0, False, None
+            was.suspects = {}
 
     # --- time -----------------------------------------------------------------------------------------------
 
-    @rule(pick=PICK, swept=st.booleans())
+    @rule(pick=PICK, swept=st.booleans(), only_ended=st.booleans())
     @precondition(lambda self: self._in(JobState.RUNNING))
-    def lapse(self, pick: int, swept: bool) -> None:
+    def lapse(self, pick: int, swept: bool, only_ended: bool) -> None:
         job_id = self._job(pick, JobState.RUNNING)
         let_lapse(self.db, job_id)
         self.expected[job_id].lapsed = True
         if swept:
-            self._sweep()
+            self._sweep(only_ended)
 
-    def _sweep(self) -> None:
+    @rule(only_ended=st.booleans())
+    def sweep(self, only_ended: bool) -> None:
+        self._sweep(only_ended)
+
+    def _sweep(self, only_ended: bool) -> None:
+        """only_ended: as after an outage of the database."""
         with self.db.begin() as tx:
             assert try_lock(tx, "sweep", "me", 60)
-            report = sweep(tx, SweepLimits(max_crashes=MAX_CRASHES))
-        lapsed = {job_id for job_id, job in self.expected.items() if job.lapsed}
-        assert {*report.requeued, *report.poisoned, *report.cancelled} == lapsed
-        for job_id in lapsed:
-            self.expected[job_id].take_back()
+            report = sweep(tx, SweepLimits(max_crashes=MAX_CRASHES, only_ended=only_ended))
+        lapsed = {
+            job_id
+            for job_id, job in self.expected.items()
+            if job.lapsed and (self._owner(job).ended or not only_ended)
+        }
+        assert {job.id for job in report.taken} == lapsed
+        for job_id, job in self.expected.items():
+            if job_id in lapsed:
+                job.take_back(self._owner(job))
+            job.review(self.processes)
         with self.db.begin() as tx:
             mark_sent(tx, due_hints(tx, 100))
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    def _start(self, name: str) -> str:
+        """Register another process of this name; the one before has ended."""
+        for process in self.processes.values():
+            process.ended = process.ended or process.name == name
+        process = Process(registered(self.db, name), name, self._tick())
+        self.processes[process.id] = process
+        return process.id
+
+    def _tick(self) -> int:
+        """SQLite's clock has milliseconds: no two of these are seen at the same time."""
+        time.sleep(0.002)
+        self.time += 1
+        return self.time
+
+    @rule(worker=st.integers(0, 1))
+    def restart(self, worker: int) -> None:
+        """The process before it may still write: whoever starts two under one name meets that."""
+        self.workers[worker] = self._start(self.processes[self.workers[worker]].name)
+        self.billed_ns[self.workers[worker]] = 0
+
+    @rule(worker=st.integers(0, 1))
+    def beat(self, worker: int) -> None:
+        process = self.processes[self.workers[worker]]
+        if process.ended:
+            return
+        process.seen = self._tick()
+        with self.db.begin() as tx:
+            heartbeat(tx, process.id, "ready", self.billed_ns[process.id])
+
+    @rule(worker=st.integers(0, 1))
+    def sign_off(self, worker: int) -> None:
+        """It writes nothing any more, though a job of its may hang."""
+        process = self.processes[self.workers[worker]]
+        if process.ended:
+            return
+        process.seen, process.ended = self._tick(), True
+        with self.db.begin() as tx:
+            stop_worker(tx, process.id, self.billed_ns[process.id])
+        self.claims = [claim for claim in self.claims if claim.worker_id != process.id]
 
     # --- workers --------------------------------------------------------------------------------------------
 
@@ -167,13 +260,15 @@ class LeaseMachine(RuleBasedStateMachine):
     def claim(self, pick: int, worker: int, alone: bool) -> None:
         job_id = self._job(pick, JobState.QUEUED if pick % 4 else None)
         was = self.expected[job_id]
+        if self.processes[self.workers[worker]].ended:
+            self.restart(worker)
         owner = self.workers[worker]
         with self.db.begin() as tx:
             claim = claim_job(tx, job_id, owner, LEASE, max_crashes=MAX_CRASHES, alone=alone)
         if was.lapsed:
-            was.take_back()
-        last_chance = was.crashes == MAX_CRASHES - 1
-        if was.state is JobState.QUEUED and (alone or not last_chance):
+            was.take_back(self._owner(was))
+        was.set_aside()
+        if was.state is JobState.QUEUED and (alone or not was.last_chance):
             was.become(JobState.RUNNING)
             was.attempt += 1
             was.owner = owner
@@ -182,7 +277,6 @@ class LeaseMachine(RuleBasedStateMachine):
             self.claims.append(claim)
         else:
             assert claim is None
-        assert is_last_chance(was.crashes, MAX_CRASHES) == last_chance
 
     @rule(pick=PICK, index=st.integers(0, CHUNKS - 1), engine_ns=st.integers(1, 10**9), wasted=st.booleans())
     @precondition(lambda self: self.claims)
@@ -245,6 +339,8 @@ class LeaseMachine(RuleBasedStateMachine):
             assert now == (was.state, was.attempt, was.crashes, was.transient_failures, was.owner, was.code)
             assert (job.cancel_requested, job.ran_seconds) == (was.cancel, was.ran)
             with self.db.read() as tx:
+                suspects = tx.scalar(select(jobs.c.suspects).where(jobs.c.id == job_id))
+                assert set(suspects or ()) == set(was.suspects)
                 assert {saved.index for saved in saved_chunks(tx, job_id)} == was.chunks
 
     @invariant()
@@ -256,7 +352,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 )
             )
             billed = {worker: int(total) for worker, total in sums}
-            busy = dict(tx.execute(select(workers.c.id, workers.c.busy_ns)).all())  # type: ignore[arg-type]
+            busy = dict(tx.execute(select(workers.c.id, workers.c.busy_ns)).all())
         assert busy == self.billed_ns
         assert billed == {worker: total for worker, total in self.billed_ns.items() if total}
 
@@ -294,6 +390,9 @@ class LeaseMachine(RuleBasedStateMachine):
         live = [claim for claim in self.claims if self._holds(claim)]
         pool = live if live and pick % 4 else self.claims
         return pool[pick % len(pool)]
+
+    def _owner(self, was: Expected) -> Process:
+        return self.processes[was.owner or ""]
 
     def _in(self, state: JobState | None) -> list[str]:
         return [job_id for job_id, was in self.expected.items() if state in (None, was.state)]

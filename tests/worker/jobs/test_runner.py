@@ -284,7 +284,7 @@ def test_a_job_taken_over_writes_nothing_more_and_its_time_is_wasted(
     gate.touch()
     assert running.end() == "lost"
     job = harness.job(job_id)
-    assert (job.state, job.lease_owner, job.attempt, job.crashes) == (JobState.RUNNING, other, 2, 1)
+    assert (job.state, job.lease_owner, job.attempt, job.crashes) == (JobState.RUNNING, other, 2, 0)
     assert harness.chunks(job_id) == []
     cost = harness.cost(job_id)
     assert cost.wasted_cost > 0
