@@ -40,6 +40,8 @@ SICK_SECONDS = 20.0
 """How long a worker stays sick that has not had so many jobs."""
 LAST_LINES = 15
 FROZEN_SECONDS = 6.0
+BEYOND_A_LEASE = 1.5
+"""How many leases an outage of the database lasts, and the sleep of a worker."""
 FOREIGN_SECONDS = 8.0
 ALLOWED = (-signal.SIGKILL, 0)
 """How a process may end while a soak goes on: killed by us, or drained."""
@@ -182,10 +184,12 @@ class Faults:
         return self.stack.fired(name)
 
     def _sleep(self, planned: Planned) -> str:
-        process = self._worker(planned.worker)
-        seconds = 1.5 * self.stack.settings.lease_seconds
-        self._pause([process.pid, self._engine(process).pid], seconds)
-        return f"{planned.worker} for {seconds:.0f} s"
+        names = [planned.worker] if planned.variant == "one" else list(self.supervisor.workers)
+        workers = [self._worker(name) for name in names]
+        pids = [pid for process in workers for pid in (process.pid, self._engine(process).pid)]
+        seconds = BEYOND_A_LEASE * self.stack.settings.lease_seconds
+        self._pause(pids, seconds)
+        return f"{', '.join(names)} for {seconds:.0f} s"
 
     def _pause(self, pids: list[int], seconds: float) -> None:
         began = time.monotonic()
@@ -381,15 +385,27 @@ class Faults:
         return f"{cut} connections"
 
     def _database_restart(self, _: Planned) -> None:
+        self._stop_postgres(1.0)
+
+    def _database_outage(self, _: Planned) -> str:
+        seconds = BEYOND_A_LEASE * self.stack.settings.lease_seconds
+        stop = self._lock_sqlite if self.postgres is None else self._stop_postgres
+        stop(seconds)
+        return f"for {seconds:.0f} s"
+
+    def _stop_postgres(self, seconds: float) -> None:
         assert self.postgres is not None
         self.postgres.stop(abruptly=True)
-        time.sleep(1.0)
+        time.sleep(seconds)
         self.postgres.start()
 
     def _database_lock(self, _: Planned) -> None:
+        self._lock_sqlite(3.0)
+
+    def _lock_sqlite(self, seconds: float) -> None:
         other = sqlite3.connect(self.stack.home / "spool.db", isolation_level=None, timeout=60)
         other.execute("BEGIN IMMEDIATE")
-        time.sleep(3.0)
+        time.sleep(seconds)
         other.execute("ROLLBACK")
         other.close()
 

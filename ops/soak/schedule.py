@@ -16,7 +16,7 @@ ALWAYS = {
     "engine-kill": "kill -9 of a worker's engine",
     "api-kill": "kill -9 of the API",
     "failpoint": "kill -9 of whoever first passes a failpoint",
-    "sleep": "a worker and its engine stopped beyond a lease, as a Mac that sleeps, then woken",
+    "sleep": "one worker or all, with their engines, stopped beyond a lease as Macs that sleep, then woken",
     "sick-model": "a worker whose model raises, answers NaN, does not load or is not there, then healed",
     "takeover": "kill -9 of a worker, which comes back with other weights under the model's name",
     "clock-skew": "a worker or the API restarted under a wrong clock, then with the right one",
@@ -31,9 +31,13 @@ WITH = {
     "postgresql": {
         "database-cut": "every connection to PostgreSQL cut, five times",
         "database-restart": "PostgreSQL stopped without warning and restarted",
+        "database-outage": "PostgreSQL stopped for longer than a lease",
         "database-freeze": "the connections of one process to PostgreSQL go silent and are never closed",
     },
-    "sqlite": {"database-lock": "SQLite locked by another process for 3 s"},
+    "sqlite": {
+        "database-lock": "SQLite locked by another process for 3 s",
+        "database-outage": "SQLite locked by another process for longer than a lease",
+    },
     "s3": {
         "s3-errors": "S3 answers 20 requests with 503, 500 and 409",
         "s3-slow": "S3 waits 2 s before each of 10 answers",
@@ -49,6 +53,7 @@ ROWS = "rows"
 ABSENT = "absent"
 VARIANTS: dict[str, tuple[str, ...]] = {
     "failpoint": POINTS,
+    "sleep": ("one", "all"),
     "sick-model": ("raises", "nan", "load-fails", "load-breaks", ABSENT),
     "clock-skew": ("+10m", "-1h", "+4h", "api +10m", "api -1h"),
     "frozen-transaction": ("save.written", "finish.written", "sweep.locked", ROWS),

@@ -289,8 +289,9 @@ def hashes_of_source(tx: Connection, job_id: str) -> bytes | None:
 
 def keep_source_hashes(tx: Connection, job: Job, hashes: bytes) -> None:
     """Record the hashes of a direct upload's blocks, which its first reader computed, if there are none and
-    the job still runs this attempt."""
-    runs = (jobs.c.id == job.id, jobs.c.attempt == job.attempt, jobs.c.state == JobState.RUNNING.value)
+    the claim that read this job still holds."""
+    claim = (jobs.c.attempt == job.attempt, jobs.c.lease_owner == job.lease_owner)
+    runs = (jobs.c.id == job.id, *claim, jobs.c.state == JobState.RUNNING.value)
     if tx.execute(select(jobs.c.id).where(*runs).with_for_update()).one_or_none() is not None:
         upsert(tx, source_hashes, {"job_id": job.id, "hashes": hashes})
 

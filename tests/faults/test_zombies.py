@@ -46,7 +46,7 @@ def test_a_zombie_writes_nothing(stack: Stack) -> None:
         first.send_signal(signal.SIGCONT)
         until(lambda: stack.billed_ns(wasted=True) > wasted, "the zombie's time was billed as wasted")
     stack.assert_done(fault.jobs)
-    assert (job.attempt, job.crashes) == (2, 1)
+    assert (job.attempt, job.crashes) == (2, 0)
     assert {chunk.attempt for chunk in saved} == {2}
     assert stack.job(job_id) == job, "not even its time of change"
     assert stack.chunks(job_id) == saved
@@ -157,6 +157,7 @@ def test_many_sweepers_count_one_death(stack: Stack) -> None:
         worker.kill()
         gone(worker)
         fault.injected = time.monotonic()
+        stack.worker()  # which proves the death of the one before
     for sweeper, app in zip(sweepers, apps, strict=True):
         sweeper.stop()
         app.close()
@@ -164,7 +165,8 @@ def test_many_sweepers_count_one_death(stack: Stack) -> None:
     died = {w.info.id for w in stack.workers() if w.info.pid == worker.pid}
     for job_id in fault.jobs:
         job = stack.job(job_id)
-        assert (job.attempt, job.crashes) in {(1, 0), (2, 1)}
+        # A job that ends before its death is proven has none.
+        assert (job.attempt, job.crashes) in {(1, 0), (2, 0), (2, 1)}
     assert owners & died or {stack.job(job_id).crashes for job_id in fault.jobs} == {0}
 
 
@@ -201,7 +203,7 @@ def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
         fault.injected = time.monotonic()
         stack.disarm()
         fault.jobs.append(stack.submit_stored(innocent))
-        stack.worker()
+        stack.worker("victim")
     job = stack.job(fault.jobs[0])
     assert (job.state, job.error_code, job.crashes) == (JobState.FAILED, "poison", 5)
     stack.assert_done(fault.jobs[1:])
@@ -229,8 +231,7 @@ def test_clocks_that_disagree(stack: Stack) -> None:
         gone(workers[0])
         fault.injected = time.monotonic()
     stack.assert_done(fault.jobs)
-    assert {stack.job(job_id).crashes for job_id in fault.jobs} <= {0, 1}
-    assert all(job.attempt == job.crashes + 1 for job in map(stack.job, fault.jobs))
+    assert {stack.job(job_id).attempt for job_id in fault.jobs} <= {1, 2}
 
 
 def test_at_the_end_bills_and_engines_agree(stack: Stack) -> None:

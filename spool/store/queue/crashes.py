@@ -20,7 +20,7 @@ from spool.domain.jobs import Job, JobState
 from spool.store.event_log import note_jobs
 from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle_jobs
-from spool.store.rows import CHANGED_JOB, job_of
+from spool.store.rows import CHANGED_JOB, job_of, may_become
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import has_ended
 from spool.tables import jobs, workers
@@ -94,7 +94,7 @@ def _take_back(tx: Connection, row: Row[Any], max_crashes: int) -> Job:
     pause = _pause(crashes + len(suspects) - max_crashes)
     ended = state is not JobState.QUEUED
     changed = tx.execute(
-        CHANGED_JOB.where(jobs.c.id == row.id).values(
+        CHANGED_JOB.where(jobs.c.id == row.id, may_become(state)).values(
             state=state.value,
             crashes=crashes,
             suspects=suspects or None,

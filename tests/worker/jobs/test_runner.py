@@ -244,6 +244,28 @@ def test_a_drain_hands_back_and_the_next_attempt_goes_on_from_there(
     harness.assert_bills_equal_busy_time()
 
 
+def test_progress_goes_on_from_the_saved_chunks(harness: WorkerHarness, gate: Path) -> None:
+    job_id = harness.submit(harness.record("long.wav", speechlike(300)), model="gated")
+    running = harness.start(job_id)
+    reached(gate)
+    harness.draining.set()
+    gate.touch()
+    assert running.end() == "handed back"
+    saved = sum(chunk.core_end - chunk.core_start for chunk in harness.chunks(job_id)) / 16_000
+    assert harness.job(job_id).done_seconds == saved > 0
+    harness.draining.clear()
+    gate.unlink()
+    gate.with_suffix(".reached").unlink()
+
+    running = harness.start(job_id)
+    reached(gate)
+    assert harness.job(job_id).done_seconds == saved
+
+    gate.touch()
+    assert running.end() == "done"
+    assert harness.job(job_id).done_seconds == 300
+
+
 def test_a_transcript_does_not_depend_on_how_often_the_job_was_retried(
     harness: WorkerHarness, gate: Path
 ) -> None:
