@@ -30,7 +30,7 @@ from spool.domain.worker_stats import SIZE_BOUNDS
 from spool.errors import job_codes, retryable_codes
 from spool.settings import Settings
 from spool.store.monitoring import Gauges, Member, Spent, read_gauges
-from spool.store.queue.leases import POISON_CODE
+from spool.store.queue.crashes import POISON_CODE
 
 KEPT_SECONDS = 5.0
 SHARE = 0.05

@@ -66,6 +66,10 @@ def _batches() -> None:
     )
 
 
+_LEASE = "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)"
+_SUSPECTED = "suspects IS NOT NULL AND state IN ('queued', 'running')"
+
+
 def _jobs() -> None:
     op.create_table(
         "jobs",
@@ -134,10 +138,7 @@ def _jobs() -> None:
         sa.Column("output", sa.JSON(none_as_null=True)),
         sa.Column("source_deleted_at", UtcDateTime()),
         sa.Column("transcript_deleted_at", UtcDateTime()),
-        sa.CheckConstraint(
-            "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)",
-            name=op.f("ck_jobs_lease"),
-        ),
+        sa.CheckConstraint(_LEASE, name=op.f("ck_jobs_lease")),
         sa.CheckConstraint(
             "source_kind IN ('upload', 'file', 's3', 'https', 'live')", name=op.f("ck_jobs_source_kind")
         ),
@@ -219,12 +220,7 @@ def _jobs_indexes() -> None:
     op.create_index(
         "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
     )
-    op.create_index(
-        "ix_jobs_suspected",
-        "jobs",
-        ["id"],
-        **partial("suspects IS NOT NULL AND state IN ('queued', 'running')"),
-    )
+    op.create_index("ix_jobs_suspected", "jobs", ["id"], **partial(_SUSPECTED))
     op.create_index("ix_jobs_reused_from", "jobs", ["reused_from"], **partial("reused_from IS NOT NULL"))
     op.create_index("ix_jobs_rerun_of", "jobs", ["rerun_of"], **partial("rerun_of IS NOT NULL"))
     op.create_index("ix_jobs_running", "jobs", ["pool"], **partial("state = 'running'"))
