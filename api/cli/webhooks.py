@@ -1,14 +1,14 @@
 """`spool webhooks`: manages webhooks and their deliveries. Clients of the HTTP API."""
 
 import time
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
-from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, WebhookOut, WebhookSecret
+from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, DeliveryState, WebhookOut, WebhookSecret
 
 app = typer.Typer(no_args_is_help=True, help="Send events to your own servers (Standard Webhooks).")
 
@@ -98,7 +98,7 @@ def deliveries(
 ) -> None:
     """List the latest deliveries and their results."""
     with connect(url) as (spool, _):
-        page = spool.delivery_page(webhook_id, state=state, limit=limit)
+        page = spool.delivery_page(webhook_id, state=cast("DeliveryState | None", state), limit=limit)
     if as_json:
         print_json(page)
     elif page.items:

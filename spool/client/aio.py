@@ -4,154 +4,33 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import wraps
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import httpx
 
-from spool.client import batches as of_batches
-from spool.client import edits as of_edits
-from spool.client import glossaries as of_glossaries
-from spool.client import jobs as of_jobs
-from spool.client import outputs as of_outputs
-from spool.client import reports as of_reports
-from spool.client import review as of_review
-from spool.client import search as of_search
-from spool.client import sources as of_sources
-from spool.client import versions as of_versions
-from spool.client import webhooks as of_webhooks
-from spool.client.base import Session, answer, as_method
+from spool.client.base import Session
 from spool.client.errors import Unreachable
-from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, with_retries
-from spool.client.sending.parts import Parts
+from spool.client.exchange import (
+    Ask,
+    Flow,
+    Lines,
+    Pages,
+    Pause,
+    Retries,
+    Stream,
+    receive,
+    with_retries,
+)
+from spool.client.methods import Methods
+from spool.client.parts import Parts
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _as_coroutine(
-    call: Callable[P, Flow[T]],
-) -> Callable[Concatenate["AsyncSpool", P], Coroutine[Any, Any, T]]:
-    @wraps(call)
-    async def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(call(*args, **kwargs))
-
-    return as_method(method)
-
-
-def _as_async_items(call: Callable[P, Pages[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
-    @wraps(call)
-    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._pages(call(*args, **kwargs))
-
-    return as_method(method)
-
-
-def _as_async_lines(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
-    @wraps(call)
-    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._lines(call(*args, **kwargs))
-
-    return as_method(method)
-
-
-def _as_async_blocks(
-    call: Callable[P, Blocks],
-) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[bytes]]:
-    @wraps(call)
-    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[bytes]:
-        return self._blocks(call(*args, **kwargs))
-
-    return as_method(method)
-
-
-class AsyncSpool(Session):
+class AsyncSpool(Methods, Session):
     """A client for asyncio: the methods of `Spool`, awaited. Files are read in blocks between awaits."""
-
-    submit = _as_coroutine(of_jobs.submit)
-    job = _as_coroutine(of_jobs.job)
-    jobs = _as_async_items(of_jobs.jobs)
-    job_page = _as_coroutine(of_jobs.job_page)
-    wait = _as_coroutine(of_jobs.wait)
-    transcript = _as_coroutine(of_jobs.transcript)
-    transcript_file = _as_coroutine(of_jobs.transcript_file)
-    words = _as_coroutine(of_jobs.words)
-    search = _as_async_items(of_search.search)
-    search_page = _as_coroutine(of_search.search_page)
-    rerun = _as_coroutine(of_versions.rerun)
-    versions = _as_coroutine(of_versions.versions)
-    diff = _as_coroutine(of_versions.diff)
-    review = _as_async_items(of_review.review)
-    review_page = _as_coroutine(of_review.review_page)
-    review_recordings = _as_async_items(of_review.review_recordings)
-    review_recordings_page = _as_coroutine(of_review.review_recordings_page)
-    check_passage = _as_coroutine(of_review.check_passage)
-    sample_size = _as_coroutine(of_review.sample_size)
-    draw_sample = _as_coroutine(of_review.draw_sample)
-    sample = _as_coroutine(of_review.sample)
-    samples = _as_async_items(of_review.samples)
-    samples_page = _as_coroutine(of_review.samples_page)
-    batch_diff_page = _as_coroutine(of_versions.batch_diff_page)
-    edits = _as_coroutine(of_edits.edits)
-    edit = _as_coroutine(of_edits.edit)
-    undo_edit = _as_coroutine(of_edits.undo_edit)
-    cancel = _as_coroutine(of_jobs.cancel)
-    retry = _as_coroutine(of_jobs.retry)
-    diarize = _as_coroutine(of_jobs.diarize)
-    name_speakers = _as_coroutine(of_jobs.name_speakers)
-    speakers = _as_coroutine(of_jobs.speakers)
-    voices = _as_coroutine(of_jobs.voices)
-    forget_voice = _as_coroutine(of_jobs.forget_voice)
-    delete_content = _as_coroutine(of_jobs.delete_content)
-    submit_batch = _as_coroutine(of_batches.submit_batch)
-    batch = _as_coroutine(of_batches.batch)
-    wait_batch = _as_coroutine(of_batches.wait_batch)
-    results = _as_async_lines(of_batches.results)
-    result_lines = _as_async_lines(of_batches.result_lines)
-    batch_transcripts = _as_async_blocks(of_batches.transcripts)
-    retry_failed = _as_coroutine(of_batches.retry_failed)
-    cancel_batch = _as_coroutine(of_batches.cancel_batch)
-    batches = _as_async_items(of_batches.batches)
-    batch_page = _as_coroutine(of_batches.batch_page)
-    costs = _as_coroutine(of_reports.costs)
-    workers = _as_coroutine(of_reports.workers)
-    models = _as_coroutine(of_reports.models)
-    set_default_model = _as_coroutine(of_reports.set_default_model)
-    readiness = _as_coroutine(of_reports.readiness)
-    add_connection = _as_coroutine(of_outputs.add_connection)
-    connections = _as_coroutine(of_outputs.connections)
-    remove_connection = _as_coroutine(of_outputs.remove_connection)
-    export_again = _as_coroutine(of_outputs.export_again)
-    put_glossary = _as_coroutine(of_glossaries.put_glossary)
-    glossaries = _as_coroutine(of_glossaries.glossaries)
-    glossary = _as_coroutine(of_glossaries.glossary)
-    glossary_suggestions = _as_coroutine(of_glossaries.glossary_suggestions)
-    remove_glossary = _as_coroutine(of_glossaries.remove_glossary)
-    put_language_model = _as_coroutine(of_glossaries.put_language_model)
-    language_models = _as_coroutine(of_glossaries.language_models)
-    language_model = _as_coroutine(of_glossaries.language_model)
-    remove_language_model = _as_coroutine(of_glossaries.remove_language_model)
-    watch = _as_coroutine(of_sources.watch)
-    sources = _as_coroutine(of_sources.sources)
-    source = _as_coroutine(of_sources.source)
-    change_source = _as_coroutine(of_sources.change_source)
-    pause_source = _as_coroutine(of_sources.pause_source)
-    resume_source = _as_coroutine(of_sources.resume_source)
-    check_source = _as_coroutine(of_sources.check_source)
-    remove_source = _as_coroutine(of_sources.remove_source)
-    source_item_page = _as_coroutine(of_sources.source_item_page)
-    source_items = _as_async_items(of_sources.source_items)
-    add_webhook = _as_coroutine(of_webhooks.add_webhook)
-    webhooks = _as_coroutine(of_webhooks.webhooks)
-    remove_webhook = _as_coroutine(of_webhooks.remove_webhook)
-    rotate_webhook = _as_coroutine(of_webhooks.rotate_webhook)
-    enable_webhook = _as_coroutine(of_webhooks.enable_webhook)
-    test_webhook = _as_coroutine(of_webhooks.test_webhook)
-    deliveries = _as_async_items(of_webhooks.deliveries)
-    delivery_page = _as_coroutine(of_webhooks.delivery_page)
-    replay_delivery = _as_coroutine(of_webhooks.replay_delivery)
 
     def __init__(
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
@@ -202,31 +81,25 @@ class AsyncSpool(Session):
             await response.aread()
         return response
 
-    async def _pages(self, pages: Pages[T]) -> AsyncIterator[T]:
-        cursor: str | None = None
-        while True:
-            page = await self._run(pages.fetch(cursor))
-            for item in page.items:
-                yield item
-            cursor = page.next_cursor
-            if cursor is None:
+    async def _iterate(self, stream: Stream[T]) -> AsyncIterator[T]:
+        if isinstance(stream, Pages):
+            cursor: str | None = None
+            while True:
+                page = await self._run(stream.fetch(cursor))
+                for item in page.items:
+                    yield item
+                cursor = page.next_cursor
+                if cursor is None:
+                    return
+        assert isinstance(stream, Lines)
+        response = await self._run(receive(stream.ask))
+        try:
+            if stream.read is None:
+                async for block in response.aiter_bytes():
+                    yield cast("T", block)
                 return
-
-    async def _lines(self, lines: Lines[T]) -> AsyncIterator[T]:
-        response = await self._run(answer(lines.ask))
-        try:
             async for line in response.aiter_lines():
-                yield lines.read(line)
-        except httpx.TransportError as error:
-            raise Unreachable(self.url, error) from error
-        finally:
-            await response.aclose()
-
-    async def _blocks(self, blocks: Blocks) -> AsyncIterator[bytes]:
-        response = await self._run(answer(blocks.ask))
-        try:
-            async for block in response.aiter_bytes():
-                yield block
+                yield stream.read(line)
         except httpx.TransportError as error:
             raise Unreachable(self.url, error) from error
         finally:

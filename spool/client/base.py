@@ -1,16 +1,9 @@
-"""What the two clients share: the server's address, the key, and how a call becomes a method."""
+"""What every client is opened with: the server's address and the key."""
 
-import inspect
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
-import httpx
-
-from spool.client.exchange import Ask, Contact, Flow, Retries
-
-Method = TypeVar("Method", bound=Callable[..., Any])
+from spool.client.exchange import Contact, Retries
 
 DEFAULT_URL = "http://127.0.0.1:8700"
 
@@ -27,21 +20,6 @@ class Session:
         token = key or _key_of_environment()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._contact = Contact(retries or Retries())
-
-
-def as_method(method: Method) -> Method:
-    """Makes help() and editors show the call's own parameters after `self`."""
-    signature = inspect.signature(method)
-    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *signature.parameters.values()]
-    method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
-    return method
-
-
-def answer(ask: Ask) -> Flow[httpx.Response]:
-    """Send the request, and return the answer unparsed."""
-    response = yield ask
-    assert response is not None
-    return response
 
 
 def _key_of_environment() -> str | None:

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from spool.client.exchange import Ask, Blocks, Flow, Lines, Sent, Upload, all_pages, read
-from spool.client.jobs import LONGEST_PAGE, new_key, order_fields, poll_until
-from spool.domain.jobs import JobState
-from spool.domain.priority import PriorityName
+from spool.client.exchange import Ask, Flow, Lines, Sent, Upload, all_pages, body_of, read
+from spool.client.fields import BatchFields, State
+from spool.client.jobs import LONGEST_PAGE, new_key, poll_until
 from spool.schemas.batches import BatchDetail, BatchOut, BatchResult, BatchRetried
 from spool.schemas.common import Page
 
@@ -19,53 +17,27 @@ _NDJSON = "application/x-ndjson"
 def submit_batch(
     source: str | Path | Iterable[Mapping[str, Any]],
     *,
-    name: str | None = None,
-    project: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    tags: Mapping[str, str] | None = None,
-    strict: bool | None = None,
-    reuse: bool | None = None,
-    pool: str | None = None,
-    worker: str | None = None,
-    requires: Mapping[str, Any] | None = None,
-    priority: PriorityName | None = None,
-    deadline: datetime | str | None = None,
-    output: Mapping[str, Any] | None = None,
-    connection: str | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
+    **fields: Unpack[BatchFields],
 ) -> Flow[BatchDetail]:
     """Submit many recordings at once and return their batch; `bad_lines` lists the lines that make no job.
 
     `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
     that ends in `.jsonl`); a local manifest, which is uploaded, with `sent(bytes, of)` called as it
     progresses; a local folder, for a server that sees the same files; or the lines of a manifest themselves,
-    each with its `source`. Arguments are defaults for the lines. `connection`: the project's connection that
+    each with its `source`. Fields are defaults for the lines. `connection`: the project's connection that
     reads every `s3://` address.
 
     Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
     good, or with `strict` when one is bad; Refused and Unreachable.
     """
-    values = {
-        "name": name,
-        "project": project,
-        "pool": pool,
-        "worker": worker,
-        "strict": strict,
-        "reuse": reuse,
-        "connection": connection,
-    }
-    request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
-    request |= {"requires": dict(requires)} if requires else {}
-    request |= {"output": dict(output)} if output else {}
-    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | order_fields(priority, deadline)
-    ask = _submission(source, request, idempotency_key or new_key(), sent)
-    return (yield from read(ask, BatchDetail))
+    return read(_submission(source, body_of(fields), idempotency_key or new_key(), sent), BatchDetail)
 
 
 def batch(batch_id: str) -> Flow[BatchDetail]:
     """One batch: counts by state, audio, speed, time left, cost."""
-    return (yield from read(Ask("GET", f"/v1/batches/{batch_id}"), BatchDetail))
+    return read(Ask("GET", f"/v1/batches/{batch_id}"), BatchDetail)
 
 
 def batch_page(
@@ -73,7 +45,7 @@ def batch_page(
 ) -> Flow[Page[BatchOut]]:
     """Up to `limit` (1 to 200) batches, newest first, after the `next_cursor` of another page."""
     query = {"project": project, "limit": limit, "cursor": cursor}
-    return (yield from read(Ask("GET", "/v1/batches", query), Page[BatchOut]))
+    return read(Ask("GET", "/v1/batches", query), Page[BatchOut])
 
 
 batches = all_pages(batch_page)
@@ -86,10 +58,10 @@ def wait_batch(
 
     `progress` is called with the batch after each poll. Raises TimedOut after `timeout` seconds.
     """
-    return (yield from poll_until(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout))
+    return poll_until(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout)
 
 
-def results(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[BatchResult]:
+def results(batch_id: str, *, words: bool = False, state: State | None = None) -> Lines[BatchResult]:
     """The result of each line, in the order of the manifest, as it arrives: text, or an error.
 
     Raises Unreachable if it is interrupted.
@@ -97,31 +69,31 @@ def results(batch_id: str, *, words: bool = False, state: JobState | str | None 
     return Lines(_results(batch_id, words=words, state=state), BatchResult.model_validate_json)
 
 
-def result_lines(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[str]:
+def result_lines(batch_id: str, *, words: bool = False, state: State | None = None) -> Lines[str]:
     """The same as the lines of JSON that the server sends."""
     return Lines(_results(batch_id, words=words, state=state), str)
 
 
-def transcripts(batch_id: str, format: str = "txt") -> Blocks:  # noqa: A002 - the name users know it by
+def transcripts(batch_id: str, format: str = "txt") -> Lines[bytes]:  # noqa: A002 - the name users know it by
     """The transcripts of its finished jobs as the bytes of one zip, as they arrive; `missing.tsv` in it names
     the jobs without one.
 
     Raises Unreachable if it is interrupted.
     """
     path = f"/v1/batches/{batch_id}/transcripts"
-    return Blocks(Ask("GET", path, {"format": format}, slow=True, stream=True))
+    return Lines(Ask("GET", path, {"format": format}, slow=True, stream=True), None)
 
 
 def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[BatchRetried]:
     """Queue every failed job of the batch again; returns how many."""
     path = f"/v1/batches/{batch_id}/retry-failed"
     ask = Ask("POST", path, key=idempotency_key or new_key(), slow=True)
-    return (yield from read(ask, BatchRetried))
+    return read(ask, BatchRetried)
 
 
 def cancel_batch(batch_id: str) -> Flow[BatchDetail]:
     """Cancel queued jobs; running ones stop at their next chunk. Finished ones are kept."""
-    return (yield from read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail))
+    return read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail)
 
 
 def _submission(
@@ -141,6 +113,6 @@ def _submission(
     return Ask("POST", path, upload=Upload(named, local, local.name, _NDJSON, sent), key=key)
 
 
-def _results(batch_id: str, *, words: bool, state: JobState | str | None) -> Ask:
+def _results(batch_id: str, *, words: bool, state: State | None) -> Ask:
     query = {"include": "words" if words else None, "state": state}
     return Ask("GET", f"/v1/batches/{batch_id}/results", query, slow=True, stream=True)

@@ -21,9 +21,11 @@ from typing import Any, BinaryIO, Generic, ParamSpec, Protocol, TypeAlias, TypeV
 
 import httpx
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
-from spool.client.sending.parts import Parts
+from spool.client.parts import Parts
+from spool.schemas.common import ListOf
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -31,7 +33,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
 Sent: TypeAlias = Callable[[int, int], object]
 """Called with how many bytes of a file have been sent, and how many there are."""
-Query: TypeAlias = Mapping[str, str | int | float | bool | None]
+Query: TypeAlias = Mapping[str, object]
+"""Query parameters; those that are None are left out."""
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 # An answer to an upload waits until the server has stored the file.
@@ -105,9 +108,7 @@ class Ask:
     @contextmanager
     def parts(self) -> Iterator[dict[str, Any]]:
         """The request as httpx takes it; a file in it is open within the block."""
-        arguments: dict[str, Any] = {
-            "params": {name: value for name, value in self.params.items() if value is not None}
-        }
+        arguments: dict[str, Any] = {"params": body_of(self.params)}
         arguments["timeout"] = SLOW if self.slow or self.upload else TIMEOUT
         arguments["headers"] = {"Idempotency-Key": self.key} if self.key else {}
         if self.upload is None:
@@ -141,8 +142,12 @@ class Page(Protocol[Item]):
         """The cursor of the next page; None on the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pages(Generic[Item]):
+class Stream(Generic[Item]):
+    """Results that are fetched as they are needed."""
+
+
+@dataclass(frozen=True)
+class Pages(Stream[Item]):
     """A list, fetched a page at a time by its cursor (None to begin with)."""
 
     fetch: Callable[[str | None], Flow[Page[Item]]]
@@ -161,19 +166,12 @@ def all_pages(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
     return call
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A long answer, read as bytes as it arrives."""
+@dataclass(frozen=True)
+class Lines(Stream[Item]):
+    """A long answer as it arrives: each line read, or with `read` None the bytes as they come."""
 
     ask: Ask
-
-
-@dataclass(frozen=True, slots=True)
-class Lines(Generic[Item]):
-    """A long answer, read line by line as it arrives."""
-
-    ask: Ask
-    read: Callable[[str], Item]
+    read: Callable[[str], Item] | None
 
 
 @dataclass
@@ -231,10 +229,30 @@ def with_retries(flow: Flow[Result], contact: Contact) -> Flow[Result]:
             failed = error
 
 
-def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
-    """Send the request, and parse the answer as a `kind`."""
+def body_of(fields: Mapping[str, object]) -> dict[str, Any]:
+    """The fields that are not None, as JSON: a date as text, any mapping as an object."""
+    return {
+        name: to_jsonable_python(dict(value) if isinstance(value, Mapping) else value)
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def receive(ask: Ask) -> Flow[httpx.Response]:
+    """Send the request, and return the answer unparsed."""
     response = yield ask
     assert response is not None
+    return response
+
+
+def read_list(ask: Ask, kind: type[Answer]) -> Flow[list[Answer]]:
+    """Send the request, and parse the answer as a list of `kind`."""
+    return (yield from read(ask, ListOf[kind])).items  # type: ignore[valid-type]
+
+
+def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
+    """Send the request, and parse the answer as a `kind`."""
+    response = yield from receive(ask)
     try:
         return kind.model_validate_json(response.content)
     except ValidationError:

@@ -2,10 +2,9 @@
 
 from datetime import date
 
-from spool.client.exchange import Ask, Flow, read
-from spool.schemas.common import ListOf
+from spool.client.exchange import Ask, Flow, read, read_list
 from spool.schemas.costs import CostReportOut, GroupBy
-from spool.schemas.fleet import DefaultModel, ModelList, ModelOut, Readiness, WorkerOut
+from spool.schemas.fleet import DefaultModel, ModelDetail, ModelList, ModelOut, Overview, Readiness, WorkerOut
 
 
 def costs(
@@ -19,18 +18,13 @@ def costs(
 
     `tag` names the tag of `group_by="tag"`.
     """
-    query = {
-        "from": start.isoformat() if start else None,
-        "to": end.isoformat() if end else None,
-        "group_by": group_by,
-        "tag": tag,
-    }
-    return (yield from read(Ask("GET", "/v1/costs", query), CostReportOut))
+    query = {"from": start, "to": end, "group_by": group_by, "tag": tag}
+    return read(Ask("GET", "/v1/costs", query), CostReportOut)
 
 
 def workers() -> Flow[list[WorkerOut]]:
     """Every worker that registered, the most recently seen first; requires a key with the scope `admin`."""
-    return (yield from read(Ask("GET", "/v1/workers"), ListOf[WorkerOut])).items
+    return read_list(Ask("GET", "/v1/workers"), WorkerOut)
 
 
 def models() -> Flow[list[ModelOut]]:
@@ -40,9 +34,19 @@ def models() -> Flow[list[ModelOut]]:
 
 def set_default_model(name: str) -> Flow[DefaultModel]:
     """Set the model of jobs that name none; requires a key with the scope `admin`."""
-    return (yield from read(Ask("PUT", "/v1/models/default", json={"name": name}), DefaultModel))
+    return read(Ask("PUT", "/v1/models/default", json={"name": name}), DefaultModel)
+
+
+def model(name: str) -> Flow[ModelDetail]:
+    """One model."""
+    return read(Ask("GET", f"/v1/models/{name}"), ModelDetail)
+
+
+def overview() -> Flow[Overview]:
+    """What is queued, running and ended, and the current day's totals."""
+    return read(Ask("GET", "/v1/overview"), Overview)
 
 
 def readiness() -> Flow[Readiness]:
     """Whether every part behind the server answers; also returned if one does not."""
-    return (yield from read(Ask("GET", "/readyz", any_status=True), Readiness))
+    return read(Ask("GET", "/readyz", any_status=True), Readiness)

@@ -2,7 +2,7 @@
 
 import base64
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from api.cli.completion import complete_job, complete_model
 from api.cli.connection import Json, Url, connect, out
 from api.cli.jobs import conclude, submit_recordings
+from spool.client.fields import Options
 from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
 from spool.errors import InvalidRequest
 from spool.ids import is_id
@@ -57,7 +58,7 @@ def align(
             request = {"options": options, "project": project, "pool": pool}
             submit_recordings(spool, running, [recording], request, wait=wait, as_json=as_json)
             return
-        job = spool.rerun(recording, options, pool=pool)
+        job = spool.rerun(recording, cast("Options", options), pool=pool)
         if not as_json:
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
         conclude(spool, [job], wait=wait, as_json=as_json)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
@@ -12,6 +12,7 @@ from api.cli.archive.outputs import Connection, Output
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.options import Place, Search
 from api.cli.tables import format_time
+from spool.client.fields import Options
 from spool.command_options import takes_options
 from spool.errors import InvalidRequest
 from spool.schemas.sources import ItemState, WatchedSourceOut
@@ -72,7 +73,7 @@ def watch(
             name=name,
             every_seconds=_seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            options=search.to_request(),
+            options=cast("Options", search.to_request()),
             reuse=not no_reuse,
             connection=source_connection,
             **request,
@@ -152,7 +153,7 @@ def change(
             name=name,
             every_seconds=None if every is None else _seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            options=search.to_request(),
+            options=cast("Options", search.to_request()),
         )
     if as_json:
         print_json(changed)

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.table import Table
@@ -17,6 +17,7 @@ from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.options import Search
 from api.cli.tables import describe_options, format_duration, format_money, format_time
 from spool.client import Spool
+from spool.client.fields import Options
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
@@ -68,7 +69,7 @@ def rerun(
     narrowed = filters.to_request() | {"language": spoken}
     if query is None and (in_alternatives or any(value is not None for value in narrowed.values())):
         raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
-    options = search.to_request()
+    options = cast("Options", search.to_request())
     asked = hashlib.sha256(json.dumps([options, pool], sort_keys=True).encode()).hexdigest()[:32]
     with connect(url) as (spool, _):
         if query is not None:

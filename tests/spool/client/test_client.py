@@ -1,15 +1,12 @@
 """The Python client, blocking and awaiting, against the real server."""
 
 import asyncio
-import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from api.app import create_app
 from ops.testbed.running_api import Live
 from spool.client import (
     AsyncSpool,
@@ -22,12 +19,8 @@ from spool.client import (
     TooLarge,
     Unreachable,
 )
-from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
 from spool.domain.jobs import JobState
-from spool.schemas.batches import BatchRequest
-from spool.schemas.jobs import JobRequest
-from spool.settings import load_settings
 from spool.store.jobs import JobFilter, list_jobs
 from tests.api.cli.commands import ROOT
 
@@ -212,30 +205,6 @@ def test_an_address_as_clients_of_openai_have_it_means_the_same_server(live: Liv
 def test_a_server_that_is_not_spool_is_refused_by_its_status(live: Live) -> None:
     with Spool(f"{live.url}/docs") as other, pytest.raises(NotFound, match="nothing at"):
         other.job_page()
-
-
-# What there is
-
-
-def test_whatever_may_be_asked_of_the_server_can_be_said_to_the_client() -> None:
-    paths = create_app(load_settings({})).openapi()["paths"]
-
-    def parameters(call: Callable[..., Any]) -> set[str]:
-        return set(inspect.signature(call).parameters)
-
-    assert set(JobRequest.model_fields) <= parameters(of_jobs.submit)
-    assert set(BatchRequest.model_fields) <= parameters(of_batches.submit_batch)
-    for path, call in (("/v1/jobs", of_jobs.job_page), ("/v1/batches", of_batches.batch_page)):
-        assert {each["name"] for each in paths[path]["get"]["parameters"]} == parameters(call)
-
-
-def test_both_clients_have_the_same_calls() -> None:
-    def calls(client: type) -> dict[str, list[inspect.Parameter]]:
-        shown = {name: one for name, one in vars(client).items() if not name.startswith("_")}
-        return {name: list(inspect.signature(one).parameters.values()) for name, one in shown.items()}
-
-    assert calls(Spool) == calls(AsyncSpool)
-    assert all(inspect.getdoc(getattr(Spool, name)) for name in calls(Spool))
 
 
 @pytest.mark.usefixtures("working")

@@ -16,7 +16,7 @@ from ops.testbed.faulty_s3 import Rule
 from ops.testbed.running_api import Live
 from ops.testbed.s3 import S3Server
 from spool.client import AsyncSpool, Retries, ServerFailed, Spool
-from spool.client.sending import direct as sending
+from spool.client import uploads as sending
 from spool.settings import Settings
 from spool.store.archive.uploads import key_of
 from spool.tables import uploads

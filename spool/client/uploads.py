@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from spool.client.errors import Conflict, NotFound, ServerFailed
 from spool.client.exchange import Ask, Flow, Pause, Retries, Sent, kind_of, read
-from spool.client.sending.parts import Parts
+from spool.client.parts import Parts
 from spool.schemas.uploads import PartPage, UploadOut
 
 DIRECT_BYTES = 16 * 2**20

@@ -1,0 +1,144 @@
+"""What calls take by name: the fields of submissions, and what narrows a list.
+
+A type checker refuses a name that the server does not know; tests compare these with the server's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+from spool.domain.jobs import JobState
+from spool.domain.options import HeadName, OnTruncated, SearchName
+from spool.domain.priority import PriorityName
+from spool.schemas.review import Reason
+
+State = JobState | Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+class Options(TypedDict, total=False):
+    """How to transcribe; omitted options have the server's defaults. `docs/api.md` describes each."""
+
+    model: str
+    decoder: SearchName
+    head: HeadName
+    alignments: Literal["auto", "best", "all"]
+    beta: float
+    blank_penalty: float
+    ctc_weight: float | None
+    reverse_weight: float | None
+    attention_weight: float
+    transducer_weight: float
+    search_ctc_weight: float
+    graph: Mapping[str, Any] | None
+    rescore: Mapping[str, Any] | None
+    beam: int
+    channels: Literal["mix", "separate"]
+    nbest: int
+    alternatives: int
+    lattice: float | None
+    language_model: str | None
+    lm_weight: float
+    lm_blanks: bool
+    pruning: Literal["late", "early"]
+    context: Literal["chunk", "job"]
+    speech_detector: bool
+    scores: Literal["float", "fixed"]
+    language: str | Sequence[str] | None
+    task: Literal["transcribe", "translate"]
+    translate_to: str | None
+    punctuation: bool
+    timestamps: Literal["auto", "on", "off"]
+    prompt: str
+    hotwords: str
+    patience: float
+    length_penalty: float | None
+    on_truncated: OnTruncated
+    diarization: Mapping[str, Any] | None
+    boost: Mapping[str, Any] | None
+    align: Mapping[str, Any] | None
+
+
+class JobFields(TypedDict, total=False):
+    """A submission's fields besides its source; None means the server's default."""
+
+    name: str | None
+    project: str | None
+    options: Options | None
+    pool: str | None
+    worker: str | None
+    requires: Mapping[str, Any] | None
+    tags: Mapping[str, str] | None
+    reuse: bool | None
+    priority: PriorityName | None
+    deadline: datetime | str | None
+    output: Mapping[str, Any] | None
+    connection: str | None
+
+
+class BatchFields(JobFields, total=False):
+    """A batch's fields besides its source; lines have their own over these."""
+
+    strict: bool | None
+
+
+class SourceFields(TypedDict, total=False):
+    """A watched source's fields besides its address."""
+
+    name: str | None
+    project: str | None
+    every_seconds: float | None
+    settle_seconds: float | None
+    options: Options | None
+    pool: str | None
+    worker: str | None
+    requires: Mapping[str, Any] | None
+    tags: Mapping[str, str] | None
+    reuse: bool | None
+    priority: PriorityName | None
+    output: Mapping[str, Any] | None
+    connection: str | None
+
+
+class JobQuery(TypedDict, total=False):
+    """Which jobs a list, the search or the review covers."""
+
+    project: str | None
+    batch: str | None
+    name: str | None
+    tag: str | None
+    created_from: datetime | None
+    created_to: datetime | None
+
+
+class JobListQuery(JobQuery, total=False):
+    """Which jobs are listed."""
+
+    state: State | None
+    pool: str | None
+    worker: str | None
+
+
+class SearchQuery(JobQuery, total=False):
+    """What the search finds."""
+
+    speaker: str | None
+    language: str | None
+    confidence: float | None
+    alternatives: bool | None
+    versions: Literal["newest", "all"] | None
+
+
+class ReviewQuery(JobQuery, total=False):
+    """Which recordings the review lists."""
+
+    model: str | None
+    reason: Reason | None
+
+
+class PassageQuery(ReviewQuery, total=False):
+    """Which passages the review lists."""
+
+    checked: bool | None
+    sample: str | None
+    job: str | None
+    versions: Literal["newest", "all"] | None

@@ -1,1 +1,0 @@
-"""Direct uploads: parts of a file, and the call that sends them."""
