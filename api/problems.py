@@ -233,9 +233,15 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every method of the path: each is a separate route, and Starlette names only the first one's."""
-    paths = request.app.openapi()["paths"].items()
-    matching = [item for path, item in paths if compile_path(path)[0].match(request.url.path)]
+    """Every documented method of the path: each is a separate route, and Starlette names only the first
+    one's."""
+    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    here = request.url.path
+    matching = (
+        [paths[here]]
+        if here in paths
+        else [item for path, item in paths.items() if compile_path(path)[0].match(here)]
+    )
     return sorted(method.upper() for item in matching for method in item)
 
 

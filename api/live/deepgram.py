@@ -5,12 +5,11 @@ Query, client messages (`KeepAlive`, `Finalize`, `CloseStream`) and server messa
 times are seconds from the session's start.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from api.live.limits import Ended
-from api.live.protocol import Control, Protocol
+from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.domain.transcript import Word
 from spool.store.chunks import SavedChunk
@@ -31,11 +30,7 @@ class DeepgramProtocol(Protocol):
 
     def control(self, text: str) -> Control:
         """What a text frame means."""
-        try:
-            message = json.loads(text)
-            kind = message["type"] if isinstance(message, dict) else None
-        except (ValueError, KeyError):
-            kind = None
+        kind = parse_message(text).get("type")
         control = _CONTROLS.get(kind) if isinstance(kind, str) else None
         if control is None:
             known = ", ".join(_CONTROLS)

@@ -21,6 +21,9 @@ PIECE_SECONDS = 0.1
 MOST_PIECE_BYTES = 512 * 1024
 MOST_PENDING_BYTES = 4 << 20
 """The most audio not yet stored; a client that sends more has to wait."""
+MOST_PENDING_FINALS = 16
+"""The most requests for a final not yet stored. Each is a piece by itself, so that a client that sends them
+faster than the object store takes them would delay the session's end."""
 STORE_SECONDS = 20.0
 """How long the object store may fail before the session is ended."""
 _RETRY_SECONDS = 0.5
@@ -54,6 +57,7 @@ class LogWriter:
         self._objects, self._signals, self._job_id, self._limiter = objects, signals, job_id, limiter
         self._records: list[Record] = []
         self._size = 0
+        self._is_final = False
         self._number = 0
         self._part, self._leaves = place.part, False
         self.stored_bytes = place.start
@@ -64,13 +68,24 @@ class LogWriter:
     async def audio(self, data: bytes) -> None:
         """Append audio; waits while too much of it is not stored yet."""
         self._append(Record("audio", data))
+        self._is_final = False
         while self._size > MOST_PENDING_BYTES:
             self._stored.clear()
             await self._stored.wait()
 
     def finalize(self) -> None:
-        """Append a request to make everything up to here final."""
+        """Append a request to make everything up to here final.
+
+        Without audio since the last one there is nothing more to make final; where too many wait, this one
+        replaces the last of them.
+        """
+        if self._is_final:
+            return
+        waiting = [at for at, record in enumerate(self._records) if record.kind == "finalize"]
+        if len(waiting) >= MOST_PENDING_FINALS:
+            del self._records[waiting[-1]]
         self._append(Record("finalize"))
+        self._is_final = True
 
     def end(self, reason: str) -> None:
         """Append the end; `run` returns once it is stored."""

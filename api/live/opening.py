@@ -117,7 +117,7 @@ def _rerun_options(services: Services, default: str, text: str) -> dict[str, Any
     if text.lstrip().startswith("{"):
         try:
             asked = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise parameter_problem("then", "must be a model's name or a JSON object") from None
     options = _options(services, default, asked, "then")
     if options.boost is not None:

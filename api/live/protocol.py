@@ -1,6 +1,7 @@
 """What the protocols of live sessions have in common: reading a client's text, and building messages to
 it."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,15 @@ class Asked:
         """The live part of the options."""
         assert self.options.live is not None
         return self.options.live
+
+
+def parse_message(text: str) -> dict[str, Any]:
+    """The JSON object in a text frame; empty if it is none."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):  # a frame may nest 100,000 lists
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 class Protocol(ABC):

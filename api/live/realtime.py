@@ -7,13 +7,12 @@ change, `completed` is the final. Deltas cannot be taken back, so words that may
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from api.live.limits import Ended
-from api.live.protocol import Control, Protocol
+from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.store.chunks import SavedChunk
 
@@ -203,11 +202,8 @@ def error_event(code: int, sentence: str) -> dict[str, Any]:
 
 
 def _message(text: str) -> dict[str, Any]:
-    try:
-        message = json.loads(text)
-    except ValueError:
-        message = None
-    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+    message = parse_message(text)
+    if not isinstance(message.get("type"), str):
         raise _ended("Each message is a JSON object with a type")
     return message
 

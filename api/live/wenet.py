@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from api.live.limits import Ended
-from api.live.protocol import Control, Protocol
+from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.store.chunks import SavedChunk
 
@@ -26,13 +26,9 @@ class WenetProtocol(Protocol):
 
     def control(self, text: str) -> Control:
         """What a signal means."""
-        try:
-            message = json.loads(text)
-        except ValueError:
-            message = None
-        signal = message.get("signal") if isinstance(message, dict) else None
+        message = parse_message(text)
+        signal = message.get("signal")
         if signal == "start" and not self._is_started:
-            assert isinstance(message, dict)
             if message.get("nbest", 1) != 1:
                 raise Ended(1007, "This server returns one hypothesis; send nbest 1.")
             self._is_started = True

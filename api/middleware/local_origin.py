@@ -1,9 +1,9 @@
 """Protection against other sites' pages, and the security headers of every answer.
 
-If no key is required, loopback is the only barrier, and any web page open in a browser on this machine can
-get past it: with a name that resolves to 127.0.0.1 (DNS rebinding), or by posting a form. So a request must
-name this machine in `Host`, and one that a browser sends for another site is refused. No CORS header is ever
-sent.
+If no key is required (`spool serve` always requires one), loopback is the only barrier, and any web page open
+in a browser on this machine can get past it: with a name that resolves to 127.0.0.1 (DNS rebinding), or by
+posting a form. So a request must name this machine in `Host`, and one that a browser sends for another site
+is refused. No CORS header is ever sent.
 """
 
 import ipaddress

@@ -4,7 +4,7 @@ sums."""
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Header, Query, Response
 
 from api.auth.authentication import CallerDep
 from api.presenters.costs import cost_csv, cost_svg, present_costs
@@ -19,6 +19,7 @@ from spool.schemas.costs import (
 )
 from spool.store.ledger.reports import cost_report, spent_since
 
+_FORMATS: dict[str, CostFormat] = {"application/json": "json", "text/csv": "csv", "image/svg+xml": "svg"}
 _DEFAULT_PERIOD = timedelta(days=30)
 
 
@@ -35,7 +36,13 @@ def get_costs(
     tag: Annotated[
         str | None, Query(min_length=1, max_length=64, description="Which tag's values are the groups.")
     ] = None,
-    form: Annotated[CostFormat, Query(alias="format", description="JSON, a table or a plot.")] = "json",
+    form: Annotated[
+        CostFormat | None,
+        Query(
+            alias="format", description="JSON, a table or a plot. Default: what `Accept` prefers, or JSON."
+        ),
+    ] = None,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Annotated[Response, CostReportOut]:
     """Show costs.
 
@@ -55,6 +62,7 @@ def get_costs(
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
         month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
     shown = present_costs(report, services.settings, caller, month)
+    form = form or _preferred_format(accept)
     if form == "csv":
         name = f"costs-{first}-{last}-by-{group_by}.csv"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -62,3 +70,19 @@ def get_costs(
     if form == "svg":
         return Response(cost_svg(shown), media_type="image/svg+xml")
     return json_response(shown)
+
+
+def _preferred_format(accept: str) -> CostFormat:
+    """The format that an `Accept` header ranks highest; JSON where it names none of them."""
+    best: CostFormat = "json"
+    highest = 0.0
+    for item in accept.split(","):
+        media, *parameters = (part.strip().lower() for part in item.split(";"))
+        weights = [part.removeprefix("q=") for part in parameters if part.startswith("q=")]
+        try:
+            weight = float(weights[0]) if weights else 1.0
+        except ValueError:
+            continue
+        if media in _FORMATS and weight > highest:
+            best, highest = _FORMATS[media], weight
+    return best

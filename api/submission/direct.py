@@ -59,8 +59,12 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         content_type=body.content_type,
         multipart_id=multipart_id,
     )
-    with services.database.begin() as tx:
-        return store.create_upload(tx, new, services.settings.upload_days), True
+    try:
+        with services.database.begin() as tx:
+            return store.create_upload(tx, new, services.settings.upload_days), True
+    except Conflict:
+        receiver.abort(store.key_of(job_id), multipart_id)
+        raise
 
 
 def part_bytes_of(size: int) -> int:

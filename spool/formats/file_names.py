@@ -15,6 +15,15 @@ SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
 MISSING = "missing.tsv"
 """The file in a batch's zip that names each job without a transcript, and why it has none."""
 _NUMBERED = re.compile(r"line-[0-9]+")
+# Windows takes none of these characters, and these names mean devices, whatever their suffix.
+_NOT_PORTABLE = re.compile(r'[<>:"|?*\x00-\x1f]')
+_DEVICES = {
+    "aux",
+    "con",
+    "nul",
+    "prn",
+    *(f"{name}{number}" for name in ("com", "lpt") for number in range(10)),
+}
 _LONGEST_NAME = 80
 """The most characters; in UTF-8 with a suffix they fit the limits of file systems."""
 
@@ -33,10 +42,16 @@ def called(custom_id: str | None, name: str) -> str:
 
 
 def free_name(name: str, suffix: str, job_id: str, taken: set[str]) -> PurePosixPath:
-    """`file_name`, with the job's id in front if `taken` has the name, ignoring case as the file systems of
-    Macs and Windows do; adds it to `taken`."""
-    path = file_name(name, suffix)
+    """`file_name` as every system can have it, with the job's id in front if `taken` has the name, ignoring
+    case as the file systems of Macs and Windows do; adds it to `taken`."""
+    path = PurePosixPath(*map(_portable, file_name(name, suffix).parts))
     if str(path).casefold() in taken:
         path = path.with_name(f"{job_id} {path.name}")
     taken.add(str(path).casefold())
     return path
+
+
+def _portable(part: str) -> str:
+    part = _NOT_PORTABLE.sub("_", part)
+    part = part.rstrip(". ") or "_"
+    return f"_{part}" if part.partition(".")[0].rstrip().casefold() in _DEVICES else part

@@ -117,6 +117,18 @@ def _later_sqlite(element: seconds_from_now, compiler: SQLCompiler, **kw: Any) -
     return f"(strftime('{_SQLITE_FORMAT}', 'now', {seconds} || ' seconds') || '000')"
 
 
+def lock_name(tx: Connection, name: str, *, wait: bool = True) -> bool:
+    """Hold a name until the transaction ends, as one transaction at a time can; False if another one holds it
+    and we do not `wait`. SQLite has one writer anyway."""
+    if tx.dialect.name != "postgresql":
+        return True
+    key = func.hashtextextended(name, 0)
+    if wait:
+        tx.execute(select(func.pg_advisory_xact_lock(key)))
+        return True
+    return bool(tx.scalar(select(func.pg_try_advisory_xact_lock(key))))
+
+
 class epoch_us(FunctionElement[int]):  # noqa: N801
     """The database's clock at the start of the statement, in Unix microseconds (SQLite: to the
     millisecond)."""

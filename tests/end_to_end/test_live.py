@@ -236,6 +236,7 @@ def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
     [
         ([b"\0" * 3201], 1007, "not a whole number of samples"),
         (["this is what was said"], 1003, "binary frames"),
+        (["[" * 100_000], 1003, "binary frames"),
         (['{"type": "Applaud"}'], 1003, "KeepAlive, Finalize, CloseStream"),
         ([b"RIFF" + b"\0" * 40], 1003, "without the header"),
         ([b"\0" * 640_000] * 3, 1008, "ten times real time"),

@@ -31,7 +31,7 @@ class ModelFiles:
         """The folder's config.json; empty where there is none that can be read."""
         try:
             value = json.loads((self.path / "config.json").read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
 

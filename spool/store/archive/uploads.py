@@ -18,7 +18,7 @@ from spool.domain.jobs import Job, Source
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job, get_job, job_of_key
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import lock_name, now_utc, seconds_from_now
 from spool.tables import jobs, uploads
 
 MOST_OPEN = 1000
@@ -105,7 +105,9 @@ def key_of(job_id: str) -> str:
 
 
 def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
-    """The new upload, which expires after this many days."""
+    """The new upload, which expires after this many days. Raises Conflict if the project has too many."""
+    lock_name(tx, f"uploads {new.project}")  # so that of several requests at once none passes the limit
+    refuse_too_many(tx, new.project)
     upload_id = new_id("upl")
     fields = {name: getattr(new, name) for name in NewUpload.__slots__}
     times = {"created_at": now_utc(), "expires_at": seconds_from_now(timedelta(days=days).total_seconds())}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, case, func, select
 
 from spool.domain.quotas import EVERYBODY, Hold, Quota, Use, hold_of, quota_of
 from spool.store.queue.queues import RUNNING
-from spool.store.sql import now_utc, seconds_from_now, today_utc, upsert
+from spool.store.sql import lock_name, now_utc, seconds_from_now, today_utc, upsert
 from spool.tables import cost_lines, jobs, quota_use
 
 BEFORE_SECONDS = 3600.0
@@ -46,14 +46,9 @@ def still_free(
 
 def _enter(tx: Connection, project: str, *, wait: bool) -> bool:
     """Create the project's row; False if another transaction is just creating it and we do not `wait`."""
-    if (
-        tx.dialect.name == "postgresql"
-    ):  # where an insert waits until another insert of the same key is committed
-        key = func.hashtextextended(f"quota_use {project}", 0)
-        if wait:
-            tx.execute(select(func.pg_advisory_xact_lock(key)))
-        elif not tx.scalar(select(func.pg_try_advisory_xact_lock(key))):
-            return False
+    # On PostgreSQL an insert waits until another insert of the same key is committed.
+    if not lock_name(tx, f"quota_use {project}", wait=wait):
+        return False
     stale = {"project": project, "day": today_utc(), "updated_at": seconds_from_now(-BEFORE_SECONDS)}
     upsert(tx, quota_use, stale)
     return True

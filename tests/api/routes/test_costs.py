@@ -80,6 +80,18 @@ def test_a_table_and_a_plot_say_the_same(http: httpx.Client, live: Live, recordi
         "currency": "USD",
     }
     assert total[1:] == row[1:]
+    for accept, kind in (
+        ("text/csv", "text/csv; charset=utf-8"),
+        ("image/svg+xml;q=0.9, text/csv;q=0.5, */*;q=0.1", "image/svg+xml"),
+        ("text/html, application/json;q=0.9", "application/json"),
+        ("*/*", "application/json"),
+        ("text/csv;q=a, ;", "application/json"),
+        ("", "application/json"),
+    ):
+        preferred = http.get("/v1/costs", headers={"Accept": accept})
+        assert preferred.headers["content-type"] == kind, accept
+    asked_for = {"headers": {"Accept": "text/csv"}, "params": {"format": "json"}}
+    assert http.get("/v1/costs", **asked_for).headers["content-type"] == "application/json"
     plot = http.get("/v1/costs", params={"group_by": "project", "format": "svg"})
     assert plot.headers["content-type"] == "image/svg+xml"
     titles = ElementTree.fromstring(plot.text).iter("{http://www.w3.org/2000/svg}title")

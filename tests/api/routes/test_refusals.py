@@ -233,6 +233,9 @@ def test_unknown_paths_and_methods_are_problems_too(http: httpx.Client) -> None:
     one = http.options("/v1/jobs/job_1")
     problem(one, 405, "method_not_allowed")
     assert one.headers["allow"] == "DELETE, GET"
+    # `/v1/models/{model}` and `/v1/sources/{source_id}` match too, and are other pages of the documentation
+    assert http.post("/v1/models/default").headers["allow"] == "PUT"
+    assert http.put("/v1/sources/notifications").headers["allow"] == "POST"
 
 
 def test_what_was_not_foreseen_is_told_by_a_reference_alone(

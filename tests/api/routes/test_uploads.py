@@ -2,7 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from spool.background.content_deleter import delete_once
 from spool.background.upload_sweeper import find_strays, sweep_uploads
 from spool.domain.api_keys import Scope
 from spool.ids import new_id
+from spool.objects.s3_receiver import S3Receiver
 from spool.settings import Settings
 from spool.store.api_keys import create_key
 from spool.store.jobs import get_job, hashes_of_source, keep_source_hashes
@@ -202,6 +205,42 @@ def test_uploads_are_a_projects_own_and_as_large_as_others(
         problem(other.delete(f"/v1/uploads/{upload['id']}"), 404, "not_found")
     monkeypatch.setattr("spool.store.archive.uploads.MOST_OPEN", 1)
     problem(sender.post("/v1/uploads", json={"name": "b", "bytes": 1}), 409, "conflict")
+
+
+@pytest.mark.parametrize("on_postgresql", [False, True], ids=["sqlite", "postgresql"])
+def test_requests_at_once_do_not_pass_the_limit(
+    settings: Settings,
+    start_api: Callable[[Settings], Live],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    on_postgresql: bool,
+) -> None:
+    if on_postgresql:
+        url = request.getfixturevalue("postgres_url")
+        settings = settings.model_copy(update={"database_url": url})
+    live = start_api(settings)
+    monkeypatch.setattr("spool.store.archive.uploads.MOST_OPEN", 3)
+    began, begin_multipart = threading.Barrier(8), S3Receiver.begin
+
+    def begin_together(self: S3Receiver, key: str, content_type: str) -> str:
+        began.wait(60)  # all have been counted before the first is written
+        return begin_multipart(self, key, content_type)
+
+    monkeypatch.setattr(S3Receiver, "begin", begin_together)
+
+    def ask(number: int) -> int:
+        body = {"name": f"{number}.wav", "bytes": 1}
+        return httpx.post(f"{live.url}/v1/uploads", json=body, timeout=60, verify=False).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = sorted(pool.map(ask, range(8)))
+    assert answers == [201] * 3 + [409] * 5
+    with live.services.database.read() as tx:
+        assert tx.scalar(select(func.count()).select_from(uploads)) == 3
+    receiver = live.services.objects.receiver()
+    assert receiver is not None
+    assert len(list(receiver.unfinished("jobs/"))) == 3, "the others were dropped at the store too"
 
 
 def test_a_server_that_takes_none_says_so(live: Live, sender: httpx.Client) -> None:

@@ -65,7 +65,18 @@ def test_missing_and_broken_weights_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[1, 2]", b"a: [", b"\xff\xfe", b"{}", b"!!python/object:os.system x"]
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[1, 2]",
+        b"a: [",
+        b"\xff\xfe",
+        b"{}",
+        b"!!python/object:os.system x",
+        b"[" * 300_000,
+        b'{"a":' * 300_000,
+    ],
 )
 def test_broken_configurations_are_named(folder: Path, raw: bytes) -> None:
     (folder / "config.json").write_bytes(raw)

@@ -97,7 +97,7 @@ def named_slots(form: Format, prompt: str) -> Slots | None:
         return None
     try:
         named = json.loads(prompt)
-    except ValueError as cause:
+    except (ValueError, RecursionError) as cause:
         raise InvalidRequest(f"prompt: begins like JSON, but is not: {cause}") from cause
     slots = {}
     for key, value in named.items():

@@ -224,7 +224,7 @@ def _listed(names: list[str]) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
-    except (OSError, ValueError) as cause:
+    except (OSError, ValueError, RecursionError) as cause:
         raise ModelUnreadable(f"{path}: not readable as JSON: {cause}") from cause
     if not isinstance(value, dict):
         raise ModelUnreadable(f"{path}: holds no JSON object")
