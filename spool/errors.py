@@ -10,9 +10,9 @@
     ├── Conflict            its present state does not allow this
     ├── SourceError         the recording cannot be fetched
     │   ├── SourceMissing   it does not exist, or no longer
-    │   │   └── ShareMissing    this machine does not have the folder that it lies in
     │   ├── SourceForbidden it lies outside what the settings allow
-    │   │   └── ShareForbidden  … the settings of this machine
+    │   ├── SourceUnreachable   this worker cannot reach its folder; others may
+    │   │   └── ShareMissing, ShareForbidden, FolderMissing
     │   ├── SourceChanged   it changed between submit and read
     │   └── SourceTooLarge  it has more bytes than the settings allow
     ├── AudioError          the recording was fetched and cannot be transcribed
@@ -36,6 +36,7 @@ for users: they say what and where, and hold no secrets. HTTP statuses and exit 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -115,12 +116,27 @@ class SourceForbidden(SourceError):
     code = "source_forbidden"
 
 
-class ShareMissing(SourceMissing):
-    """This machine does not have the folder that the recording lies in."""
+class SourceUnreachable(SourceError):
+    """This worker cannot reach the folder that the recording lies in."""
+
+    code = "source_unreachable"
 
 
-class ShareForbidden(SourceForbidden):
-    """The settings of this machine do not allow the folder that the recording lies in."""
+class ShareMissing(SourceUnreachable):
+    """A source root of this worker is missing, empty or no longer mounted."""
+
+    def __init__(self, message: str = "", root: Path | None = None) -> None:
+        super().__init__(message)
+        self.root = root
+
+
+class ShareForbidden(SourceUnreachable):
+    """The settings of this worker do not allow the folder that the recording lies in."""
+
+
+class FolderMissing(SourceUnreachable):
+    """The root is there, but this worker does not see the folder that the recording lies in, or sees it
+    empty."""
 
 
 class SourceChanged(SourceError):

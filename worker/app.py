@@ -32,7 +32,7 @@ from spool.ids import new_id
 from spool.objects import object_store
 from spool.settings import Settings
 from spool.store.database import Database
-from spool.store.system import keep_first_default
+from spool.store.system import default_model
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from spool.tracing import start_traces
 from worker.engine.client import Engine
@@ -43,7 +43,7 @@ from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.runner import JobServices
 from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
 from worker.service.affinity import ModelAffinity
-from worker.service.announcement import Announcement
+from worker.service.announcement import Announcement, default_model_warning
 from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
@@ -177,6 +177,8 @@ class Worker:
     def _job_services(self, context: WorkerContext, sweeper: Sweeper) -> tuple[JobServices, LiveIntake]:
         objects = object_store(self._settings)
         sources = Sources(self._settings, objects, self._temporary)
+        # In a thread of its own: it waits for shares that do not answer.
+        threading.Thread(target=sources.shares.remember_mounts, name="shares", daemon=True).start()
         desk = live_desk(self._settings, self._engine)
         services = JobServices(context, objects, sources, self._retry, desk, show_claim, sweeper.wake)
         return services, LiveIntake(services, desk)
@@ -194,9 +196,10 @@ class Worker:
     def _register(self) -> None:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
-            if "default_model" in self._settings.model_fields_set:
-                keep_first_default(tx, self._settings.default_model)
+            fleet_default = default_model(tx)
             self._catch_signals()  # once registered, the worker may be told to stop
+        if (sentence := default_model_warning(self._settings, fleet_default)) is not None:
+            log.warning(sentence)
 
     def _sign_off(self, context: WorkerContext) -> None:
         engine = self._engine

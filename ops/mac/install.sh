@@ -131,7 +131,7 @@ get_model() {
         run mv "$draft" "$place"
     fi
     [ -n "$dry" ] || grep -q '^SPOOL_MODELS=' "$app/etc/worker.env" || {
-        printf '\nSPOOL_MODELS=%s=%s\nSPOOL_DEFAULT_MODEL=%s\n' "$name" "$place" "$name" >> "$app/etc/worker.env"
+        printf '\nSPOOL_MODELS=%s=%s\n' "$name" "$place" >> "$app/etc/worker.env"
     }
 }
 hash_of() { shasum -a 256 "$1" | cut -d' ' -f1; }

@@ -23,6 +23,7 @@ from ops.soak.half_open import HalfOpenProxy
 from ops.soak.schedule import ABSENT, ROWS, Planned
 from ops.soak.wrong_clock import wrong_clock
 from ops.testbed.faulty_s3 import FaultyS3, Rule
+from ops.testbed.mounts import OWN_MOUNTS, without_share
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack
 from spool.broker.celery_app import TASK, celery_app, send_hint
@@ -258,6 +259,17 @@ class Faults:
         status = "" if api else f": {self._status(name)}"
         self.supervisor.replace(name, **own)
         return f"{name} by {offset}{status}"
+
+    def _lost_share(self, planned: Planned) -> str:
+        if self.stack.prefix != OWN_MOUNTS:
+            return "only for root on Linux"
+        worker = self._worker(planned.worker)
+        (share,) = self.stack.settings.source_roots
+        with without_share(worker.pid, share):
+            deadline = time.monotonic() + OUT_SECONDS
+            while (status := self._status(planned.worker)) == "ready" and time.monotonic() < deadline:
+                time.sleep(0.2)
+        return f"of {planned.worker}: {status}"
 
     def _frozen_transaction(self, planned: Planned) -> str:
         if planned.variant == ROWS:

@@ -37,6 +37,7 @@ from ops.soak.schedule import Planned, meanings, schedule
 from ops.soak.verify import Submitted, breaches
 from ops.testbed.counting_model import decodings
 from ops.testbed.faulty_s3 import FaultyS3
+from ops.testbed.mounts import OWN_MOUNTS, can_unmount
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack
 from spool.audit.rules import Grace
@@ -47,6 +48,8 @@ from spool.store.jobs import job_counts
 from spool.tables import chunks, cost_lines, event_inbox, jobs
 
 WORKERS = ("alpha", "beta")
+RECORDINGS = "in"
+"""The folder of the recordings, below the stack's home."""
 STALL_SECONDS = 300.0
 MODELS = {"demo-tdt": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.2"}
 
@@ -166,12 +169,15 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
             "SPOOL_SWEEP_SECONDS": "0.5",
             "SPOOL_HINT_STALE_SECONDS": "5",
             "SPOOL_MAX_BATCH": "8",
+            "SPOOL_SOURCE_ROOTS": str(home / RECORDINGS),
             "SPOOL_MAX_CRASHES": "20",
             "SPOOL_RETENTION": '{"*": {"source": "1h"}}',  # a night's recordings do not stay
         }
         stack = Stack(home, url, redis, models=MODELS, **environment)
         stop.callback(stack.close)
         stack.log = home / "log"
+        if can_unmount():
+            stack.prefix = OWN_MOUNTS
         yield stack, parts
 
 
@@ -200,7 +206,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     faults = Faults(stack, supervisor, args.model, **parts)  # type: ignore[arg-type]
     chosen = args.faults.split(",") if args.faults else list(meanings(args.database, args.objects))
     plan = schedule(args.seed, chosen, WORKERS, args.pause)
-    files = endless_recordings(stack.home / "in", args.long_each, args.long_seconds, args.seed)
+    files = endless_recordings(stack.home / RECORDINGS, args.long_each, args.long_seconds, args.seed)
     load = Load(url, args.model, files, lambda: soak.ended, args.most_open, args.rate)
     soak = Soak(stack, load, faults, plan, args.hours * 3600)
     try:

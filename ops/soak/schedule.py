@@ -20,6 +20,7 @@ ALWAYS = {
     "sick-model": "a worker whose model raises, answers NaN, does not load or is not there, then healed",
     "takeover": "kill -9 of a worker, which comes back with other weights under the model's name",
     "clock-skew": "a worker or the API restarted under a wrong clock, then with the right one",
+    "lost-share": "a worker sees an empty folder instead of its share, then the share again",
     "frozen-transaction": "a process stopped inside a transaction, or rows locked by a client that is silent",
     "redis-flush": "FLUSHALL",
     "redis-restart": "kill -9 of Redis, restarted from its file a second later",

@@ -55,6 +55,8 @@ class Fleet:
         self.home = home
         self.settings: Settings = load_settings(self.environment)
         self.db = Database(database_url, idle_seconds=60)
+        self.prefix: tuple[str, ...] = ()
+        """What the commands of processes start with."""
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(
@@ -64,7 +66,7 @@ class Fleet:
         it is known."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
         worker = subprocess.Popen(
-            [sys.executable, *(command or FAKE)],
+            [*self.prefix, sys.executable, *(command or FAKE)],
             env={**env, **self.environment, "SPOOL_WORKER_NAME": name, **own},
             cwd=ROOT,
         )

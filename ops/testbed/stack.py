@@ -151,7 +151,7 @@ class Stack(Fleet):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
         log = self.log.open("ab") if self.log is not None else None
         process = subprocess.Popen(
-            [sys.executable, *command],
+            [*self.prefix, sys.executable, *command],
             env={**kept, **self.environment, **told},
             cwd=ROOT,
             stdout=log,

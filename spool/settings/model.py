@@ -174,8 +174,9 @@ class Settings(BaseModel):
     """Model names that jobs may ask for: each a name of the catalogue (`spool models list`), a folder, a
     `.nemo` file or a hub id `owner/name`."""
     default_model: str = ""
-    """What a job gets that names no model, until `spool models default` says otherwise. Where it is not set:
-    `whisper-tiny.en`, or the first of `models`."""
+    """On an API: what a job gets that names no model, until `spool models default` says otherwise. On a
+    worker: what its self-test, `bench` and `confirm` run. If it is not set: `whisper-tiny.en`, or the first
+    of `models`."""
     fetch_models: bool = False
     """Whether a worker takes jobs of any model of the catalogue and fetches it for the first of them."""
     model_requires: dict[str, Requirement] = Field(default_factory=dict)

@@ -6,7 +6,7 @@ its digest, however many jobs use it. `spool.store.queue.leases` has what worker
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -219,6 +219,12 @@ def retry_values() -> dict[str, Any]:
         "queue_position": epoch_us(),
         "updated_at": now_utc(),
     } | dict.fromkeys(cleared, null())
+
+
+def queued_among(tx: Connection, job_ids: Collection[str]) -> frozenset[str]:
+    """Those of these jobs that are queued."""
+    query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state == JobState.QUEUED.value)
+    return frozenset(tx.scalars(query))
 
 
 def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int]:

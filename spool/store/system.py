@@ -21,6 +21,7 @@ def set_default_model(tx: Connection, model: str) -> None:
 
 
 def keep_first_default(tx: Connection, model: str) -> str:
-    """Set the default model unless there is one; returns the current one."""
+    """Set the default model unless there is one; returns the current one. For an API's first start only: a
+    worker that joins must not change what jobs of the fleet get."""
     upsert(tx, system_settings, {"name": _DEFAULT_MODEL, "value": model, "updated_at": now_utc()})
     return default_model(tx) or model

@@ -18,6 +18,7 @@ from spool.objects import object_store
 from spool.settings import Settings, unknown_variables
 from spool.store.database import Database
 from spool.store.jobs import job_counts
+from spool.store.system import default_model
 from worker.diagnostics.finding import Finding
 from worker.diagnostics.macos import check_mac
 from worker.engine.client import Engine
@@ -25,8 +26,10 @@ from worker.engine.memory_budget import AMPLE_BATCH_BYTES, budget_of, engine_opt
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.machine.blas import preload_blas
 from worker.machine.hardware import METAL, Hardware, this_machine
+from worker.service.announcement import default_model_warning
 from worker.service.health import clock_problem, disk_problem, existing, write_problem
 from worker.service.schedule import OffHours
+from worker.sources.shares import Shares
 
 MODEL_SECONDS = 600.0  # a model from the hub may have to be downloaded first
 LITTLE_DISK = 10 * 2**30
@@ -49,6 +52,8 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     yield _kernels(hardware)
     yield _disk(settings)
     yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
+    yield from _default_model(settings)
+    yield from _source_roots(settings)
     yield _probe("clock", lambda: _clock(settings), "Synchronise the clock of this machine by NTP.")
     yield _probe(
         "broker", lambda: _broker(settings), "Start Redis (or `spool up`), or check SPOOL_REDIS_URL."
@@ -160,6 +165,27 @@ def _clock(settings: Settings) -> str:
     if problem is not None:
         raise StorageError(problem)
     return "agrees with the database"
+
+
+def _default_model(settings: Settings) -> Iterator[Finding]:
+    db = Database(settings.database_url)
+    try:
+        with db.read() as tx:
+            warning = default_model_warning(settings, default_model(tx))
+    except SpoolError:
+        return  # the database's own finding says so
+    finally:
+        db.close()
+    if warning is not None:
+        yield Finding("default model", "warn", warning, "Remove the setting, or `spool models default NAME`.")
+
+
+def _source_roots(settings: Settings) -> Iterator[Finding]:
+    shares = Shares(settings.source_roots)
+    for root in settings.source_roots:
+        problem = shares.root_problem(root)
+        advice = "" if problem is None else "Mount it: jobs that read from it wait, and stop this worker."
+        yield Finding("sources", "ok" if problem is None else "warn", problem or f"{root} is there", advice)
 
 
 def _probe(name: str, ask: Callable[[], str], advice: str) -> Finding:

@@ -28,9 +28,11 @@ class RetryPolicy:
 
     def pause(self, transient_failures: int) -> float | None:
         """The pause before the next attempt after `transient_failures` in a row; None to give up."""
-        if transient_failures >= self.attempts:
-            return None
-        return float(min(self.longest_pause, self.first_pause * 2 ** min(max(transient_failures - 1, 0), 30)))
+        return None if transient_failures >= self.attempts else self.endless_pause(transient_failures)
+
+    def endless_pause(self, failures: int) -> float:
+        """The pause of a job that is never given up."""
+        return float(min(self.longest_pause, self.first_pause * 2 ** min(max(failures - 1, 0), 30)))
 
 
 def retry_storage(

@@ -3,6 +3,7 @@
 Every ending is one of the moves of `spool.domain.jobs`, fenced by the claim:
 
 - a transcript: done.
+- a share or folder that this worker cannot reach: back into the queue, and never failed.
 - an error that will stay: failed at once, with its code and sentence (law 8).
 - an error that may pass: back into the queue after a growing pause; after so many of them in a row in which
   no chunk was kept (`RetryPolicy`), failed with that error. A full disk is one of these: it concerns this
@@ -31,7 +32,19 @@ from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.transcript import Transcript
 from spool.domain.worker_stats import REFUSED
-from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
+from spool.errors import (
+    AudioError,
+    EngineStopped,
+    JobCancelled,
+    LeaseLost,
+    ShareMissing,
+    SourceError,
+    SourceMissing,
+    SourceUnreachable,
+    SpoolError,
+    StorageError,
+    UnknownModel,
+)
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
@@ -65,13 +78,15 @@ from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import language_model_facts, refuse_truncated
-from worker.jobs.verdict import Verdict, is_suspect, judge
+from worker.jobs.verdict import Verdict, is_suspect, judge, judge_place
 from worker.models.base import ModelInfo
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
 from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)
+
+FOREIGN_FOLDER = "its SPOOL_SOURCE_ROOTS do not have the folder of a recording that no other worker can read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +385,9 @@ class JobRunner:
             log.error("unexpected error", exc_info=error)
             kind = type(error).__name__
             error = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
+        error = self._missing_share(error) or error
+        if isinstance(error, SourceUnreachable):
+            return self._end_unreachable(error)
         if not is_suspect(error):
             return self._end_error(error)
         self._attempt.abandon()  # the self-test wants the engine for itself
@@ -379,7 +397,43 @@ class JobRunner:
             return self._end_exception(interruption)
         except GiveBack as reason:
             return self._end_exception(reason)
+        if verdict is not None and verdict.retry:
+            return self._retry(error, endless=False)
         return self._end_error(error) if verdict is None else self._refuse(error, verdict)
+
+    def _missing_share(self, error: SpoolError) -> SpoolError | None:
+        """The error of a share that is gone, if that is why the recording could not be read to its end."""
+        job = self._job
+        if job.source.kind != "file" or not isinstance(error, (SourceError, AudioError, StorageError)):
+            return None
+        return self._services.sources.missing_share(job.source, job.name)
+
+    def _end_unreachable(self, error: SourceUnreachable) -> str:
+        """Hand the job back: this worker cannot reach its folder."""
+        try:
+            verdict = judge_place(self._context, self._attempt, error)
+        except StorageError as interruption:
+            return self._end_error(interruption)
+        if verdict.retry:
+            return self._retry(error, endless=True)
+        if not verdict.lacks_share:
+            return self._refuse(error, verdict)
+        self.code = error.code
+        current().failed(error)
+        self._lack(error)
+        return self._end("handed back", code=error.code, message=error.message, reason=verdict.reason)
+
+    def _lack(self, error: SourceUnreachable) -> None:
+        """Take the worker out of service until it can read the recording."""
+        shares = self._services.sources.shares
+        root = error.root if isinstance(error, ShareMissing) else None
+
+        def find_problem() -> str | None:
+            # The reason is shown to every project, so it does not name the recording.
+            return FOREIGN_FOLDER if root is None else shares.root_problem(root)
+
+        if (problem := find_problem()) is not None:
+            self._context.health.lack(self._job.id, problem, find_problem)
 
     def _refuse(self, error: SpoolError, verdict: Verdict) -> str:
         """Hand the job back at once, for other workers: what went wrong may be this one's fault."""
@@ -395,19 +449,45 @@ class JobRunner:
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
         current().failed(error)
-        named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
+        named = self._name(error)
+        if self._may_appear(error):
+            pause = self._services.retry.endless_pause(1)
+            return self._end("handed back", code=error.code, message=named, pause=pause)
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)
         self._context.health.note(error)
         if isinstance(error, EngineStopped) and self._context.engine.stopped is not None:
             return self._end("handed back", reason=error.message)  # the machine is ill, not the job
+        return self._retry(error, endless=False)
+
+    def _may_appear(self, error: SpoolError) -> bool:
+        """Whether a file is looked for once more before its job fails: a share may have been about to be
+        mounted, and a network's file system may have an old list of its files."""
+        is_missing = isinstance(error, SourceMissing) and self._job.source.kind == "file"
+        return is_missing and self._job.error_code != error.code
+
+    def _retry(self, error: SpoolError, *, endless: bool) -> str:
+        """Hand the job back to be tried again after a pause that grows; without `endless`, it fails in the
+        end."""
+        self.code = error.code
+        current().failed(error)
+        named = self._name(error)
+        if self._job.refusals and not error.retryable:  # once all have refused it, all may try again
+            self._refusal = f"{error.code}: {error.message}"
         self._attempt.abandon()  # saves what is decoded, and that counts
-        self._transient_failures = self._attempt.transient_failures
-        pause = self._services.retry.pause(self._transient_failures)
+        policy, failures = self._services.retry, self._attempt.transient_failures
+        if endless:  # a storage error after these still has some tries
+            failures = min(failures, policy.attempts // 2)
+        self._transient_failures = failures
+        pause = policy.endless_pause(failures) if endless else policy.pause(failures)
         if pause is None:
             tries = f"{named} Given up after {self._transient_failures} attempts."
             return self._end("failed", code=error.code, message=tries)
         return self._end("handed back", code=error.code, message=named, pause=pause)
+
+    def _name(self, error: SpoolError) -> str:
+        """The error's message, which names the recording."""
+        return error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
 
     def _end(
         self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0

@@ -14,6 +14,7 @@ import structlog
 from spool.catalogue import hash_of, installed_path, load_catalogue
 from spool.domain.fleet.models import ModelFacts
 from spool.errors import SpoolError
+from spool.settings import Settings
 from worker.engine.client import Engine
 from worker.engine.model_cache import weights_of
 from worker.models.base import ModelInfo
@@ -87,3 +88,12 @@ def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
 
 def _with_hash(facts: ModelFacts, digest: str) -> ModelFacts:
     return replace(facts, sha256=digest)
+
+
+def default_model_warning(settings: Settings, fleet_default: str | None) -> str | None:
+    """A sentence if this worker's SPOOL_DEFAULT_MODEL is not what jobs without a model get."""
+    own = settings.default_model
+    if "default_model" not in settings.model_fields_set or own == fleet_default:
+        return None
+    theirs = "not set" if fleet_default is None else fleet_default
+    return f"SPOOL_DEFAULT_MODEL={own} of a worker does not set the fleet's default model, which is {theirs}."

@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from sqlalchemy import select
@@ -40,6 +40,7 @@ class Health:
         self._hanging: set[str] = set()
         self._failed: dict[str, dict[str, str]] = {}
         self._failed_since_success: set[str] = set()
+        self._lacks: dict[str, Callable[[], str | None]] = {}
         self._lacking_language_models: dict[str, float] = {}
         self.changed = threading.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
@@ -58,6 +59,29 @@ class Health:
                 self._disk_failures.clear()
                 self._failed.clear()
                 self._failed_since_success.clear()
+                self._lacks.clear()
+
+    def lack(self, job_id: str, reason: str, find_problem: Callable[[], str | None]) -> None:
+        """The worker cannot read the job's recording here. It is unwell from now on, until `find_problem`
+        answers None or the job no longer waits."""
+        with self._lock:
+            self._lacks[job_id] = find_problem
+            if self._reason is None:
+                self._reason = reason
+                self.changed.set()
+
+    @property
+    def lacking_jobs(self) -> frozenset[str]:
+        """Jobs that this worker could not read the recordings of."""
+        with self._lock:
+            return frozenset(self._lacks)
+
+    def lack_problem(self, waiting: Collection[str]) -> str | None:
+        """What still keeps the worker from reading the recordings of the jobs in `waiting`."""
+        with self._lock:
+            lacks = dict(self._lacks)
+        problems = (find() for job_id, find in lacks.items() if job_id in waiting)
+        return next((problem for problem in problems if problem is not None), None)
 
     def note(self, error: SpoolError) -> None:
         """A job met this error here."""

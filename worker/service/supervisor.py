@@ -20,6 +20,7 @@ import structlog
 
 from spool.domain.fleet.routing import route_of
 from spool.errors import ModelError, SpoolError
+from spool.store.jobs import queued_among
 from spool.store.queue.queues import queues_waiting
 from spool.store.queue.unserved import fail_unservable
 from spool.store.workers import ready_workers
@@ -155,7 +156,7 @@ class Supervisor(threading.Thread):
         context = self._context
         if context.health.hanging:
             return context.health.jobs_problem()
-        problem = next(machine_problems(context.settings, context.db), None)
+        problem = self._lack_problem() or next(machine_problems(context.settings, context.db), None)
         if problem is not None:
             return problem
         try:
@@ -173,6 +174,16 @@ class Supervisor(threading.Thread):
         self._unloadable.clear()
         context.engine.clear_failures()
         return None
+
+    def _lack_problem(self) -> str | None:
+        """What still keeps the worker from reading recordings that wait."""
+        health = self._context.health
+        waiting = health.lacking_jobs
+        if not waiting:
+            return None
+        with contextlib.suppress(SpoolError), self._context.db.read() as tx:
+            waiting = queued_among(tx, waiting)
+        return health.lack_problem(waiting)
 
     def _probe(self, name: str) -> None:
         """Transcribe a harmless sound with the model. Raises what the engine raises, and TimeoutError."""

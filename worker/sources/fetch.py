@@ -1,7 +1,8 @@
 """Fetches a job's source to a file on this machine.
 
 Handles the four kinds of source and how each may fail: a source that is missing, forbidden or changed fails
-the job at once; a store or server that does not answer is retried.
+the job; a store or server that does not answer is retried; `worker.sources.shares` tells a missing file from
+a share that this worker cannot reach.
 """
 
 import contextlib
@@ -23,7 +24,6 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     NotFound,
-    ShareForbidden,
     ShareMissing,
     SourceChanged,
     SourceError,
@@ -39,6 +39,7 @@ from spool.objects.s3_link import Link
 from spool.settings import Settings
 from worker.sources.https import download
 from worker.sources.pace import Pace, PaceLimits, read_watched
+from worker.sources.shares import Shares
 
 # A disk or share is gone, and may come back.
 _SHARE_LOST = {errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EHOSTDOWN, errno.ETIMEDOUT}
@@ -56,6 +57,7 @@ class Sources:
         self._settings = settings
         self._objects = objects
         self._folder = folder
+        self.shares = Shares(settings.source_roots)
 
     @property
     def folder(self) -> Path:
@@ -76,7 +78,7 @@ class Sources:
         `name` is the recording's name in messages; `check` is called twice a second and for every block that
         arrives, and may raise to stop; `hashes` are those of an upload's blocks; `link` provides addresses
         for a source that is read through a connection. Raises SourceMissing, SourceForbidden, SourceChanged,
-        SourceError, and StorageError (DiskFull, ObjectDamaged), which is worth a retry.
+        SourceUnreachable, SourceError, and StorageError (DiskFull, ObjectDamaged), which is worth a retry.
         """
         if source.kind == "file":
             yield self._file(source, name)
@@ -101,21 +103,29 @@ class Sources:
         settings = self._settings
         return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
+    def missing_share(self, source: Source, name: str) -> ShareMissing | None:
+        """The error if the share of a `file://` source is not there now, which explains every other error of
+        reading it."""
+        path = _path_of(source).resolve()
+        root = self.shares.find_root(path)
+        if root is None or (problem := self.shares.root_problem(root)) is None:
+            return None
+        return ShareMissing(f"{name}: the recording cannot be read: {problem}.", root)
+
     def _file(self, source: Source, name: str) -> Path:
         """The path of a `file://` source. Links are resolved: the rules apply to their targets."""
-        parts = urlsplit(source.uri)
-        # Decoded through bytes, since a file name need not be UTF-8.
-        path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
+        path = _path_of(source)
         try:
             real = path.resolve(strict=True)
-        except FileNotFoundError:
-            self._check_root(path.resolve(), path, name)
-            raise SourceMissing(f"{name}: {path} does not exist.") from None
+        except (FileNotFoundError, NotADirectoryError):
+            self._require_root(path.resolve(), path, name)
+            self.shares.raise_missing(path.resolve(), path, name)
         except (OSError, RuntimeError) as error:  # RuntimeError: a symlink loop
+            self._require_root(Path(os.path.normpath(path)), path, name)
             if isinstance(error, OSError) and error.errno in _SHARE_LOST:
                 raise StorageError(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
-        self._check_root(real, path, name)
+        self._require_root(real, path, name)
         if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
             raise SourceForbidden(f"{name}: {path} is in a folder of Spool's own.")
         if not real.is_file():
@@ -129,21 +139,13 @@ class Sources:
             )
         return real
 
-    def _check_root(self, real: Path, path: Path, name: str) -> None:
-        """Check that `real` lies below a root of this machine, and that the root's disk or share is there."""
-        root = next((root for root in self._settings.source_roots if real.is_relative_to(root)), None)
-        if root is None:
-            named = Path(os.path.normpath(path))
-            is_link = any(named.is_relative_to(root) for root in self._settings.source_roots)
-            raise (SourceForbidden if is_link else ShareForbidden)(
-                f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS of this worker allows."
-            )
-        try:
-            is_mounted = any(root.iterdir())  # a folder without its disk is empty
-        except OSError:
-            is_mounted = False
-        if not is_mounted:
-            raise ShareMissing(f"{name}: {path} does not exist, and {root} is missing or empty here.")
+    def _require_root(self, real: Path, path: Path, name: str) -> None:
+        """Check that the recording at `real`, submitted as `path`, lies under a root that is there. A link
+        that leads out of the roots is the recording's fault, not that of the worker's settings."""
+        named = Path(os.path.normpath(path))
+        if self.shares.find_root(real) is None and self.shares.find_root(named) is not None:
+            raise SourceForbidden(f"{name}: {path} is a link out of the folders that this worker may read.")
+        self.shares.require_root(real, path, name)
 
     def _upload(self, source: Source, copy: "_Copy", hashes: bytes | None) -> None:
         try:
@@ -190,6 +192,12 @@ class Sources:
             raise SourceError(f"{name}: {address} is not an address that can be fetched.") from None
         except httpx.HTTPError as error:
             raise StorageError(f"{name}: {address} does not answer ({type(error).__name__}).") from error
+
+
+def _path_of(source: Source) -> Path:
+    parts = urlsplit(source.uri)
+    # Decoded through bytes, since a file name need not be UTF-8.
+    return Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
 
 
 def _check_response(response: httpx.Response, name: str, address: str) -> None:

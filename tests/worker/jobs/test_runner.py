@@ -172,19 +172,13 @@ def test_what_cannot_succeed_fails_at_once(harness: WorkerHarness, tmp_path: Pat
     outside.write_bytes(good.read_bytes())
     link = harness.folder / "link.wav"
     link.symlink_to(outside)
-    vanishing = harness.record("vanishing.wav", speechlike(5))
     changing = harness.record("changing.wav", speechlike(5))
     cases = {
-        harness.submit(vanishing): ("source_missing", "vanishing.wav"),
-        harness.submit(outside): ("source_forbidden", "outside.wav"),
         harness.submit(link): ("source_forbidden", "link.wav"),
         harness.submit(harness.folder): ("source_forbidden", "regular file"),
         harness.submit(changing): ("source_changed", "changing.wav"),
         harness.submit(good, model="nobody"): ("unknown_model", "this worker knows"),
-        harness.submit(good, model="missing"): ("model_unreadable", "only a name"),
-        harness.submit(good, model="broken"): ("model_unreadable", "ends the engine's process"),
     }
-    vanishing.unlink()
     changing.write_bytes(good.read_bytes()[:-4000])
     for job_id, (code, words) in cases.items():
         assert harness.run(job_id) == "failed"
@@ -194,6 +188,59 @@ def test_what_cannot_succeed_fails_at_once(harness: WorkerHarness, tmp_path: Pat
         assert words in job.error_message
     assert harness.run(harness.submit(good)) == "done"
     harness.assert_bills_equal_busy_time()
+
+
+def test_a_file_that_its_folder_lacks_is_looked_for_twice(harness: WorkerHarness) -> None:
+    harness.record("other.wav", speechlike(5))
+    late = harness.record("late.wav", speechlike(5))
+    data = late.read_bytes()
+    job_id = harness.submit(late)
+    late.unlink()
+    assert harness.run(job_id) == "handed back"
+    assert "late.wav does not exist" in (harness.job(job_id).error_message or "")
+    late.write_bytes(data)
+    assert harness.run(job_id) == "done"
+    gone = harness.submit(late)
+    late.unlink()
+    assert [harness.run(gone), harness.run(gone)] == ["handed back", "failed"]
+    assert harness.job(gone).error_code == "source_missing"
+
+
+def test_what_a_worker_lacks_fails_no_job(harness: WorkerHarness, tmp_path: Path) -> None:
+    good = harness.record("good.wav", speechlike(5))
+    outside = tmp_path / "outside.wav"
+    outside.write_bytes(good.read_bytes())
+    health = harness.services.context.health
+    job_id = harness.submit(outside)
+    assert harness.run(job_id) == "handed back"
+    assert "SPOOL_SOURCE_ROOTS" in (health.reason or "")
+    assert str(outside) not in (health.reason or ""), "other projects can read the reason"
+    assert "SPOOL_SOURCE_ROOTS" in (health.lack_problem({job_id}) or "")
+    assert health.lack_problem({"another"}) is None
+    health.set(None)
+    job_id = harness.submit(good)
+    away = harness.folder.rename(tmp_path / "away")
+    assert harness.run(job_id) == "handed back"
+    assert "cannot be read: No such file" in (health.lack_problem({job_id}) or "")
+    away.rename(harness.folder)
+    assert health.lack_problem({job_id}) is None
+    health.set(None)
+    assert harness.run(job_id) == "done"
+
+
+@pytest.mark.parametrize(
+    ("model", "words"), [("missing", "only a name"), ("broken", "ends the engine's process")]
+)
+def test_a_model_that_does_not_load_here_is_tried_again(
+    harness: WorkerHarness, model: str, words: str
+) -> None:
+    job_id = harness.submit(harness.record("good.wav", speechlike(5)), model=model)
+    endings = [harness.run(job_id) for _ in range(RETRY.attempts)]
+    assert endings == ["handed back"] * (RETRY.attempts - 1) + ["failed"]
+    job = harness.job(job_id)
+    assert job.error_code == "model_unreadable"
+    assert words in (job.error_message or "")
+    assert harness.services.context.health.reason is None, "its other models work"
 
 
 @pytest.mark.parametrize(("value", "code"), [(ABORT, "engine_crashed"), (RAISE, "engine")])

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.testbed.fake_models import ABORT, poisoned
+from ops.testbed.fake_models import ABORT, LOADER, poisoned
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, alive, children, drained, engine_of
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
+from spool.settings import load_settings
 from spool.store.jobs import cancel_job
+from spool.store.system import default_model, set_default_model
+from worker.diagnostics.check import check_machine
 
 
 @pytest.fixture
@@ -48,7 +51,8 @@ def test_a_worker_from_start_to_stop(make_fleet: Callable[..., Fleet], tmp_path:
     until(lambda: fleet.ended([*good, bad, gone, pinned]), "all jobs ended")
     assert [fleet.job(job_id).state for job_id in (*good, pinned)] == [JobState.DONE] * 4
     assert [fleet.job(job_id).error_code for job_id in (bad, gone)] == ["engine_crashed", "source_missing"]
-    assert {fleet.job(job_id).attempt for job_id in (*good, bad, gone, pinned)} == {1}
+    assert {fleet.job(job_id).attempt for job_id in (*good, bad, pinned)} == {1}
+    assert fleet.job(gone).attempt == 2, "it is looked for twice"
     assert fleet.job(elsewhere).state is JobState.QUEUED
     processes = children(worker.pid)
     assert processes
@@ -61,7 +65,12 @@ def test_a_worker_from_start_to_stop(make_fleet: Callable[..., Fleet], tmp_path:
     assert row.busy_ns == row.engine_busy_ns == fleet.billed_ns() > 0
     assert list((tmp_path / "tmp").glob("*")) == []
     counts = row.counts
-    assert counts.attempts == {"done/": 4, "failed/engine_crashed": 1, "failed/source_missing": 1}
+    assert counts.attempts == {
+        "done/": 4,
+        "failed/engine_crashed": 1,
+        "handed_back/source_missing": 1,
+        "failed/source_missing": 1,
+    }
     assert 4 * 40 * 16_000 <= counts.audio_samples <= counts.utterance_samples
     assert counts.utterances >= sum(counts.sizes) > 0
     assert counts.restarts >= 2, "the guilty utterance ended it twice"
@@ -158,3 +167,22 @@ def test_a_worker_told_to_stop_as_soon_as_it_is_known_signs_off(make_fleet: Call
         worker = fleet.start(state="")
         assert drained(worker) == 0
         assert fleet.worker_row(worker).state == "stopped"
+
+
+def test_a_worker_that_joins_does_not_change_the_default_model(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    fleet = make_fleet()
+    fleet.start(name="first")
+    fleet.start(name="second", SPOOL_DEFAULT_MODEL="slow")
+    with fleet.db.read() as tx:
+        assert default_model(tx) is None
+    with fleet.db.begin() as tx:
+        set_default_model(tx, "plain")
+    fleet.start(name="third", SPOOL_DEFAULT_MODEL="slow")
+    with fleet.db.read() as tx:
+        assert default_model(tx) == "plain"
+    environment = {**fleet.environment, "SPOOL_DEFAULT_MODEL": "slow"}
+    findings = {one.name: one for one in check_machine(load_settings(environment), LOADER)}
+    assert "SPOOL_DEFAULT_MODEL=slow" in findings["default model"].text
+    assert "default model" not in {one.name for one in check_machine(fleet.settings, LOADER)}

@@ -15,6 +15,7 @@ from ops.testbed.s3 import S3Server
 from spool.domain.jobs import Source
 from spool.errors import (
     DiskFull,
+    FolderMissing,
     InvalidRequest,
     JobCancelled,
     ObjectDamaged,
@@ -31,6 +32,7 @@ from spool.errors import (
 from spool.objects import FolderStore
 from spool.objects.integrity import hash_file
 from spool.settings import Settings
+from tests.faults.small_disk import can_mount, small_disk
 from tests.worker.sources import certificates
 from worker.sources.fetch import Sources
 
@@ -271,8 +273,11 @@ def test_files_count_where_their_bytes_are(make_sources: Callable[..., Sources],
     sources = make_sources(source_roots=(root,))
     for path in (inside, root / "in.wav"):
         assert fetch(sources, "file", path.as_uri()) == BODY
-    for path in (outside, root / "out.wav", root / ".." / "outside.wav", root / "loop.wav", root):
+    for path in (root / "out.wav", root / "loop.wav", root):
         with pytest.raises(SourceForbidden):
+            fetch(sources, "file", f"file://{quote(str(path))}")
+    for path in (outside, root / ".." / "outside.wav"):
+        with pytest.raises(ShareForbidden):
             fetch(sources, "file", f"file://{quote(str(path))}")
     with pytest.raises(SourceMissing):
         fetch(sources, "file", (root / "gone.wav").as_uri())
@@ -280,7 +285,7 @@ def test_files_count_where_their_bytes_are(make_sources: Callable[..., Sources],
         fetch(make_sources(), "file", inside.as_uri())
 
 
-def test_a_folder_that_this_machine_lacks_is_told_from_a_file_that_is_gone(
+def test_a_share_that_is_not_there_is_told_from_a_file_that_is_gone(
     make_sources: Callable[..., Sources], tmp_path: Path
 ) -> None:
     root, other = tmp_path / "share", tmp_path / "other"
@@ -288,22 +293,43 @@ def test_a_folder_that_this_machine_lacks_is_told_from_a_file_that_is_gone(
     (other / "a.wav").write_bytes(BODY)
     sources = make_sources(source_roots=(root, other))
     gone = (root / "reel 1" / "a.wav").as_uri()
-    with pytest.raises(ShareMissing, match="missing or empty here"):
+    with pytest.raises(ShareMissing, match="No such file"):
         fetch(sources, "file", gone)
     root.mkdir()  # where its disk is mounted
-    with pytest.raises(ShareMissing, match="missing or empty here"):
+    (root / ".DS_Store").write_bytes(b"")
+    with pytest.raises(ShareMissing, match="is empty"):
         fetch(sources, "file", gone)
     (root / "reel 2").mkdir()
+    with pytest.raises(FolderMissing, match="No such file"):
+        fetch(sources, "file", gone)
+    (root / "reel 1").mkdir()
+    with pytest.raises(FolderMissing, match="is empty here"):
+        fetch(sources, "file", gone)
+    (root / "reel 1" / "b.wav").write_bytes(BODY)
     for address in (gone, (other / "b.wav").as_uri()):
-        with pytest.raises(SourceMissing) as caught:
+        with pytest.raises(SourceMissing):
             fetch(sources, "file", address)
-        assert not isinstance(caught.value, ShareMissing)
     # A link that leads out is the recording's fault, not that of the worker's settings
     (other / "out.wav").symlink_to(tmp_path / "secret.wav")
     (tmp_path / "secret.wav").write_bytes(BODY)
-    with pytest.raises(SourceForbidden) as refused:
+    with pytest.raises(SourceForbidden):
         fetch(sources, "file", (other / "out.wav").as_uri())
-    assert not isinstance(refused.value, ShareForbidden)
+
+
+@pytest.mark.skipif(not can_mount(), reason="only root on Linux can mount a disk")
+def test_a_root_that_lost_its_disk_is_missing_whatever_lies_below_it(
+    make_sources: Callable[..., Sources], tmp_path: Path
+) -> None:
+    root = tmp_path / "share"
+    root.mkdir()
+    (root / "not-mounted.txt").write_text("mount the NAS here")
+    sources = make_sources(source_roots=(root,))
+    with small_disk(root, 8):
+        (root / "a.wav").write_bytes(BODY)
+        sources.shares.remember_mounts()
+        assert fetch(sources, "file", (root / "a.wav").as_uri()) == BODY
+    with pytest.raises(ShareMissing, match="no longer mounted"):
+        fetch(sources, "file", (root / "a.wav").as_uri())
 
 
 def test_names_on_disk_need_not_be_utf_8(make_sources: Callable[..., Sources], tmp_path: Path) -> None:
