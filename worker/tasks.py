@@ -32,7 +32,7 @@ app = celery_app(load_settings())
 class JobTask(Task):  # type: ignore[misc]
     """A task that runs jobs with the services of this process's worker."""
 
-    Request = "worker.service.celery_status:JobRequest"
+    Request = "worker.service.celery_status:TaskRequest"
     services: JobServices
 
 

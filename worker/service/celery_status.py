@@ -13,7 +13,7 @@ from celery.worker.request import Request
 from spool.store.queue.leases import Claim
 
 
-class JobRequest(Request):  # type: ignore[misc]
+class TaskRequest(Request):  # type: ignore[misc]
     """A task's request that can say what the task is doing."""
 
     doing: dict[str, Any] | None = None
@@ -30,7 +30,7 @@ def show_claim(claim: Claim) -> None:
     """The task of this thread, if there is one, does this job from here on, and those that were claimed with
     it."""
     request = celery.worker.state.requests.get(current_task.request.id) if current_task else None
-    if not isinstance(request, JobRequest):
+    if not isinstance(request, TaskRequest):
         return
     doing: dict[str, Any] = {"job_id": claim.job.id, "attempt": claim.attempt}
     if claim.others:
