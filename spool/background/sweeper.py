@@ -29,7 +29,7 @@ from spool.store.queue.deadlines import keep_verdict, move_jobs, open_loads, pas
 from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
-from spool.store.queue.scheduler import waiting_by_queue
+from spool.store.queue.scheduler import count_runnable
 from spool.store.sql import now_utc
 
 log = structlog.get_logger(__name__)
@@ -73,7 +73,7 @@ def sweep_once(
     failpoint("sweep.locked")
     upkeep(db, settings)
     with db.read() as tx:
-        waiting = waiting_by_queue(tx, settings.rules, settings.hint_window)
+        waiting = count_runnable(tx, settings.rules, settings.hint_window)
         missing = {
             queue: number - outbox.unsent(tx, queue, settings.hint_window)
             for queue, number in waiting.items()

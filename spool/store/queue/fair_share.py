@@ -38,12 +38,13 @@ NEWEST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ProjectTurn:
     """One project's place in the order. `start` is where its next claim begins, in seconds of audio over its
-    share; `claims` is how many it has had."""
+    share; `served` where its last one ended; `claims` is how many it has had."""
 
     project: str
     start: float
+    served: float
     share: float
     claims: int
     mean_seconds: float | None
@@ -59,7 +60,9 @@ class Turn:
         return max(left_seconds, LEAST_SECONDS)
 
 
-def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mapping[str, float]) -> list[Turn]:
+def fair_order(
+    tx: Connection, pool: str, projects: Iterable[str], shares: Mapping[str, float]
+) -> list[ProjectTurn]:
     """These projects, the one whose turn it is first."""
     known = {row.project: row for row in tx.execute(_WITH_CHARGES, {"pool": pool})}
     begun = max((row.start for row in known.values()), default=0.0)
@@ -67,13 +70,12 @@ def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mappi
     for project in projects:
         row, share = known.get(project), shares.get(project, 1.0)
         if row is None:
-            order.append(((begun, 0.0, project), Turn(project, begun, share, 0, None, is_first=True)))
+            order.append(ProjectTurn(project, begun, 0.0, share, 0, None, is_first=True))
             continue
         served, claims = row.served + (row.seconds or 0.0) / row.share, row.claims + (row.charged or 0)
-        start = max(begun, served)
-        turn = Turn(project, start, share, claims, row.mean_seconds, row.seconds is not None)
-        order.append(((start, served, project), turn))
-    return [turn for _, turn in sorted(order, key=lambda ranked: ranked[0])]
+        start, has_charges = max(begun, served), row.seconds is not None
+        order.append(ProjectTurn(project, start, served, share, claims, row.mean_seconds, has_charges))
+    return sorted(order, key=lambda turn: (turn.start, turn.served, turn.project))
 
 
 def _with_charges() -> Select[Any]:
@@ -99,7 +101,7 @@ def _with_charges() -> Select[Any]:
 _WITH_CHARGES = _with_charges()
 
 
-def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int = 1) -> None:
+def take_turn(tx: Connection, pool: str, turn: ProjectTurn, seconds: float, claims: int = 1) -> None:
     """The project got this many jobs, charged as this many seconds of audio together. Waits for no other
     transaction."""
     charged = seconds / turn.share

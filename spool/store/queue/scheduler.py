@@ -12,7 +12,7 @@ they are one turn of their project, charged in full. Among jobs of equal class a
 it has in memory goes first; the worker limits how often another is passed over (`worker.service.affinity`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -35,7 +35,7 @@ from spool.domain.fleet.routing import Machine, Offer, route_of
 from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
 from spool.domain.quotas import quota_of
 from spool.store.queue.crashes import MAX_CRASHES, is_last_chance, set_aside
-from spool.store.queue.fair_share import Turn, fair_order, take_turn
+from spool.store.queue.fair_share import ProjectTurn, fair_order, take_turn
 from spool.store.queue.leases import Claim, Passed, claim_queued
 from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
 from spool.store.queue.quotas import find_holds, still_free
@@ -43,39 +43,13 @@ from spool.store.sql import epoch_us, now_utc, seconds_from_now
 from spool.tables import jobs
 
 LOOK_AHEAD = 64
-_MODEL = jobs.c.options["model"].as_string()
-
-
-def better_match(
-    tx: Connection, first: Row[Any], waiting: Sequence[Sequence[ColumnElement[bool]]], models: Collection[str]
-) -> tuple[str, Passed] | None:
-    """The id of the job that goes before `first` since its model is among `models`; None if the first one is
-    suitable, or none is better. `waiting` says for each queue which jobs wait beside it."""
-    beside = (jobs.c.priority == first.priority, jobs.c.deadline_rank == first.deadline_rank)
-    fronts = [
-        select(jobs.c.id, _MODEL.label("model"), jobs.c.queue_position)
-        .where(*conditions, *beside)
-        .order_by(jobs.c.queue_position, jobs.c.id)
-        .limit(LOOK_AHEAD)
-        .subquery()
-        for conditions in waiting
-    ]
-    front = union_all(*(select(each) for each in fronts)).subquery()
-    rows = tx.execute(
-        select(front.c.id, front.c.model).order_by(front.c.queue_position, front.c.id).limit(LOOK_AHEAD)
-    ).all()
-    wanted = next((row.model for row in rows if row.id == first.id), None)
-    own = [row.id for row in rows if row.model in models]
-    if wanted is None or wanted in models or not own:
-        return None
-    return own[0], Passed(len(own), sum(row.model == wanted for row in rows))
-
-
+"""Among how many jobs one is looked for whose model is in memory."""
 AGED_EACH = 10
 SHORT_BYTES = 1 << 20
 """The size up to which a recording is short: half a minute of 16-bit speech at 16 kHz."""
 MICROS = 1_000_000
 
+_MODEL = jobs.c.options["model"].as_string()
 _RANK = (jobs.c.priority, jobs.c.deadline_rank, jobs.c.queue_position, jobs.c.id)
 
 
@@ -119,6 +93,16 @@ class NeedsAlone:
     job_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The job that a project gets, locked, and the jobs right behind it that may be claimed with it, locked
+    too. `passed`: which job it was preferred to, if any."""
+
+    job: Row[Any]
+    followers: Sequence[Row[Any]] = ()
+    passed: Passed | None = None
+
+
 # Building these takes longer than running them, and each claim uses them.
 
 
@@ -149,62 +133,18 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
         return None
     held = find_holds(tx, rules.quotas, waiting)
     free = {project: queues for project, queues in waiting.items() if project not in held}
-    order, busy = fair_order(tx, request.pool, free, rules.shares), []
-    for turn in order:
+    busy: list[ProjectTurn] = []
+    for turn in fair_order(tx, request.pool, free, rules.shares):
         is_free = still_free(tx, rules.quotas, turn.project, wait=False)
         if is_free is None:
             busy.append(turn)
-        elif is_free and (claim := _next_of(tx, turn, free[turn.project], rules, request)) is not None:
+        elif is_free and (claim := _claim_of_project(tx, turn, free[turn.project], rules, request)):
             return claim
     for turn in busy:  # no other project has work: claims for these projects end soon, or are ended
-        if still_free(tx, rules.quotas, turn.project):
-            claim = _next_of(tx, turn, free[turn.project], rules, request)
-            if claim is not None:
-                return claim
+        is_free = still_free(tx, rules.quotas, turn.project)
+        if is_free and (claim := _claim_of_project(tx, turn, free[turn.project], rules, request)):
+            return claim
     return None
-
-
-def _next_of(
-    tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
-) -> Claim | NeedsAlone | None:
-    """The project's best job, claimed; None if it has none that may run now."""
-    while (best := _best(tx, turn, queues, rules, request)) is not None:
-        row, passed, behind = best
-        if row.crashes >= request.max_crashes:
-            set_aside(tx, row.id, request.max_crashes)
-            continue
-        if not request.alone and is_last_chance(row.crashes, row.suspects, request.max_crashes):
-            pause = seconds_from_now(request.lease_seconds)
-            tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
-            return NeedsAlone(row.id)
-        claim = _claimed(tx, request, turn, [row, *_short_run(row, behind)])
-        return claim and replace(claim, passed=passed)
-    return None
-
-
-def _most_claims(turn: Turn, rules: Rules, request: ClaimRequest) -> int:
-    """How many jobs the project may get in this turn: one if each has to be decided separately, and none
-    beyond the one that goes to the job that has waited longest."""
-    if request.models or quota_of(rules.quotas, turn.project) is not None:
-        return 1
-    return min(request.most, (AGED_EACH - 1 - turn.claims) % AGED_EACH or AGED_EACH)
-
-
-def _short_run(first: Row[Any], behind: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """The jobs that directly follow the first in its class, as long as all are short and new: none is passed
-    over, and all are charged alike."""
-    run: list[Row[Any]] = []
-    for row in behind:
-        beside = (row.priority, row.deadline_rank) == (first.priority, first.deadline_rank)
-        if not (beside and _is_short(first) and _is_short(row)):
-            break
-        run.append(row)
-    return run
-
-
-def _is_short(row: Row[Any]) -> bool:
-    is_new = row.attempt == 0 and row.audio_seconds is None
-    return is_new and row.source_size is not None and row.source_size <= SHORT_BYTES
 
 
 def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
@@ -222,7 +162,7 @@ def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules
     return False
 
 
-def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
+def count_runnable(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     """How many jobs of each queue may run now, counted up to `most`."""
     counts = {}
     for queue in queues_waiting(tx):
@@ -239,18 +179,67 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     return counts
 
 
-def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, rows: Sequence[Row[Any]]) -> Claim | None:
-    """The claim to the first of these jobs, with the claims to the others, which are charged like the
-    first."""
-    row = rows[0]
-    left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
+def is_live_waiting(tx: Connection, offer: Offer) -> bool:
+    """Whether a live session waits for this worker."""
+    return bool(_waiting_for(tx, offer, live=True))
+
+
+def _claim_of_project(
+    tx: Connection, turn: ProjectTurn, queues: list[str], rules: Rules, request: ClaimRequest
+) -> Claim | NeedsAlone | None:
+    """Claim the project's best job; None if it has none that may run now."""
+    while (choice := _choose(tx, turn, queues, rules, request)) is not None:
+        job = choice.job
+        if job.crashes >= request.max_crashes:
+            set_aside(tx, job.id, request.max_crashes)
+            continue
+        if not request.alone and is_last_chance(job.crashes, job.suspects, request.max_crashes):
+            pause = seconds_from_now(request.lease_seconds)
+            tx.execute(update(jobs).where(jobs.c.id == job.id).values(not_before=pause))
+            return NeedsAlone(job.id)
+        claim = _claim_run(tx, request, turn, [job, *_short_run(choice)])
+        return claim and replace(claim, passed=choice.passed)
+    return None
+
+
+def _most_claims(turn: ProjectTurn, rules: Rules, request: ClaimRequest) -> int:
+    """How many jobs the project may get in this turn: one if each has to be decided separately, and none
+    beyond the one that goes to the job that has waited longest."""
+    if request.models or quota_of(rules.quotas, turn.project) is not None:
+        return 1
+    return min(request.most, (AGED_EACH - 1 - turn.claims) % AGED_EACH or AGED_EACH)
+
+
+def _short_run(choice: _Choice) -> list[Row[Any]]:
+    """The jobs that directly follow the chosen one in its class, as long as all are short and new: none is
+    passed over, and all are charged alike."""
+    run: list[Row[Any]] = []
+    for row in choice.followers:
+        beside = (row.priority, row.deadline_rank) == (choice.job.priority, choice.job.deadline_rank)
+        if not (beside and _is_short(choice.job) and _is_short(row)):
+            break
+        run.append(row)
+    return run
+
+
+def _is_short(row: Row[Any]) -> bool:
+    is_new = row.attempt == 0 and row.audio_seconds is None
+    return is_new and row.source_size is not None and row.source_size <= SHORT_BYTES
+
+
+def _claim_run(
+    tx: Connection, request: ClaimRequest, turn: ProjectTurn, rows: Sequence[Row[Any]]
+) -> Claim | None:
+    """Claim the first of these jobs, with the others, which are charged like the first."""
+    first = rows[0]
+    left = None if first.audio_seconds is None else first.audio_seconds - first.done_seconds
     price = turn.price(left)
     claims = claim_queued(
         tx,
-        [each.id for each in rows],
+        [row.id for row in rows],
         request.worker_id,
         request.lease_seconds,
-        row.done_seconds + price,
+        first.done_seconds + price,
         pool=request.pool,
     )
     if not claims:
@@ -259,45 +248,63 @@ def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, rows: Sequence[R
     return replace(claims[0], others=tuple(claims[1:]))
 
 
-def _best(
-    tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
-) -> tuple[Row[Any], Passed | None, Sequence[Row[Any]]] | None:
-    """The project's next job, whether it passed over another, and the jobs that follow it in its queue, as
-    many as may be claimed; all locked. None if all of them pause or are being taken by other workers."""
+def _choose(
+    tx: Connection, turn: ProjectTurn, queues: list[str], rules: Rules, request: ClaimRequest
+) -> _Choice | None:
+    """The project's next job; None if all of them pause or are being taken by other workers."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
-        row = _oldest(tx, queues, turn.project, rules.aging_seconds, request)
-        if row is not None:
-            return row, None, ()
+        oldest = _oldest(tx, queues, turn.project, rules.aging_seconds, request)
+        if oldest is not None:
+            return _Choice(oldest)
     if len(queues) > 1:
-        fronts = [
-            (tx.execute(_front(turn.project, request.suitable(queue))).one_or_none(), queue)
-            for queue in queues
-        ]
-        ranked = [(tuple(row[:4]), queue) for row, queue in fronts if row is not None]
-        queues = [queue for _, queue in sorted(ranked)]
+        queues = _by_rank(tx, queues, turn.project, request)
     most = _most_claims(turn, rules, request)
     for queue in queues:
         rows = tx.execute(_front(turn.project, request.suitable(queue), locked=most)).all()
         if rows:
-            better = _better_job(tx, queues, turn.project, rows[0], request)
-            return (rows[0], None, rows[1:]) if better is None else (*better, ())
+            better = _find_better(tx, queues, turn.project, rows[0], request)
+            return better or _Choice(rows[0], rows[1:])
     return None
 
 
-def _better_job(
+def _by_rank(tx: Connection, queues: list[str], project: str, request: ClaimRequest) -> list[str]:
+    """The queues that have jobs for the worker, the one with the project's first job first."""
+    ranks = []
+    for queue in queues:
+        first = tx.execute(_front(project, request.suitable(queue))).one_or_none()
+        if first is not None:
+            ranks.append((*(first[: len(_RANK)]), queue))
+    return [rank[-1] for rank in sorted(ranks)]
+
+
+def _find_better(
     tx: Connection, queues: list[str], project: str, first: Row[Any], request: ClaimRequest
-) -> tuple[Row[Any], Passed] | None:
-    """The job that is more suitable for the worker than the first one, locked; None if there is none, or
-    another worker is taking it."""
+) -> _Choice | None:
+    """The job that goes before `first` since its model is in the worker's memory; None if the model of the
+    first is, there is no such job, or another worker is taking it."""
     if not request.models:
         return None
-    match = better_match(
-        tx, first, [(*request.suitable(queue), *_of(project)) for queue in queues], request.models
-    )
-    if match is None:
+    fronts = [_beside(first, (*request.suitable(queue), *_of(project))).subquery() for queue in queues]
+    front = union_all(*(select(each) for each in fronts)).subquery()
+    rows = tx.execute(
+        select(front.c.id, front.c.model).order_by(front.c.queue_position, front.c.id).limit(LOOK_AHEAD)
+    ).all()
+    wanted = next((row.model for row in rows if row.id == first.id), None)
+    loaded = [row.id for row in rows if row.model in request.models]
+    if wanted is None or wanted in request.models or not loaded:
         return None
-    row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
-    return None if row is None else (row, match[1])
+    job = _lock(tx, loaded[0])
+    return job and _Choice(job, passed=Passed(len(loaded), sum(row.model == wanted for row in rows)))
+
+
+def _beside(first: Row[Any], conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """The jobs of the same class and deadline as `first`, it included."""
+    return (
+        select(jobs.c.id, _MODEL.label("model"), jobs.c.queue_position)
+        .where(*conditions, jobs.c.priority == first.priority, jobs.c.deadline_rank == first.deadline_rank)
+        .order_by(jobs.c.queue_position, jobs.c.id)
+        .limit(LOOK_AHEAD)
+    )
 
 
 def _oldest(
@@ -306,8 +313,11 @@ def _oldest(
     """The job that has waited longest, if longer than this many seconds."""
     suitable = tuple(request.suitable(queue) for queue in queues)
     job_id = tx.scalar(_longest_waiting(suitable, project), {"micros": round(seconds * MICROS)})
-    if job_id is None:
-        return None
+    return None if job_id is None else _lock(tx, job_id)
+
+
+def _lock(tx: Connection, job_id: str) -> Row[Any] | None:
+    """Lock the queued job; None if another worker is taking it."""
     return tx.execute(_facts(jobs.c.id == job_id, QUEUED).with_for_update(skip_locked=True)).one_or_none()
 
 
@@ -345,11 +355,6 @@ def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
         jobs.c.source_size,
     )
     return select(*_RANK, *facts).where(*conditions)
-
-
-def is_live_waiting(tx: Connection, offer: Offer) -> bool:
-    """Whether a live session waits for this worker."""
-    return bool(_waiting_for(tx, offer, live=True))
 
 
 def _waiting_for(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from spool.store.queue.outbox import (
     mark_sent,
     sweep,
 )
-from spool.store.queue.scheduler import waiting_by_queue
+from spool.store.queue.scheduler import count_runnable
 from spool.store.sql import seconds_from_now
 from spool.tables import idempotency, jobs, outbox
 
@@ -118,7 +118,7 @@ def test_queues_are_counted_and_taken_apart(db: Database) -> None:
 
     with db.read() as tx:
         assert sorted(due_queues(tx)) == ["spool.cpu", "spool.metal;at:mini"]
-        assert waiting_by_queue(tx, Rules(), 10) == {"spool.cpu": 1, "spool.metal;at:mini": 1}
+        assert count_runnable(tx, Rules(), 10) == {"spool.cpu": 1, "spool.metal;at:mini": 1}
     assert [hint.job_id for hint in take(db, queue="spool.metal;at:mini")] == [pinned.id]
     with db.read() as tx:
         assert due_queues(tx) == ["spool.cpu"]

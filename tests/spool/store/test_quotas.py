@@ -15,7 +15,7 @@ from spool.store.ledger.charges import charge
 from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, hint_used_up, sweep
 from spool.store.queue.quotas import find_holds, refresh_use
-from spool.store.queue.scheduler import ClaimRequest, claim_next, waiting_by_queue
+from spool.store.queue.scheduler import ClaimRequest, claim_next, count_runnable
 from spool.store.sql import seconds_from_now
 from spool.tables import cost_lines, jobs, quota_use
 from tests.spool.store.choosing import RULES, batch, charged_to, finish, nothing, taken
@@ -30,8 +30,8 @@ def test_a_project_at_its_limit_of_jobs_is_held_until_one_ends(db: Database) -> 
     assert nothing(db, rules)
     with db.read() as tx:
         held = find_holds(tx, rules.quotas, ["small", "other"])
-        assert waiting_by_queue(tx, rules, 10) == {}
-        assert waiting_by_queue(tx, RULES, 10) == {"spool.cpu": 2}
+        assert count_runnable(tx, rules, 10) == {}
+        assert count_runnable(tx, RULES, 10) == {"spool.cpu": 2}
     assert {project: (hold.by, hold.until) for project, hold in held.items()} == {
         "small": ("jobs_in_flight", None)
     }
@@ -118,9 +118,9 @@ def test_a_message_that_found_only_held_jobs_is_sent_again_when_they_may_go_on(d
     with db.begin() as tx:
         hint_used_up(tx, job.id)
     with db.begin() as tx:
-        room = waiting_by_queue(tx, rules, 10)
+        room = count_runnable(tx, rules, 10)
         assert sweep(tx, SweepLimits(room=room)).rehinted == (), "held jobs need no message"
-        room = waiting_by_queue(tx, RULES, 10)
+        room = count_runnable(tx, RULES, 10)
         assert sweep(tx, SweepLimits(room=room)).rehinted == (job.id,)
 
 
