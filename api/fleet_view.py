@@ -20,10 +20,10 @@ from spool.domain.jobs import Job, JobState
 from spool.errors import Conflict, InvalidRequest, UnknownModel
 from spool.settings import Settings
 from spool.store import Database
-from spool.store.queue.unserved import Unserved, unserved_jobs
+from spool.store.queue.unserved import Unserved, find_unserved
 from spool.store.sql import now_utc
 from spool.store.system import default_model, keep_first_default
-from spool.store.workers import Worker, known_workers
+from spool.store.workers import Worker, list_recent_workers
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +151,7 @@ class FleetView(BackgroundLoop):
 
 
 def _state_of(tx: Connection) -> FleetState:
-    workers = tuple(known_workers(tx))
-    unserved = unserved_jobs(tx, [worker.seen for worker in workers])
+    workers = tuple(list_recent_workers(tx))
+    unserved = find_unserved(tx, [worker.seen for worker in workers])
     now: datetime = tx.execute(select(now_utc())).scalar_one()
     return FleetState(now, time.monotonic(), workers, default_model(tx), tuple(unserved))

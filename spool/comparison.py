@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from spool.domain.transcript import Transcript, Word
-from spool.wer import WordErrors, aligned, normal_words
+from spool.wer import WordErrors, align_words, normal_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def compare(base: Transcript, other: Transcript) -> Comparison:
     differences: list[Difference] = []
     for channel in sorted(ours):
         one, two = _Spelled(ours[channel]), _Spelled(theirs[channel])
-        pairs = aligned(one.texts, two.texts)
+        pairs = align_words(one.texts, two.texts)
         same = [(a, b) for a, b in pairs if one.texts[a] == two.texts[b]]
         edits = len(one.texts) + len(two.texts) - len(pairs) - len(same)
         errors += WordErrors(edits, len(one.texts))

@@ -94,7 +94,7 @@ def parse_failpoints(text: str) -> dict[str, tuple[str, float]]:
 
 
 def _act(name: str) -> None:
-    action, argument = _armed_now().get(name, ("", 0.0))
+    action, argument = _read_failpoints().get(name, ("", 0.0))
     if not action:
         return
     with _counting:
@@ -111,7 +111,7 @@ def _act(name: str) -> None:
         raise StorageError(f"The failpoint {name} was reached.")
 
 
-def _armed_now() -> dict[str, tuple[str, float]]:
+def _read_failpoints() -> dict[str, tuple[str, float]]:
     path = _ARMED.removeprefix("@")
     if path == _ARMED:
         return parse_failpoints(_ARMED)

@@ -50,10 +50,10 @@ class Span:
         self._span.set_attributes(known)
 
     def rename(self, name: str) -> None:
-        """Change its name."""
+        """Change the name under which it is shown."""
         self._span.update_name(name)
 
-    def failed(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         """Record the error that it ended in."""
         self._span.record_exception(error)
         self._span.set_status(trace.StatusCode.ERROR, str(error))
@@ -160,7 +160,7 @@ def within(step: Span) -> Iterator[Span]:
     try:
         yield step
     except BaseException as error:
-        step.failed(error)
+        step.record_error(error)
         raise
     finally:
         context.detach(token)

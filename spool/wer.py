@@ -65,7 +65,7 @@ def edit_distance(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
     return row[-1]
 
 
-def aligned(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[int, int]]:
+def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[int, int]]:
     """Indices of the words that an alignment of fewest edits puts opposite one another, whether they are the
     same or substituted; words that are in no pair were deleted or inserted.
 
@@ -93,7 +93,7 @@ def _pairs(
     if not len(one) or not len(other):
         return
     if len(one) == 1 or len(one) * len(other) <= _SMALL:
-        yield from ((row + at, column + to) for at, to in _traced(one, other))
+        yield from ((row + at, column + to) for at, to in _trace_back(one, other))
         return
     middle = len(one) // 2
     before = _last_row(one[:middle], other)
@@ -119,7 +119,7 @@ def _next_row(row: NDArray[np.int32], word: np.int32, other: NDArray[np.int32]) 
     return following
 
 
-def _traced(one: NDArray[np.int32], other: NDArray[np.int32]) -> list[tuple[int, int]]:
+def _trace_back(one: NDArray[np.int32], other: NDArray[np.int32]) -> list[tuple[int, int]]:
     rows = [np.arange(len(other) + 1, dtype=np.int32)]
     for word in one:
         rows.append(_next_row(rows[-1], word, other))

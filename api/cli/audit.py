@@ -22,8 +22,8 @@ from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
 from spool.store.monitoring import Audited, keep_audit
-from spool.store.queue.unserved import unserved_jobs
-from spool.store.workers import known_workers
+from spool.store.queue.unserved import find_unserved
+from spool.store.workers import list_recent_workers
 
 if TYPE_CHECKING:
     from spool.audit.runner import AuditReport
@@ -64,7 +64,7 @@ def audit(
         )
         _keep(database, report, objects)
         with database.read() as tx:
-            waiting = unserved_jobs(tx, [worker.seen for worker in known_workers(tx)])
+            waiting = find_unserved(tx, [worker.seen for worker in list_recent_workers(tx)])
     finally:
         database.close()
     if as_json:

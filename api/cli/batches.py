@@ -26,7 +26,7 @@ from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
-from spool.formats.file_names import MISSING, SUFFIXES, called, free_name
+from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
 
@@ -185,7 +185,7 @@ def transcripts(
             if job.deleted is not None and job.deleted.transcript is not None:
                 continue
             for form in wanted:
-                name = free_name(called(job.custom_id, job.name), SUFFIXES[form], job.id, taken)
+                name = free_name(choose_name(job.custom_id, job.name), SUFFIXES[form], job.id, taken)
                 path = output / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial = path.with_name(f".{job.id}.part")  # a suffix could make the name too long

@@ -42,7 +42,7 @@ from spool.planning.roofline import Reads
 from spool.planning.throughput import ASSUMED_EFFICIENCY, PEER_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
-from spool.store.ledger.charges import measured_throughputs
+from spool.store.ledger.charges import measure_throughputs
 
 
 class Search(StrEnum):
@@ -169,7 +169,7 @@ def _ledger(settings: Settings) -> Sequence[Measured]:
         database = Database(settings.database_url)
         try:
             with database.read() as tx:
-                return measured_throughputs(tx)
+                return measure_throughputs(tx)
         finally:
             database.close()
     except SpoolError:

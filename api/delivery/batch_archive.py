@@ -19,7 +19,7 @@ from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
 from spool.formats import Format, render_bytes
-from spool.formats.file_names import MISSING, SUFFIXES, called, free_name
+from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store import Database
@@ -72,7 +72,7 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
                 continue
             job = one.job
-            name = free_name(called(job.custom_id, job.name), SUFFIXES[form], job.id, names)
+            name = free_name(choose_name(job.custom_id, job.name), SUFFIXES[form], job.id, names)
             archive.writestr(_entry(str(name), job), one.data)
             if len(sink) >= _BLOCK:
                 yield sink.take()
@@ -104,7 +104,7 @@ def _render(objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], form: For
     try:
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
         transcript = apply_edits(Transcript.model_validate_json(record), edits.get(job.id, ()))
-        return _Rendered(job, render_bytes(transcript.named(job.speaker_names), form), "")
+        return _Rendered(job, render_bytes(transcript.with_names(job.speaker_names), form), "")
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)
 

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, to_thread
 
 from api.live.limits import Ended
 from spool.broker.live_signals import LiveSignals, audio_channel
-from spool.domain.live.log import KEEP_ALIVE_SECONDS, Record, record_key
+from spool.domain.live.log import KEEP_ALIVE_SECONDS, LogRecord, record_key
 from spool.errors import StorageError
 from spool.objects import ObjectStore
 
@@ -55,7 +55,7 @@ class LogWriter:
     ) -> None:
         """`limiter` bounds the threads of all sessions; `place`: which part of the log this is."""
         self._objects, self._signals, self._job_id, self._limiter = objects, signals, job_id, limiter
-        self._records: list[Record] = []
+        self._records: list[LogRecord] = []
         self._size = 0
         self._is_final = False
         self._number = 0
@@ -67,7 +67,7 @@ class LogWriter:
 
     async def audio(self, data: bytes) -> None:
         """Append audio; waits while too much of it is not stored yet."""
-        self._append(Record("audio", data))
+        self._append(LogRecord("audio", data))
         self._is_final = False
         while self._size > MOST_PENDING_BYTES:
             self._stored.clear()
@@ -84,12 +84,12 @@ class LogWriter:
         waiting = [at for at, record in enumerate(self._records) if record.kind == "finalize"]
         if len(waiting) >= MOST_PENDING_FINALS:
             del self._records[waiting[-1]]
-        self._append(Record("finalize"))
+        self._append(LogRecord("finalize"))
         self._is_final = True
 
     def end(self, reason: str) -> None:
         """Append the end; `run` returns once it is stored."""
-        self._append(Record("end", reason.encode()))
+        self._append(LogRecord("end", reason.encode()))
 
     def leave(self) -> None:
         """Write no end, since the session may be resumed on another connection. `run` returns once all is
@@ -109,12 +109,12 @@ class LogWriter:
             if record.kind == "audio" and not self._leaves:
                 await asyncio.sleep(PIECE_SECONDS)
 
-    def _append(self, record: Record) -> None:
+    def _append(self, record: LogRecord) -> None:
         self._records.append(record)
         self._size += len(record.data)
         self._came.set()
 
-    async def _next(self) -> Record | None:
+    async def _next(self) -> LogRecord | None:
         """What to store next, with audio in as few pieces as possible. None once there is no more."""
         while not self._records:
             if self._leaves:
@@ -123,7 +123,7 @@ class LogWriter:
             try:
                 await asyncio.wait_for(self._came.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
-                return Record("alive")
+                return LogRecord("alive")
         first = self._records[0]
         if first.kind != "audio":
             return self._records.pop(0)
@@ -134,9 +134,9 @@ class LogWriter:
             count, size = count + 1, size + len(record.data)
         audio = b"".join(record.data for record in self._records[:count])
         del self._records[:count]
-        return Record("audio", audio)
+        return LogRecord("audio", audio)
 
-    async def _store(self, record: Record) -> None:
+    async def _store(self, record: LogRecord) -> None:
         begun = time.monotonic()
         while True:
             try:
@@ -151,6 +151,6 @@ class LogWriter:
         self.stored_bytes += len(record.data) if record.kind == "audio" else 0
         self._stored.set()
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: LogRecord) -> None:
         self._objects.put_bytes(record_key(self._job_id, self._number, self._part), record.encode())
         self._signals.tell(audio_channel(self._job_id))

@@ -1,7 +1,7 @@
 """Resumes a session on another connection: who may, and from which of its bytes on.
 
 Its audio continues after what is stored. Nothing of the lost connection is needed, so the new one may be in
-another process: SQL says where the new part of the log begins (`spool.domain.live.log.Parts`), and anything
+another process: SQL says where the new part of the log begins (`spool.domain.live.log`), and anything
 that the old connection writes after that is not part of the session.
 """
 
@@ -15,10 +15,10 @@ from api.live.log_writer import Place
 from api.live.opening import parameter_problem, read_values, take_switches
 from api.services import Services
 from spool.domain.jobs import Job, JobState
-from spool.domain.live.log import Parts, audio_size, decode_record, is_in_part, part_prefix
+from spool.domain.live.log import LogParts, audio_size, decode_record, is_in_part, part_prefix
 from spool.domain.live.options import SAMPLE_RATE
 from spool.errors import Conflict, NotFound
-from spool.store.chunks import saved_chunks
+from spool.store.chunks import load_chunks
 from spool.store.live import get_parts, open_part
 
 PARAMETER: Final = "session"
@@ -66,7 +66,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
             if job.options.live is None or job.key_id != caller.key_id:
                 raise NotFound(f"There is no job {asked.job_id}.")
             parts = get_parts(tx, job.id)
-            chunks = saved_chunks(tx, job.id, 0)
+            chunks = load_chunks(tx, job.id, 0)
         start = _stored(services, job, parts) if job.state in _OPEN else None
         if start is None:
             raise Conflict(f"The session has ended; its words are in job {job.id}.")
@@ -78,7 +78,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
     raise Conflict("The session is being resumed by several clients at once.")
 
 
-def _stored(services: Services, job: Job, parts: Parts) -> int | None:
+def _stored(services: Services, job: Job, parts: LogParts) -> int | None:
     """How much of the session's audio is stored, in bytes; None if its end is, too."""
     size, last = parts.start(parts.last), None
     for item in services.objects.list(part_prefix(job.id, parts.last)):

@@ -25,7 +25,7 @@ from api.live.protocol import Protocol
 from api.services import Services
 from spool.broker.live_signals import LOOK_SECONDS, words_channel
 from spool.domain.jobs import Job, JobState
-from spool.domain.live.options import MOST_AUDIO_BYTES, Listening, Pace
+from spool.domain.live.options import MOST_AUDIO_BYTES, Listening, LivePace
 from spool.errors import StorageError
 from spool.store.live import Said, get_said
 
@@ -58,7 +58,7 @@ class Session:
         self._place = place
         # Words spoken while the client was away are sent at once.
         away = (self._listening.resume_seconds or 0) if place.part else 0
-        self._pace = Pace(ahead=Pace().ahead + away)
+        self._pace = LivePace(ahead=LivePace().ahead + away)
         self._bytes = self._acknowledged = place.start
         self._begun = time.monotonic()
         self._reasons: dict[int, str] = {}

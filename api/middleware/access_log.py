@@ -43,7 +43,7 @@ class AccessLog:
                 status = int(message["status"])
                 trace.note(**get_subject(), status=status)
                 if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    trace.failed(HTTPException(status))
+                    trace.record_error(HTTPException(status))
             await send(message)
 
         with request_subject(), _trace(scope) as trace:

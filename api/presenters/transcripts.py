@@ -15,7 +15,7 @@ from spool.store.deletions import refuse_deleted
 def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript:
     """The transcript with `edits` applied. Raises as `key_of_transcript` does, and StorageError."""
     record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
-    return apply_edits(Transcript.model_validate_json(record), edits).named(job.speaker_names)
+    return apply_edits(Transcript.model_validate_json(record), edits).with_names(job.speaker_names)
 
 
 def key_of_transcript(job: Job) -> str:

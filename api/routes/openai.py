@@ -35,7 +35,7 @@ from spool.errors import Conflict, InvalidRequest
 from spool.formats import CONTENT_TYPES, render
 from spool.objects.integrity import read_verified
 from spool.settings import Settings
-from spool.store.chunks import settled_texts
+from spool.store.chunks import load_settled_texts
 from spool.store.jobs import cancel_job
 
 Task = Literal["transcribe", "translate"]
@@ -261,7 +261,7 @@ def _event(event: dict[str, Any]) -> str:
 
 def _read_settled(services: Services, job_id: str, first: int) -> list[str]:
     with services.database.read() as tx:
-        return settled_texts(tx, job_id, first)
+        return load_settled_texts(tx, job_id, first)
 
 
 class _ClientLeft(Exception):

@@ -12,7 +12,7 @@ from api.services import ServicesDep
 from spool.domain.archive.query import parse_query
 from spool.schemas.common import Page, Versions
 from spool.schemas.search import HitOut
-from spool.store.transcripts.search import Search
+from spool.store.transcripts.search import TranscriptSearch
 from spool.store.transcripts.search import search as search_passages
 
 
@@ -63,7 +63,9 @@ def search(
     a `next_cursor`.
     """
     matching = only.to_filter(caller, language=language)
-    wanted = Search(parse_query(q), matching, speaker or None, confidence, alternatives, versions == "newest")
+    wanted = TranscriptSearch(
+        parse_query(q), matching, speaker or None, confidence, alternatives, versions == "newest"
+    )
     with services.database.read() as tx:
         page = search_passages(tx, wanted, cursor, limit)
     hits = list(map(present_hit, page.items))

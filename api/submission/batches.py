@@ -41,7 +41,7 @@ from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
-from spool.domain.manifest import LINES, BadLine, Report, Seen, SkippedFile, in_blocks, manifest_lines
+from spool.domain.manifest import LINES, BadLine, CustomIds, Report, SkippedFile, in_blocks, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
 from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
@@ -235,7 +235,7 @@ class _Line:
 class _SeenLines:
     """Custom ids and uploads that earlier lines of the batch use."""
 
-    custom_ids: Seen = field(default_factory=Seen)
+    custom_ids: CustomIds = field(default_factory=CustomIds)
     uploads: set[str] = field(default_factory=set)
 
 

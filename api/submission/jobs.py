@@ -113,7 +113,9 @@ def create_rerun(
     options = _options(services, caller, asked)
     if job.options.boost is not None and options.boost is not None and "boost" not in body.options:
         # Resolving the name again could yield other phrases, or none.
-        options = options.model_copy(update={"boost": options.boost.named(job.options.boost.glossary)})
+        options = options.model_copy(
+            update={"boost": options.boost.with_glossary(job.options.boost.glossary)}
+        )
     new = _build_job(
         services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}"
     )

@@ -34,11 +34,11 @@ from spool.schemas.batches import BatchUploadRequest
 from spool.store.archive.sources import (
     Item,
     NewItem,
-    Seen,
-    Turn,
+    SourceListing,
+    SourceTurn,
     WatchedSource,
     end_turn,
-    known_items,
+    find_items,
     note_items,
     take_turn,
 )
@@ -75,7 +75,7 @@ class SourceWatcher(BackgroundLoop):
             end_turn(tx, turn, self._owner, seen, error)
         return 0.0
 
-    def _look(self, turn: Turn) -> Seen:
+    def _look(self, turn: SourceTurn) -> SourceListing:
         """Look at the whole source, or at its marked files."""
         source = turn.source
         caller = principal_of(source)
@@ -100,19 +100,21 @@ class SourceWatcher(BackgroundLoop):
         if jobs:
             self._services.sweeper.wake()
             log.info("submitted from a source", source=source.id, jobs=jobs)
-        return Seen(files_seen, settling)
+        return SourceListing(files_seen, settling)
 
-    def _marked(self, turn: Turn, intake: Intake) -> Iterator[Candidate]:
+    def _marked(self, turn: SourceTurn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
             candidate = find_candidate(turn.source.address, place, intake.reach, intake.caller)
             if candidate is not None:
                 yield candidate
 
-    def _new_items(self, turn: Turn, intake: Intake, block: list[Candidate]) -> tuple[list[NewItem], int]:
+    def _new_items(
+        self, turn: SourceTurn, intake: Intake, block: list[Candidate]
+    ) -> tuple[list[NewItem], int]:
         """New files of the block: to be waited for, submitted, or passed over with a reason; and how many
         have not settled yet."""
         with self._services.database.look() as tx:
-            known = known_items(tx, turn.source.id, [custom_id_of(each.place) for each in block])
+            known = find_items(tx, turn.source.id, [custom_id_of(each.place) for each in block])
         new: list[NewItem] = []
         settled, unsettled = [], 0
         for candidate in block:
@@ -138,7 +140,7 @@ def principal_of(source: WatchedSource) -> Principal:
     return Principal(source.key_id or OPERATOR.name, source.project, scopes, reads)
 
 
-def _is_settled(item: Item | None, turn: Turn) -> bool:
+def _is_settled(item: Item | None, turn: SourceTurn) -> bool:
     """Whether the version has been listed unchanged for so long that nobody is still writing the file.
 
     The database's clock decides. The file's own time does not: its writer may have another clock, or may have

@@ -21,7 +21,7 @@ from spool.domain.options import AskedOptions
 from spool.errors import JobCancelled
 from spool.objects import FolderStore
 from spool.settings import Settings
-from spool.store.chunks import SavedChunk, saved_chunks
+from spool.store.chunks import SavedChunk, load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.ledger.charges import job_cost
@@ -139,7 +139,7 @@ class WorkerHarness:
 
     def chunks(self, job_id: str) -> list[SavedChunk]:
         with self.db.read() as tx:
-            return saved_chunks(tx, job_id)
+            return load_chunks(tx, job_id)
 
     def cost(self, job_id: str) -> CostSums:
         with self.db.read() as tx:

@@ -19,10 +19,10 @@ from spool.domain.transcript import Transcript
 from spool.objects import object_store
 from spool.objects.integrity import read_verified
 from spool.settings import Settings, load_settings
-from spool.store.chunks import SavedChunk, saved_chunks
+from spool.store.chunks import SavedChunk, load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
-from spool.store.transcripts.speakers import SavedTurns, saved_turns
+from spool.store.transcripts.speakers import SavedTurns, load_turns
 from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
 
@@ -114,11 +114,11 @@ class Fleet:
 
     def chunks(self, job_id: str) -> list[SavedChunk]:
         with self.db.read() as tx:
-            return saved_chunks(tx, job_id)
+            return load_chunks(tx, job_id)
 
     def turns(self, job_id: str) -> list[SavedTurns]:
         with self.db.read() as tx:
-            return saved_turns(tx, job_id)
+            return load_turns(tx, job_id)
 
     def transcript(self, job_id: str) -> Transcript:
         """The record of a job that is done."""

@@ -36,7 +36,7 @@ from spool.store.chunks import SavedChunk, save_chunk
 from spool.store.ledger.charges import Charge, charge
 from spool.store.queue import leases
 from spool.store.queue.leases import Claim, claim_job
-from spool.store.transcripts.review import Finished, doubts_in
+from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.workers import WorkerInfo, heartbeat, register_worker
 
 
@@ -109,7 +109,7 @@ class FakeWorker:
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice, "nbest": nbest})
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
-        (doubts,) = doubts_in(self.services.database, [Finished(claim.job, None, record)])
+        (doubts,) = doubts_in(self.services.database, [FinishedJob(claim.job, None, record)])
         with self.services.database.begin() as tx:
             self._charge(tx, claim, record.audio.duration)
             leases.finish_job(

@@ -133,7 +133,7 @@ class Bill(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One cost line."""
+    """One cost line, as far as the rules need it."""
 
     job_id: str
     attempt: int

@@ -129,7 +129,7 @@ def audit(
         if objects is not None:
             with db.read(IDLE_SECONDS) as tx:
                 ids = [job.id for job, _ in page]
-                indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
+                indexed, edits = dict(facts.index_digests(tx, ids)), edits_of_all(tx, ids)
                 reviewed = facts.passage_errors(tx, edits)
                 wrong = facts.wrong_recordings(tx, ids)
             message = "The doubt of its recording does not follow from its passages."
@@ -254,14 +254,14 @@ def _objects_of(
             )
     if key.endswith("/transcript.json"):
         transcript = Transcript.model_validate_json(record)
-        yield from _rendered(objects, job.id, key, transcript)
+        yield from _check_renderings(objects, job.id, key, transcript)
         spoken = passages_of(apply_edits(transcript, corrections.edits))
         if digest_of(spoken, sounds_of(spoken)) != indexed:
             yield Breach("searchable", job.id, "The search and its transcript have different words.")
-        yield from _reviewed(job.id, transcript, corrections)
+        yield from _check_corrections(job.id, transcript, corrections)
 
 
-def _reviewed(job_id: str, transcript: Transcript, corrections: Corrections) -> Iterator[Breach]:
+def _check_corrections(job_id: str, transcript: Transcript, corrections: Corrections) -> Iterator[Breach]:
     """The passages that corrections touched count their errors."""
     stands = standing_edits(corrections.edits)
     for each in corrections.passages:
@@ -271,7 +271,9 @@ def _reviewed(job_id: str, transcript: Transcript, corrections: Corrections) -> 
             yield Breach("reviewed", job_id, f"{counted} {errors}.")
 
 
-def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcript) -> Iterator[Breach]:
+def _check_renderings(
+    objects: ObjectStore, job_id: str, key: str, transcript: Transcript
+) -> Iterator[Breach]:
     """The other formats beside a transcript: they must equal its rendering, so they need no hash."""
     for form in STORED:
         if form == "json":
@@ -292,7 +294,7 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
     while page := list(islice(listing, PAGE)):
         with db.read(IDLE_SECONDS) as tx:
             ids = {_job_of(item.key) for item in page}
-            known = facts.known_jobs(tx, ids, grace.grace_seconds)
+            known = facts.find_jobs(tx, ids, grace.grace_seconds)
             waiting = find_job_ids(tx, ids)
         for item in page:
             report.objects += 1

@@ -148,7 +148,7 @@ def _mark_expired(db: Database, settings: Settings) -> int:
             if kept_for is None:
                 continue
             with db.begin() as tx:
-                old = store.expired_jobs(tx, project, content, kept_for, STEP)
+                old = store.find_expired_jobs(tx, project, content, kept_for, STEP)
                 marked = store.mark_deleted(tx, old, content, BY_RETENTION) if old else []
             if marked:
                 failpoint("delete.marked")

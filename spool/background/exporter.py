@@ -186,7 +186,7 @@ def _transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transc
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
     except SpoolError as error:
         return error
-    return apply_edits(Transcript.model_validate_json(record), edits).named(job.speaker_names)
+    return apply_edits(Transcript.model_validate_json(record), edits).with_names(job.speaker_names)
 
 
 def _format(name: str) -> Format:

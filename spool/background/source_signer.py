@@ -69,14 +69,14 @@ class SourceSigner(BackgroundLoop):
             with self._db.look() as tx:
                 row = get_connection(tx, asked.project, name)
             row.check_read(uri)
-            return self._signed(row, uri), None
+            return self._sign(row, uri), None
         except (NotFound, SourceForbidden) as error:
             return None, error.message
         except SecretUnreadable as error:
             log.warning("an address cannot be signed", connection=name, reason=error.message)
             return None, None
 
-    def _signed(self, row: ConnectionRow, uri: str) -> str:
+    def _sign(self, row: ConnectionRow, uri: str) -> str:
         from spool.objects.connections import options_of  # boto3 takes a tenth of a second
         from spool.objects.s3 import S3Store
 
@@ -87,4 +87,4 @@ class SourceSigner(BackgroundLoop):
                 self._stores.clear()
             store = S3Store(bucket, "", options_of(row, self._settings, self._box))
             self._stores[row, bucket] = store
-        return store.signed_address(key, VALID_SECONDS)
+        return store.sign_address(key, VALID_SECONDS)

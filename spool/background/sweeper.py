@@ -25,7 +25,7 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.queue import locks as queue_locks
 from spool.store.queue import outbox
-from spool.store.queue.deadlines import keep_verdict, move_jobs, open_loads, pass_over_late_jobs
+from spool.store.queue.deadlines import keep_forecast, move_jobs, open_loads, pass_over_late_jobs
 from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
@@ -170,7 +170,7 @@ def update_deadlines(db: Database, settings: Settings) -> None:
         deadlines = {load.id: load.deadline for load in group.loads}
         for verdict in forecast_deadlines(group.loads, group.rate, now):
             with db.begin() as tx:
-                keep_verdict(tx, verdict)
+                keep_forecast(tx, verdict)
             _until_done(db, partial(move_jobs, verdict=verdict, deadline=deadlines[verdict.id]))
     _until_done(db, pass_over_late_jobs)
 

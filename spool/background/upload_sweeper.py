@@ -68,7 +68,7 @@ def find_strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[
     if receiver is None:
         return
     oldest = datetime.now(UTC) - timedelta(seconds=seconds)
-    old = [item for item in receiver.unfinished(FOLDER) if item.begun < oldest]
+    old = [item for item in receiver.list_unfinished(FOLDER) if item.begun < oldest]
     if old:
         with db.read() as tx:
             known = store.find_job_ids(tx, {_job_of(item.key) for item in old})

@@ -111,6 +111,6 @@ class Ear:
         return True
 
     def close(self) -> None:
-        """Stop listening."""
+        """Leave the channel and close the connection."""
         with contextlib.suppress(RedisError, OSError):
             self._subscription.close()

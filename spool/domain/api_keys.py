@@ -46,7 +46,7 @@ class Minted:
 
 
 def mint() -> Minted:
-    """Create a key."""
+    """Create a key. Its secret is in the answer only; the database gets its hash."""
     key_id = new_id("key")
     body = f"{key_id.removeprefix('key_')}_{_digits(secrets.randbits(256), _SECRET)}"
     text = f"{PREFIX}{body}{_checksum(body)}"

@@ -26,7 +26,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeadlineForecast:
     """A batch's forecast: whether its deadline is out of reach, when it will end, and on what basis."""
 
     id: str
@@ -35,18 +35,22 @@ class Verdict:
     basis: str
 
 
-def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime) -> list[Verdict]:
+def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime) -> list[DeadlineForecast]:
     """A verdict on each load. `rate`: the seconds of audio per second that the project gets; None if
     unknown."""
     before = 0.0
     verdicts, late = [], []
     for load in sorted(loads, key=lambda load: (load.priority, load.deadline, load.id)):
         if load.deadline <= now:
-            verdicts.append(Verdict(load.id, True, None, "The deadline has passed."))
+            verdicts.append(DeadlineForecast(load.id, True, None, "The deadline has passed."))
         elif rate is None or rate <= 0:
-            verdicts.append(Verdict(load.id, False, None, "No worker of its pool has been measured yet."))
+            verdicts.append(
+                DeadlineForecast(load.id, False, None, "No worker of its pool has been measured yet.")
+            )
         elif load.left_seconds is None:
-            verdicts.append(Verdict(load.id, False, None, "None of its recordings has been opened yet."))
+            verdicts.append(
+                DeadlineForecast(load.id, False, None, "None of its recordings has been opened yet.")
+            )
         else:
             needed = (before + load.left_seconds) / rate
             room = (load.deadline - now).total_seconds() * (RETURN if load.late else 1.0)
@@ -62,11 +66,13 @@ def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime)
     return verdicts
 
 
-def _verdict(load: Load, before: float, left: float, rate: float, now: datetime, *, late: bool) -> Verdict:
+def _verdict(
+    load: Load, before: float, left: float, rate: float, now: datetime, *, late: bool
+) -> DeadlineForecast:
     ahead = f" after {before / 3600:.1f} h ahead of it" if before else ""
     basis = f"{left / 3600:.1f} h of audio left{ahead}, at {rate:.1f} s of audio a second."
     if late:
         basis += " It can no longer meet its deadline and waits as if it had none."
     # At most a century, which datetime can hold.
     seconds = min((before + left) / rate, 3.2e9)
-    return Verdict(load.id, late, now + timedelta(seconds=seconds), basis)
+    return DeadlineForecast(load.id, late, now + timedelta(seconds=seconds), basis)

@@ -99,7 +99,7 @@ class Report:
             self.skipped_files.append(file)
 
 
-class Seen:
+class CustomIds:
     """The custom ids of one batch so far, as digests, so that long ids take no more memory."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Seen:
         return len(self._digests) > before
 
 
-def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:
+def number_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:
     """The lines of `stream` with their numbers from 1, blank ones left out.
 
     A line of more than `limit` bytes is None: the rest of it is skipped without being held in memory.
@@ -142,7 +142,7 @@ def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     `name`, `priority`, `tags.NAME` and `options.NAME` (options as JSON, or as plain text). Commas, semicolons
     or tabs separate cells; an empty cell means no value. Raises InvalidRequest for an unknown column.
     """
-    lines = numbered_lines(stream)
+    lines = number_lines(stream)
     first = next(lines, None)
     if first is None:
         return

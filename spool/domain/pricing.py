@@ -57,7 +57,7 @@ _MICRO = Decimal("0.000001")
 Amount = Annotated[Decimal, Field(ge=0)]
 
 
-class Machine(BaseModel):
+class PurchasedMachine(BaseModel):
     """A purchased machine: depreciated evenly over all hours of its years, plus the power it draws."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,12 +75,14 @@ class Machine(BaseModel):
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, (dict, Machine)):
+    if isinstance(value, (dict, PurchasedMachine)):
         return "machine"
     return "dated" if isinstance(value, (list, tuple)) else "rent"
 
 
-Price = Annotated[Annotated[Decimal, Tag("rent")] | Annotated[Machine, Tag("machine")], Discriminator(_kind)]
+Price = Annotated[
+    Annotated[Decimal, Tag("rent")] | Annotated[PurchasedMachine, Tag("machine")], Discriminator(_kind)
+]
 
 
 class Dated(BaseModel):
@@ -94,7 +96,7 @@ class Dated(BaseModel):
 
 Rate = Annotated[
     Annotated[Decimal, Tag("rent")]
-    | Annotated[Machine, Tag("machine")]
+    | Annotated[PurchasedMachine, Tag("machine")]
     | Annotated[tuple[Dated, ...], Tag("dated")],
     Discriminator(_kind),
 ]
@@ -132,14 +134,14 @@ def price_on(rate: Rate, day: date) -> Decimal | None:
         if not begun:
             return None
         return price_on(max(begun, key=lambda dated: dated.since).price, day)
-    return rate.per_hour if isinstance(rate, Machine) else rate
+    return rate.per_hour if isinstance(rate, PurchasedMachine) else rate
 
 
 def prices_in(rate: Rate) -> list[Decimal]:
     """Every price in the rate."""
     if isinstance(rate, tuple):
         return [price for dated in rate for price in prices_in(dated.price)]
-    return [rate.per_hour if isinstance(rate, Machine) else rate]
+    return [rate.per_hour if isinstance(rate, PurchasedMachine) else rate]
 
 
 def price_of(worker: str, pool: str, rate_card: Mapping[str, Rate], default: Decimal, day: date) -> Decimal:

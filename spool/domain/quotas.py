@@ -33,7 +33,7 @@ class Quota(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _written(cls, value: object) -> object:
+    def _parse_short_form(cls, value: object) -> object:
         """Read the short form `hours_a_day:10+jobs_in_flight:4`."""
         if not isinstance(value, str):
             return value

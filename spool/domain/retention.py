@@ -38,7 +38,7 @@ def span(text: str) -> timedelta | None:
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
-def _written(value: object) -> object:
+def _parse_duration(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value.strip() == KEEP:
@@ -49,7 +49,7 @@ def _written(value: object) -> object:
     return duration
 
 
-Span = Annotated[timedelta | None, BeforeValidator(_written)]
+Span = Annotated[timedelta | None, BeforeValidator(_parse_duration)]
 
 
 class Retention(BaseModel):

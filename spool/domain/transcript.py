@@ -79,7 +79,7 @@ class Lattice(_Frozen):
     arcs: tuple[LatticeArc, ...]
     ends: tuple[LatticeEnd, ...]
 
-    def moved(self, seconds: float, channel: int) -> "Lattice":
+    def shift(self, seconds: float, channel: int) -> "Lattice":
         """A copy, `seconds` later."""
 
         def later(time: float) -> float:
@@ -343,7 +343,7 @@ class Transcript(_Record):
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
     """People's corrections; never in the stored record."""
 
-    def named(self, names: Mapping[str, str]) -> "Transcript":
+    def with_names(self, names: Mapping[str, str]) -> "Transcript":
         """A copy with the speakers' names, by label."""
         if not any(speaker.label in names for speaker in self.speakers):
             return self

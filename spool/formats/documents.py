@@ -4,7 +4,7 @@ import io
 import zipfile
 
 from spool.domain.transcript import Transcript
-from spool.formats.text import group_segments, replace_non_xml, voices_of, written_language
+from spool.formats.text import group_segments, replace_non_xml, text_language, voices_of
 
 # The earliest date of a ZIP archive: the same transcript yields the same bytes at any time.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -27,7 +27,7 @@ def docx(transcript: Transcript) -> bytes:
     for date in properties._element.xpath("dcterms:created | dcterms:modified"):
         properties._element.remove(date)
     document.add_heading(name, level=1)
-    facts = [_stamp(transcript.audio.duration), written_language(transcript), transcript.model.name]
+    facts = [_stamp(transcript.audio.duration), text_language(transcript), transcript.model.name]
     document.add_paragraph(_plain(" · ".join(filter(None, facts))))
     voice_of = voices_of(transcript)
     for group in group_segments(transcript):

@@ -35,7 +35,7 @@ def file_name(name: str, suffix: str) -> PurePosixPath:
     return PurePosixPath(*folders, f"{last}{suffix}")
 
 
-def called(custom_id: str | None, name: str) -> str:
+def choose_name(custom_id: str | None, name: str) -> str:
     """What a recording is called among files: its `custom_id`, unless that is the number that a line of a
     manifest gets which has none; else its name."""
     return name if custom_id is None or _NUMBERED.fullmatch(custom_id) else custom_id

@@ -19,7 +19,7 @@ _UNSAFE = re.compile(r"\s+")
 
 def lattice(transcript: Transcript) -> str:
     """A JSON array, one lattice per chunk, by time and channel."""
-    items = [item.model_dump(mode="json") for item in _requested(transcript)]
+    items = [item.model_dump(mode="json") for item in _require_lattice(transcript)]
     return json.dumps(items, ensure_ascii=False) + "\n"
 
 
@@ -27,7 +27,7 @@ def kaldi(transcript: Transcript) -> str:
     """A Kaldi text archive, one lattice per chunk; each is named by recording, channel and hundredths of a
     second."""
     name = _UNSAFE.sub("_", transcript.audio.name) or "recording"
-    return "".join(format_entry(item, name) for item in _requested(transcript))
+    return "".join(format_entry(item, name) for item in _require_lattice(transcript))
 
 
 def format_entry(chunk: Lattice, name: str) -> str:
@@ -53,7 +53,7 @@ def _cost(lm: float, acoustic: float, frames: int) -> str:
     return f"{-lm + 0.0:.7g},{-acoustic + 0.0:.7g},{'_'.join('1' * frames)}"
 
 
-def _requested(transcript: Transcript) -> tuple[Lattice, ...]:
+def _require_lattice(transcript: Transcript) -> tuple[Lattice, ...]:
     if not transcript.lattice and transcript.options.get("lattice") is None:
         raise NotFound("There is no lattice: submit the job with the option `lattice`.")
     return transcript.lattice

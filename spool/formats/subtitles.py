@@ -17,8 +17,8 @@ from spool.formats.text import (
     prefix,
     replace_non_xml,
     speaker_name,
+    text_language,
     voices_of,
-    written_language,
 )
 
 LINE_CHARACTERS = 42
@@ -43,7 +43,7 @@ class Cue:
 
 
 def srt(transcript: Transcript) -> str:
-    """SubRip."""
+    """The transcript as SubRip subtitles."""
     blocks = []
     for number, cue in enumerate(cues_of(transcript), 1):
         text = (prefix(cue.voice) + "\n".join(cue.lines)).replace("-->", "→")
@@ -96,7 +96,7 @@ def ttml(transcript: Transcript) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"'
         ' xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"'
-        f' ttp:timeBase="media" xml:lang={quoteattr(written_language(transcript))}>',
+        f' ttp:timeBase="media" xml:lang={quoteattr(text_language(transcript))}>',
         "  <head>",
         f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title>{_agents(transcript)}</metadata>",
         "    <layout>",
@@ -128,7 +128,7 @@ def cues_of(transcript: Transcript) -> list[Cue]:
             for cue in _segment_cues(segment, words, width)
         )
         by_channel.setdefault(segment.channel, []).extend(cues)
-    timed = [cue for channel in sorted(by_channel) for cue in _timed(by_channel[channel])]
+    timed = [cue for channel in sorted(by_channel) for cue in _space_cues(by_channel[channel])]
     return sorted(timed, key=lambda cue: (cue.start, cue.channel))
 
 
@@ -186,7 +186,7 @@ def _cue(words: Sequence[Word], channel: int, width: int) -> Cue:
     return Cue(_ms(words[0].start), _ms(words[-1].end), lines, channel)
 
 
-def _timed(cues: Sequence[Cue]) -> Iterator[Cue]:
+def _space_cues(cues: Sequence[Cue]) -> Iterator[Cue]:
     """One channel's cues with readable durations, none beginning before the previous one ended."""
     free = 0
     for index, cue in enumerate(cues):

@@ -79,7 +79,7 @@ def speaker_name(speaker: Speaker) -> str:
     return speaker.name or f"Speaker {int(speaker.label.partition('_')[2]) + 1}"
 
 
-def written_language(transcript: Transcript) -> str:
+def text_language(transcript: Transcript) -> str:
     """The language of the text; empty if unknown."""
     translated = transcript.options.get("task") == "translate"
     target = transcript.options.get("translate_to") or "en"

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import replace_non_xml, voices_of, written_language
+from spool.formats.text import replace_non_xml, text_language, voices_of
 
 _MIME_TYPES = {".wav": "audio/x-wav", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".m4a": "audio/mp4"}
 
@@ -56,7 +56,7 @@ def eaf(transcript: Transcript) -> str:
     header = SubElement(root, "HEADER", {"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
     SubElement(header, "MEDIA_DESCRIPTOR", _media(transcript.audio.name))
     slots = SubElement(root, "TIME_ORDER")
-    language = written_language(transcript)
+    language = text_language(transcript)
     annotations: list[tuple[Annotation, Element]] = []
     for tier in tiers_of(transcript):
         common = {"PARTICIPANT": tier.name} | ({"LANG_REF": language} if language else {})
@@ -129,14 +129,14 @@ def tiers_of(transcript: Transcript) -> list[Tier]:
     for segment in transcript.segments:
         key = (segment.channel, segment.speaker)
         if key not in segments:
-            names[key] = _unused(_plain(voice_of(segment)) or "transcript", key, names.values())
+            names[key] = _make_unique(_plain(voice_of(segment)) or "transcript", key, names.values())
         segments.setdefault(key, []).append(segment)
     if not segments:
         return [Tier("transcript", (), ())]
     return [_tier(names[key], spoken, transcript.words) for key, spoken in segments.items()]
 
 
-def _unused(name: str, key: tuple[int, str | None], names: Iterable[str]) -> str:
+def _make_unique(name: str, key: tuple[int, str | None], names: Iterable[str]) -> str:
     """`name`, made unique if another tier or its words' tier has that name."""
     taken = {other.casefold() for each in names for other in (each, f"{each} words")}
     channel, speaker = key

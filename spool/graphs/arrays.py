@@ -109,13 +109,13 @@ def read_graph(path: str | Path) -> GraphArrays:
     """The graph of a file, checked; read again only if the file has changed. Raises InvalidRequest."""
     try:
         facts = Path(path).stat()
-        return _kept_graph(Path(path), facts.st_mtime_ns, facts.st_size)
+        return _open_graph(Path(path), facts.st_mtime_ns, facts.st_size)
     except OSError as error:
         raise InvalidRequest(f"{path}: the graph cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=4)
-def _kept_graph(path: Path, _changed: int, _size: int) -> GraphArrays:
+def _open_graph(path: Path, _changed: int, _size: int) -> GraphArrays:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays: dict[str, Any] = {

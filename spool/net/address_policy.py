@@ -1,6 +1,6 @@
 """Which hosts users may make the server connect to, and at which addresses (SSRF, DNS rebinding).
 
-Owns the rules for names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is
+Owns the rules for names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolve` is
 called for each connection, which then goes to one of the returned addresses, whatever the name resolves to
 later. Connections and HTTP are in `spool.net.pinned_http`.
 """
@@ -137,7 +137,7 @@ class AddressRules:
             raise _not_public(normal)
         return normal
 
-    def resolved(self, host: str, port: int) -> list[str]:
+    def resolve(self, host: str, port: int) -> list[str]:
         """The addresses of `host`, all of them allowed; at least one.
 
         Raises HostRefused if any of them is not (a name for both internal and external addresses is an attack

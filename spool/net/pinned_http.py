@@ -48,7 +48,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         port = request.url.port or _PORTS[request.url.scheme]
         loop = asyncio.get_running_loop()
         try:
-            addresses = await loop.run_in_executor(self._resolvers, self._rules.resolved, host, port)
+            addresses = await loop.run_in_executor(self._resolvers, self._rules.resolve, host, port)
         except HostUnknown as error:
             raise httpx.ConnectError(str(error), request=request) from error
         for address in addresses[:-1]:

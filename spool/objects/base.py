@@ -78,7 +78,7 @@ class Receiver(Protocol):
     def abort(self, key: str, upload: str) -> None:
         """Drop the upload with its parts."""
 
-    def unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
+    def list_unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
         """Every upload below `prefix` that was begun and neither joined nor dropped."""
 
 

@@ -47,7 +47,7 @@ def open_verified(store: ObjectStore, key: str, sha256: str) -> IO[bytes]:
                 digest.update(block)
                 copy.write(block)
         if digest.hexdigest() != sha256:
-            raise _damaged(key)
+            raise _damage_error(key)
     except BaseException:
         copy.close()
         raise
@@ -61,7 +61,7 @@ def read_verified(store: ObjectStore, key: str, sha256: str) -> bytes:
         return copy.read()
 
 
-def verified_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int = 0) -> Iterator[bytes]:
+def verify_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int = 0) -> Iterator[bytes]:
     """The bytes of `blocks` in blocks that have their recorded hash, to the end of the object.
 
     `hashes`: of all blocks of the object, the `first` of which `blocks` begins with. Raises ObjectDamaged in
@@ -82,7 +82,7 @@ def verified_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int
         yield _verify(bytes(held), hashes, number, key)
         number += 1
     if number * HASH_BYTES != len(hashes):
-        raise _damaged(key)
+        raise _damage_error(key)
 
 
 def read_range(
@@ -97,7 +97,7 @@ def read_range(
     at = first * HASH_BLOCK
     with store.open(key, etag, start=at) as stream:
         blocks = iter(lambda: stream.read(HASH_BLOCK), b"")
-        for block in verified_blocks(blocks, hashes, key, first):
+        for block in verify_blocks(blocks, hashes, key, first):
             for begin in range(max(start - at, 0), min(len(block), end - at), _PIECE):
                 yield block[begin : min(begin + _PIECE, end - at)]
             at += len(block)
@@ -108,11 +108,11 @@ def read_range(
 def _verify(block: bytes, hashes: bytes, number: int, key: str) -> bytes:
     recorded = hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES]
     if hashlib.sha256(block).digest() != recorded:
-        raise _damaged(key)
+        raise _damage_error(key)
     return block
 
 
-def _damaged(key: str) -> ObjectDamaged:
+def _damage_error(key: str) -> ObjectDamaged:
     return ObjectDamaged(
         f"The object {key} is not what was written: its hash differs from the recorded one. If that is so "
         "whenever it is read, restore it from a backup."

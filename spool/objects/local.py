@@ -50,7 +50,7 @@ class FolderStore:
             for key, data, _ in objects:
                 path = self._path(key)
                 self._make_folder(path.parent)
-                copy, _ = copies.enter_context(_synced_copy(self._temporary(), BytesIO(data).read))
+                copy, _ = copies.enter_context(_write_synced(self._temporary(), BytesIO(data).read))
                 renames.append((copy, path))
             for copy, path in renames:
                 copy.replace(path)
@@ -120,9 +120,9 @@ class FolderStore:
         if start:
             check_key(start)
         with storage_errors("the object store's folder"):
-            yield from self._listed(start, prefix)
+            yield from self._walk(start, prefix)
 
-    def _listed(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
+    def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         """Depth first, one folder's names in memory at a time.
 
         A folder comes where its name with a slash would: by key, `a-b` is before `a/b`.
@@ -140,7 +140,7 @@ class FolderStore:
         for key in names:
             if key.endswith("/"):
                 if key.startswith(prefix) or prefix.startswith(key):
-                    yield from self._listed(key[:-1], prefix)
+                    yield from self._walk(key[:-1], prefix)
             elif key.startswith(prefix):
                 with suppress(FileNotFoundError):
                     facts = (self.root / key).stat()
@@ -189,14 +189,14 @@ def write_whole(path: Path, temporary: Path, read: Callable[[], bytes]) -> str:
 
     `temporary` has to be on the same file system. Raises OSError with `path` untouched.
     """
-    with _synced_copy(temporary, read) as (copy, digest):
+    with _write_synced(temporary, read) as (copy, digest):
         copy.replace(path)
     _sync_folder(path.parent)
     return digest
 
 
 @contextmanager
-def _synced_copy(temporary: Path, read: Callable[[], bytes]) -> Iterator[tuple[Path, str]]:
+def _write_synced(temporary: Path, read: Callable[[], bytes]) -> Iterator[tuple[Path, str]]:
     """A file in `temporary` with what `read` gives, on the disk, and its SHA-256; removed if the block
     fails."""
     digest = hashlib.sha256()

@@ -115,7 +115,7 @@ class S3Store:
             url: str = self._public_client.generate_presigned_url("get_object", parameters, ExpiresIn=seconds)
         return url
 
-    def signed_address(self, key: str, seconds: int) -> str:
+    def sign_address(self, key: str, seconds: int) -> str:
         """An address at which anybody who has it may GET the object, whole or in ranges, for so long."""
         parameters = {"Bucket": self.bucket, "Key": self.prefix + key}
         if self._options.checksums:
@@ -237,7 +237,7 @@ class _Body(io.RawIOBase):
             raise SourceChanged(f"{self._key} has changed.")
 
     def readable(self) -> bool:
-        """It is."""
+        """True: `io.BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer

@@ -32,17 +32,17 @@ def s3_errors(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _named(error, what) from error
+        raise _explain(error, what) from error
     except ParamValidationError as error:
         raise InvalidRequest(f"{what} is not an address that S3 accepts.") from error
     except S3DownloadFailedError as error:  # the transfer manager's 412
         raise SourceChanged(f"{what} has changed.") from error
     except (BotoCoreError, Boto3Error, HTTPError, S3ValidationError, RetriesExceededError) as error:
         cause = error.__context__
-        raise _named(cause, what) if isinstance(cause, ClientError) else _silent(what) from error
+        raise _explain(cause, what) if isinstance(cause, ClientError) else _silent(what) from error
 
 
-def _named(error: ClientError, what: str) -> SpoolError:
+def _explain(error: ClientError, what: str) -> SpoolError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     if code in _MISSING:
         return NotFound(f"There is no object {what}.")

@@ -105,7 +105,7 @@ class PartsReader(io.RawIOBase):
         )
 
     def readable(self) -> bool:
-        """It is."""
+        """True: `io.BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer

@@ -67,7 +67,7 @@ class S3Receiver:
         """Drop the upload with its parts."""
         self._call("abort_multipart_upload", key, UploadId=upload)
 
-    def unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
+    def list_unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
         """Every upload below `prefix` that was begun and neither joined nor dropped."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(
             Bucket=self._bucket, Prefix=self._prefix + prefix

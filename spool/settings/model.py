@@ -371,7 +371,7 @@ class Settings(BaseModel):
 
     @property
     def rules(self) -> Rules:
-        """Who goes first."""
+        """Shares, quotas and aging, for the scheduler."""
         return Rules(self.shares, self.quotas, self.aging_seconds)
 
     @property

@@ -67,12 +67,12 @@ class SecretBox:
     def _first(self) -> "Fernet":
         from cryptography.fernet import Fernet
 
-        return Fernet(_derived(self._keys[0]))
+        return Fernet(_derive(self._keys[0]))
 
     def _all(self) -> "MultiFernet":
         from cryptography.fernet import Fernet, MultiFernet
 
-        return MultiFernet([Fernet(_derived(key)) for key in self._keys])
+        return MultiFernet([Fernet(_derive(key)) for key in self._keys])
 
 
 def secret_box(settings: "Settings") -> SecretBox:
@@ -101,5 +101,5 @@ def _key_of(home: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def _derived(key: str) -> bytes:
+def _derive(key: str) -> bytes:
     return base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest())

@@ -93,7 +93,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     return [_facts_of(row) for row in rows]
 
 
-def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+def index_digests(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The digest of what the search has indexed of each of these jobs, if anything."""
     spelled: dict[str, list[tuple[str, str]]] = {}
     own = select(passage_words).where(passage_words.c.job_id.in_(job_ids))
@@ -197,7 +197,7 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
 
 
 def lines(tx: Connection) -> Iterator[Line]:
-    """Every cost line."""
+    """Every cost line, read as a stream."""
     query = select(*(cost_lines.c[name] for name in Line._fields))
     for row in tx.execute(query, execution_options=STREAMED):
         yield Line(*row)
@@ -206,7 +206,7 @@ def lines(tx: Connection) -> Iterator[Line]:
 def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
     """Every worker that ever registered, with the sum of its lines."""
     gone = workers.c.stopped_at.is_(None) & (workers.c.seen_at < seconds_from_now(-ALIVE_SECONDS))
-    billed = _billed(cost_lines.c.worker_id).subquery()
+    billed = _sum_bills(cost_lines.c.worker_id).subquery()
     query = (
         select(
             workers.c.id,
@@ -227,7 +227,7 @@ def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
 
 def worker_days(tx: Connection) -> Iterator[WorkerDay]:
     """The billed time of each worker on each day, by worker and day."""
-    billed = _billed(cost_lines.c.worker_id, cost_lines.c.day).subquery()
+    billed = _sum_bills(cost_lines.c.worker_id, cost_lines.c.day).subquery()
     query = (
         select(
             billed.c.worker_id,
@@ -243,7 +243,7 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
         yield WorkerDay(worker_id, day, int(engine_ns), *span)
 
 
-def known_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
+def find_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
     """Those of the ids that are jobs. Objects of an unfinished deletion may exist until it is overdue, and
     `grace_seconds` longer."""
     ids = list(job_ids)
@@ -267,7 +267,7 @@ def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
     return row is not None and row.now - row.held_until <= timedelta(seconds=grace_seconds)
 
 
-def _billed(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
+def _sum_bills(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
     return select(*keys, func.sum(cost_lines.c.engine_ns).label("engine_ns")).group_by(*keys)
 
 

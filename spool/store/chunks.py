@@ -111,7 +111,7 @@ def _row(claim: Claim, chunk: SavedChunk) -> dict[str, Any]:
     }
 
 
-def saved_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]:
+def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]:
     """All saved chunks of the job, by channel and number, from number `first` on."""
     rows = tx.execute(
         select(chunks)
@@ -140,7 +140,7 @@ def saved_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk
     ]
 
 
-def settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
+def load_settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
     """The text of each saved chunk from number `first` on, as far as it stands already: up to a chunk that is
     missing, or whose words its neighbor may still change since the engine heard both beyond their cut. None
     where channels are kept apart, whose words are put in order at the end."""

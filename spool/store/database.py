@@ -102,7 +102,7 @@ class Database:
         )
         self._watchdog = _Watchdog(statement_seconds + WATCHDOG_GRACE_S)
         if pooled:
-            event.listen(self.engine, "connect", _pooled_connect)
+            event.listen(self.engine, "connect", _configure_pooled)
             event.listen(self.engine, "begin", partial(_limit_transaction, limits))
         self._single = self.engine
         if self.dialect == "sqlite":
@@ -186,17 +186,17 @@ class _Watchdog:
     def watch(self, engine: Engine) -> None:
         """Watch every connection of the engine."""
 
-        def executing(connection: Connection, *_: object) -> None:
+        def before(connection: Connection, *_: object) -> None:
             if not connection.invalidated:
                 self.arm(connection.connection.dbapi_connection)
 
-        def executed(connection: Connection, *_: object) -> None:
+        def after(connection: Connection, *_: object) -> None:
             self.disarm(connection.connection.dbapi_connection)
 
-        event.listen(engine, "before_cursor_execute", executing)
-        event.listen(engine, "after_cursor_execute", executed)
-        event.listen(engine, "commit", executing)
-        event.listen(engine, "rollback", executing)
+        event.listen(engine, "before_cursor_execute", before)
+        event.listen(engine, "after_cursor_execute", after)
+        event.listen(engine, "commit", before)
+        event.listen(engine, "rollback", before)
         event.listen(engine, "checkin", lambda connection, _record: self.disarm(connection))
         threading.Thread(target=self._run, name="database-watchdog", daemon=True).start()
 
@@ -266,7 +266,7 @@ def _limit_transaction(limits: dict[str, str], connection: Connection) -> None:
     connection.exec_driver_sql(f"SELECT {settings}")
 
 
-def _pooled_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
+def _configure_pooled(connection: Any, _record: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
     # One of the few settings that PgBouncer carries from session to session.
     connection.autocommit = True
     connection.execute("SET TIME ZONE 'UTC'")

@@ -114,9 +114,9 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     A recording belongs to Spool only if it was uploaded. It is deleted for every version that was made from
     it, and stays while a version has yet to be made.
     """
-    kept = _kept(content)
+    kept = _still_has(content)
     if content is Content.SOURCE:
-        job_ids = _unused(tx, job_ids)
+        job_ids = _find_unused(tx, job_ids)
     wanted = select(jobs.c.id, jobs.c.project, jobs.c.phrases_sha256).where(jobs.c.id.in_(job_ids), *kept)
     rows = tx.execute(wanted.order_by(jobs.c.id).with_for_update()).all()
     if not rows:
@@ -193,12 +193,12 @@ def postpone(tx: Connection, deletion: Deletion) -> None:
     tx.execute(again.values(due_at=seconds_from_now(REFUSED_SECONDS)))
 
 
-def expired_jobs(
+def find_expired_jobs(
     tx: Connection, project: str, content: Content, kept_for: timedelta, limit: int
 ) -> list[str]:
     """Up to `limit` jobs of the project that still have the content and ended longer ago than `kept_for`."""
     old = jobs.c.finished_at < seconds_from_now(-kept_for.total_seconds())
-    query = select(jobs.c.id).where(jobs.c.project == project, old, *_kept(content))
+    query = select(jobs.c.id).where(jobs.c.project == project, old, *_still_has(content))
     if content is Content.SOURCE:
         query = query.where(~is_still_read())
     return list(tx.scalars(query.order_by(jobs.c.finished_at).limit(limit)))
@@ -209,13 +209,13 @@ def projects_with(tx: Connection, content: Content) -> list[str]:
     projects: list[str] = []
     while True:
         after = [jobs.c.project > projects[-1]] if projects else []
-        project = tx.scalar(select(func.min(jobs.c.project)).where(*_kept(content), *after))
+        project = tx.scalar(select(func.min(jobs.c.project)).where(*_still_has(content), *after))
         if project is None:
             return projects
         projects.append(project)
 
 
-def _kept(content: Content) -> tuple[ColumnElement[bool], ...]:
+def _still_has(content: Content) -> tuple[ColumnElement[bool], ...]:
     # The text of the partial indexes, so that both databases use them.
     kept = text(KEPT_SOURCE if content is Content.SOURCE else KEPT_TRANSCRIPT)
     return kept, jobs.c.state.in_(_ENDED)  # type: ignore[return-value]
@@ -228,7 +228,7 @@ def _same_recordings(job_ids: Sequence[str]) -> ColumnElement[bool]:
     return jobs.c.id.in_(first) | jobs.c.rerun_of.in_(first)
 
 
-def _unused(tx: Connection, job_ids: Sequence[str]) -> list[str]:
+def _find_unused(tx: Connection, job_ids: Sequence[str]) -> list[str]:
     """Every version of the recordings of these jobs, except recordings that have yet to be read."""
     family = select(jobs.c.id, _RECORDING.label("recording")).where(_same_recordings(job_ids))
     # Locked before the check: whoever adds a version locks its recording's first job.

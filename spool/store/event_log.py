@@ -187,7 +187,7 @@ PLACED_AT_ONCE = 500
 
 def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
     """Move up to `limit` committed events into the log; return them and the ends of batches they caused."""
-    position = _locked_position(tx)
+    position = _lock_position(tx)
     first = select(event_inbox.c.id).order_by(event_inbox.c.id).limit(limit)
     taken = tx.execute(delete(event_inbox).where(event_inbox.c.id.in_(first)).returning(*event_inbox.c)).all()
     if not taken:
@@ -215,7 +215,7 @@ def batch_is_open(tx: Connection, batch_id: str) -> bool:
     return tx.execute(ended).one_or_none() is None
 
 
-def _locked_position(tx: Connection) -> int:
+def _lock_position(tx: Connection) -> int:
     taken = update(event_position).where(event_position.c.name == POSITION)
     taken = taken.values(value=event_position.c.value)
     position = tx.scalar(taken.returning(event_position.c.value))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, insert, select, update
 
 from spool.domain.jobs import Job, JobState
-from spool.domain.live.log import MOST_PARTS, Parts
+from spool.domain.live.log import MOST_PARTS, LogParts
 from spool.errors import Conflict
-from spool.store.chunks import SavedChunk, saved_chunks
+from spool.store.chunks import SavedChunk, load_chunks
 from spool.store.jobs import get_job
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import now_utc
@@ -23,21 +23,21 @@ class Said:
 
     job: Job
     chunks: list[SavedChunk]
-    parts: Parts
+    parts: LogParts
 
 
 def get_said(tx: Connection, job_id: str, first: int) -> Said:
     """The session's job and what was saved of it, from chunk `first` on. Raises NotFound."""
-    return Said(get_job(tx, job_id), saved_chunks(tx, job_id, first), get_parts(tx, job_id))
+    return Said(get_job(tx, job_id), load_chunks(tx, job_id, first), get_parts(tx, job_id))
 
 
-def get_parts(tx: Connection, job_id: str) -> Parts:
+def get_parts(tx: Connection, job_id: str) -> LogParts:
     """The parts of the session's log."""
     stored = tx.scalar(select(jobs.c.live_parts).where(jobs.c.id == job_id))
-    return Parts() if stored is None else Parts(tuple(stored["starts"]), stored["closed"])
+    return LogParts() if stored is None else LogParts(tuple(stored["starts"]), stored["closed"])
 
 
-def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
+def open_part(tx: Connection, job_id: str, known: LogParts, start: int) -> bool:
     """Begin another part of the log of an open session after `start` bytes of its audio, where the part
     before it ends. False if the parts have changed from `known`. Raises Conflict for a session that has
     ended."""
@@ -48,11 +48,11 @@ def open_part(tx: Connection, job_id: str, known: Parts, start: int) -> bool:
         return False
     if parts.last + 1 >= MOST_PARTS:
         raise Conflict(f"The session was resumed {parts.last} times, which is the limit; open another one.")
-    _write(tx, job_id, Parts((*parts.starts, start)))
+    _write(tx, job_id, LogParts((*parts.starts, start)))
     return True
 
 
-def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
+def close_log(tx: Connection, claim: Claim, known: LogParts) -> bool:
     """End the session, so that no part can follow. False if one already followed `known`. Raises
     LeaseLost."""
     lock_claim(tx, claim)
@@ -60,21 +60,21 @@ def close_log(tx: Connection, claim: Claim, known: Parts) -> bool:
     if parts.starts != known.starts:
         return False
     if not parts.is_closed:
-        _write(tx, claim.job.id, Parts(parts.starts, is_closed=True))
+        _write(tx, claim.job.id, LogParts(parts.starts, is_closed=True))
     return True
 
 
-def _lock(tx: Connection, job_id: str) -> tuple[Parts, bool]:
+def _lock(tx: Connection, job_id: str) -> tuple[LogParts, bool]:
     """The parts, locked for this transaction, and whether the job is an open session."""
     columns = jobs.c.live_parts, jobs.c.state, jobs.c.source_kind, jobs.c.cancel_requested
     row = tx.execute(select(*columns).where(jobs.c.id == job_id).with_for_update()).one_or_none()
     if row is None:
-        return Parts(), False
-    parts = Parts() if row[0] is None else Parts(tuple(row[0]["starts"]), row[0]["closed"])
+        return LogParts(), False
+    parts = LogParts() if row[0] is None else LogParts(tuple(row[0]["starts"]), row[0]["closed"])
     return parts, row.state in _OPEN and row.source_kind == "live" and not row.cancel_requested
 
 
-def _write(tx: Connection, job_id: str, parts: Parts) -> None:
+def _write(tx: Connection, job_id: str, parts: LogParts) -> None:
     document = {"starts": list(parts.starts), "closed": parts.is_closed}
     tx.execute(update(jobs).where(jobs.c.id == job_id).values(live_parts=document))
 

@@ -23,10 +23,10 @@ from spool.ids import new_id
 from spool.store.archive.exports import export_gauges
 from spool.store.archive.sources import SourceGauges, source_gauges
 from spool.store.ledger.charges import total
-from spool.store.queue.unserved import Unserved, unserved_jobs
+from spool.store.queue.unserved import Unserved, find_unserved
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
-from spool.store.workers import Worker, known_workers, workers_named
+from spool.store.workers import Worker, list_recent_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
 
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
@@ -125,7 +125,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedJobs:
     """Jobs in one final state; `error` is a code for failed jobs, else empty."""
 
     state: JobState
@@ -167,7 +167,7 @@ class Gauges:
     """Jobs that workers are running, by pool."""
     refused: dict[str, int]
     """Queued jobs that a worker returned because it cannot run them, by pool."""
-    ended: tuple[Ended, ...]
+    ended: tuple[EndedJobs, ...]
     open_batches: int
     unsent: int
     """Messages not yet sent to the broker."""
@@ -205,8 +205,8 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         now=now,
         waiting=_waiting(tx, project),
         running=_running(tx, project),
-        refused=_refused(tx, project),
-        ended=_ended(tx, project),
+        refused=_count_refusals(tx, project),
+        ended=_count_ended(tx, project),
         open_batches=_count(
             tx,
             _of(batches.c.project, project)
@@ -214,8 +214,8 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
             & batches.c.cancelled_at.is_(None),
         ),
         unsent=0 if project else tx.scalar(select(func.count()).select_from(outbox)) or 0,
-        today=_added(line.spent for line in lines if line.today),
-        month=_added(line.spent for line in lines) if month else (),
+        today=_add_up(line.spent for line in lines if line.today),
+        month=_add_up(line.spent for line in lines) if month else (),
         month_by_project={} if project or not month else dict(billed),
         fleet=() if project else list_fleet(tx),
         leases_lost={} if project else get_counts(tx, LEASES_LOST),
@@ -223,7 +223,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         webhooks={} if project else webhook_deliveries_by_outcome(tx),
         sources=None if project else source_gauges(tx),
         outputs=({}, None) if project else export_gauges(tx),
-        unserved=() if project else tuple(unserved_jobs(tx, [each.seen for each in known_workers(tx)])),
+        unserved=() if project else tuple(find_unserved(tx, [each.seen for each in list_recent_workers(tx)])),
     )
 
 
@@ -257,7 +257,7 @@ def _running(tx: Connection, project: str | None) -> dict[str, int]:
     return {pool or ANY_POOL: int(number) for pool, number in rows}
 
 
-def _refused(tx: Connection, project: str | None) -> dict[str, int]:
+def _count_refusals(tx: Connection, project: str | None) -> dict[str, int]:
     rows = tx.execute(
         select(jobs.c.pool, func.count())
         .where(
@@ -271,7 +271,7 @@ def _refused(tx: Connection, project: str | None) -> dict[str, int]:
     return {pool: int(number) for pool, number in rows}
 
 
-def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:
+def _count_ended(tx: Connection, project: str | None) -> tuple[EndedJobs, ...]:
     rows = tx.execute(
         select(jobs.c.state, jobs.c.error_code, func.count())
         .where(jobs.c.state.in_([state.value for state in TERMINAL]), _of(jobs.c.project, project))
@@ -281,7 +281,7 @@ def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:
     for state, error, number in rows:
         # A cancelled job may have failed before.
         counts[JobState(state), error or "" if state == JobState.FAILED.value else ""] += int(number)
-    return tuple(Ended(state, error, number) for (state, error), number in sorted(counts.items()))
+    return tuple(EndedJobs(state, error, number) for (state, error), number in sorted(counts.items()))
 
 
 def _count(tx: Connection, condition: ColumnElement[bool]) -> int:
@@ -328,7 +328,7 @@ def _lines(tx: Connection, since: date, today: date, project: str | None) -> lis
     ]
 
 
-def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
+def _add_up(parts: Iterable[Spent]) -> tuple[Spent, ...]:
     """The sums for each model and pool."""
     sums: dict[tuple[str, str], Spent] = {}
     for part in parts:

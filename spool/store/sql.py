@@ -240,16 +240,16 @@ class ManyRows:
 
     @cached_property
     def _for_sqlite(self) -> Executable:
-        return self._finished(sqlite_insert(self._table).values(**self._values))
+        return self._finish(sqlite_insert(self._table).values(**self._values))
 
     @cached_property
     def _for_postgresql(self) -> Executable:
         given = rows_in_json(self._types)
         chosen = select(*given.c, *self._values.values())
         insert = postgresql_insert(self._table).from_select([*self._types, *self._values], chosen)
-        return self._finished(insert)
+        return self._finish(insert)
 
-    def _finished(self, insert: Any) -> Executable:  # noqa: ANN401 - of either dialect
+    def _finish(self, insert: Any) -> Executable:  # noqa: ANN401 - of either dialect
         if self._update is not None:
             key = list(self._table.primary_key.columns)
             insert = insert.on_conflict_do_update(index_elements=key, set_=dict(self._update))

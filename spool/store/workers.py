@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, exists, null, sel
 
 from spool.domain.fleet.models import ModelFacts, facts_of
 from spool.domain.fleet.quality import Quality, quality_of
-from spool.domain.fleet.routing import Machine, Offer, Seen
+from spool.domain.fleet.routing import Machine, Offer, WorkerReport
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
 from spool.store.sql import now_utc, seconds_from_now, upsert
@@ -85,9 +85,9 @@ class Worker:
         return self.state if self.alive or self.state == "stopped" else "lost"
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> WorkerReport:
         """The worker from the view of a waiting job."""
-        return Seen(self.info.offer, self.state, self.reason, self.alive, self.seen_at)
+        return WorkerReport(self.info.offer, self.state, self.reason, self.alive, self.seen_at)
 
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
@@ -182,7 +182,7 @@ def ready_workers(tx: Connection) -> list[Offer]:
     return [worker.info.offer for worker in map(_worker_of, tx.execute(query)) if worker.alive]
 
 
-def known_workers(tx: Connection) -> list[Worker]:
+def list_recent_workers(tx: Connection) -> list[Worker]:
     """The workers seen within `KNOWN_SECONDS`: for each name and pool the process that is alive or was seen
     last."""
     query = _with_alive().where(workers.c.seen_at > seconds_from_now(-KNOWN_SECONDS))

@@ -91,7 +91,7 @@ jobs = Table(
     Column("batch_line", Integer),
     Column("custom_id", String(200)),
     Column("tags", JSON(none_as_null=True)),
-    # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log.Parts`).
+    # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log`).
     Column("live_parts", JSON(none_as_null=True)),
     # Whether a transcript of the same content, options and model may be reused, and the job it was reused
     # from.

@@ -16,7 +16,7 @@ from ops.testbed.rows import bill, chunk, claimed, queued
 from spool.domain.jobs import JobState
 from spool.ids import new_id
 from spool.store import Database
-from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.chunks import load_chunks, save_chunk
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
 from spool.store.workers import heartbeat, list_workers
@@ -135,7 +135,7 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
     with db.begin() as tx:
         save_chunk(tx, claim, chunk(0), bill(worker))
     with db.read() as tx:
-        assert len(saved_chunks(tx, claim.job.id)) == 1
+        assert len(load_chunks(tx, claim.job.id)) == 1
     db.close()
 
 

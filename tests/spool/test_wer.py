@@ -74,7 +74,7 @@ def test_an_alignment_has_the_fewest_edits(one: list[str], other: list[str]) -> 
     for small in (wer._SMALL, 4):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(wer, "_SMALL", small)
-            pairs = wer.aligned(one, other)
+            pairs = wer.align_words(one, other)
         assert pairs == sorted(set(pairs))
         assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)
         substituted = sum(one[a] != other[b] for a, b in pairs)

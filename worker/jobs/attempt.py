@@ -25,7 +25,7 @@ from spool.errors import (
 )
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
-from spool.store.chunks import SavedChunk, drop_stale, save_chunk, saved_chunks
+from spool.store.chunks import SavedChunk, drop_stale, load_chunks, save_chunk
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
@@ -79,7 +79,7 @@ class ChunkCommit:
         """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
         claim = self.attempt.claim
         with self.attempt.context.db.begin() as tx:
-            if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
+            if self.tried and any(self._is_this(saved) for saved in load_chunks(tx, claim.job.id)):
                 return
             self.tried = True
             cancel = renew_lease(
@@ -154,7 +154,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             return
         with self.context.db.read() as tx:
             self._saved = {
-                (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
+                (chunk.channel, chunk.index): chunk for chunk in load_chunks(tx, self.claim.job.id)
             }
 
     def pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:

@@ -27,7 +27,7 @@ from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import renew_lease
-from spool.store.transcripts.speakers import SavedTurns, save_turns, saved_turns
+from spool.store.transcripts.speakers import SavedTurns, load_turns, save_turns
 from spool.store.transcripts.voices import forget_turn_prints, write_prints
 from worker.audio import open_audio
 from worker.audio.stream import Channels
@@ -116,7 +116,7 @@ class _Commit:
         claim, lease = self.attempt.claim, self.attempt.lease
         own = (self.turns.channel, claim.attempt)
         with self.attempt.context.db.begin() as tx:
-            saved = saved_turns(tx, claim.job.id) if self.tried else []
+            saved = load_turns(tx, claim.job.id) if self.tried else []
             if any((each.channel, each.attempt) == own for each in saved):
                 return
             self.tried = True
@@ -192,7 +192,7 @@ class SpeakerPass:
         """The channels whose turns were saved by an attempt with the same models."""
         models = self.models
         with self.attempt.context.db.read() as tx:
-            saved = saved_turns(tx, self.attempt.claim.job.id)
+            saved = load_turns(tx, self.attempt.claim.job.id)
         ways = [(models.model, None), *((models.default, reason) for reason in Reason)]
         by_mark = {models.turns_mark(*way): way for way in ways}
         return {

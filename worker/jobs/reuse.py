@@ -24,7 +24,7 @@ from spool.objects.integrity import hash_file
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.jobs import keep_source_hashes
-from spool.store.transcripts.reuse import KnownTranscript, known_by_content, known_by_etag
+from spool.store.transcripts.reuse import KnownTranscript, find_by_content, find_by_etag
 from worker.sources.fetch import Sources
 from worker.sources.links import SignedLink
 
@@ -77,7 +77,7 @@ class Reuse:
         if not self._job.reuse:
             return None
         with self._db.read() as tx:
-            known = known_by_etag(tx, self._job.project, source, self._fingerprint)
+            known = find_by_etag(tx, self._job.project, source, self._fingerprint)
         return self._taken(known)
 
     def after_fetch(self, path: Path, check: Callable[[], None], *, hashed: bool = True) -> Transcript | None:
@@ -101,7 +101,7 @@ class Reuse:
         if not self._job.reuse or self._content is None:
             return None
         with self._db.read() as tx:
-            known = known_by_content(tx, self._job.project, self._content, self._fingerprint)
+            known = find_by_content(tx, self._job.project, self._content, self._fingerprint)
         return self._taken(known)
 
     def confirm(self, path: Path, check: Callable[[], None]) -> None:

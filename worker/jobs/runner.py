@@ -59,7 +59,7 @@ from spool.store.queue.leases import (
     hand_back,
 )
 from spool.store.transcripts.edits import edits_of, index_words
-from spool.store.transcripts.review import Finished, doubts_in
+from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
@@ -331,7 +331,7 @@ class JobRunner:
             if context.endings.finish(context.db, ending, transcript, gather=context.job_gate.taken > 1):
                 failpoint("finish.committed")
                 return
-        finished = Finished(self._job, outcome.content_sha256, transcript)
+        finished = FinishedJob(self._job, outcome.content_sha256, transcript)
         (review,) = retry_storage(partial(doubts_in, context.db, [finished]), context.outage_seconds)
 
         def commit() -> None:
@@ -419,7 +419,7 @@ class JobRunner:
         if not verdict.lacks_share:
             return self._refuse(error, verdict)
         self.code = error.code
-        current().failed(error)
+        current().record_error(error)
         self._lack(error)
         return self._end("handed back", code=error.code, message=error.message, reason=verdict.reason)
 
@@ -438,7 +438,7 @@ class JobRunner:
     def _refuse(self, error: SpoolError, verdict: Verdict) -> str:
         """Hand the job back at once, for other workers: what went wrong may be this one's fault."""
         self.code = error.code
-        current().failed(error)
+        current().record_error(error)
         self._refusal = f"{error.code}: {error.message}"
         ending = self._end("handed back", reason=f"{verdict.reason}: {error.message}")
         if verdict.blames_worker:
@@ -448,7 +448,7 @@ class JobRunner:
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
-        current().failed(error)
+        current().record_error(error)
         named = self._name(error)
         if self._may_appear(error):
             pause = self._services.retry.endless_pause(1)
@@ -470,7 +470,7 @@ class JobRunner:
         """Hand the job back to be tried again after a pause that grows; without `endless`, it fails in the
         end."""
         self.code = error.code
-        current().failed(error)
+        current().record_error(error)
         named = self._name(error)
         if self._job.refusals and not error.retryable:  # once all have refused it, all may try again
             self._refusal = f"{error.code}: {error.message}"

@@ -59,7 +59,7 @@ def follow(future: "Future[UtteranceResult]", piece: ChunkSpan, ids: dict[str, s
 def _answered(one: Span, future: "Future[UtteranceResult]") -> None:
     error = None if future.cancelled() else future.exception()
     if error is not None:
-        one.failed(error)
+        one.record_error(error)
     elif not future.cancelled():
         result = future.result()
         one.note(batch_utterances=result.batch_size, engine_seconds=result.engine_ns / 1e9)

@@ -97,7 +97,7 @@ def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
         NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
         for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
     )
-    lattice = result.lattice and result.lattice.moved(offset, span.channel)
+    lattice = result.lattice and result.lattice.shift(offset, span.channel)
     language = None
     if words and result.language is not None:
         language = ChunkLanguage(code=result.language, probabilities=dict(result.languages))

@@ -17,7 +17,7 @@ from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.store.database import Database
 from spool.store.queue.endings import Ending, finish_jobs
-from spool.store.transcripts.review import Finished, doubts_in
+from spool.store.transcripts.review import FinishedJob, doubts_in
 
 MOST = 32
 GATHER_SECONDS = 0.02
@@ -34,9 +34,9 @@ class _Waiting:
     done: bool = False
 
     @property
-    def finished(self) -> Finished:
+    def finished(self) -> FinishedJob:
         """What there may be to review."""
-        return Finished(self.ending.claim.job, self.ending.outcome.content_sha256, self.transcript)
+        return FinishedJob(self.ending.claim.job, self.ending.outcome.content_sha256, self.transcript)
 
 
 class Endings:

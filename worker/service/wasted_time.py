@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
-from spool.store.chunks import saved_chunks
+from spool.store.chunks import load_chunks
 from spool.store.database import Database
-from spool.store.ledger.charges import Charge, charge, wasted_ns
-from spool.store.transcripts.speakers import saved_turns
+from spool.store.ledger.charges import Charge, charge, sum_wasted_ns
+from spool.store.transcripts.speakers import load_turns
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ class _Debt:
             return
         if self.unless_turns is not None and self._has_turns(tx, self.unless_turns):
             return
-        billed = wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
+        billed = sum_wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
         if self.before is not None and billed > self.before:
             return
         self.before = billed
@@ -48,10 +48,10 @@ class _Debt:
 
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
         own_key = (channel, index, self.attempt)
-        return any((c.channel, c.index, c.attempt) == own_key for c in saved_chunks(tx, self.job_id))
+        return any((c.channel, c.index, c.attempt) == own_key for c in load_chunks(tx, self.job_id))
 
     def _has_turns(self, tx: Connection, channel: int) -> bool:
-        return any((t.channel, t.attempt) == (channel, self.attempt) for t in saved_turns(tx, self.job_id))
+        return any((t.channel, t.attempt) == (channel, self.attempt) for t in load_turns(tx, self.job_id))
 
 
 class WastedTime:

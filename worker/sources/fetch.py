@@ -34,7 +34,7 @@ from spool.errors import (
 )
 from spool.net.address_policy import AddressRules, HostRefused
 from spool.objects import ObjectStore, s3_store
-from spool.objects.integrity import verified_blocks
+from spool.objects.integrity import verify_blocks
 from spool.objects.s3_link import Link
 from spool.settings import Settings
 from worker.sources.https import download
@@ -236,7 +236,7 @@ class _Copy:
         """Copy an object and verify its blocks by `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
         blocks = read_watched(lambda: store.open_to_copy(key, etag), self.check, self._pace())
         with self.target.open("wb") as file, contextlib.closing(blocks):
-            for block in blocks if hashes is None else verified_blocks(blocks, hashes, key):
+            for block in blocks if hashes is None else verify_blocks(blocks, hashes, key):
                 self._write(file, block)
 
     def https(

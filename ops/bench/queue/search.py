@@ -35,7 +35,7 @@ from spool.store.queue.leases import Outcome, finish_job
 from spool.store.sql import Page
 from spool.store.transcripts.passages import recording_doubts, row_of
 from spool.store.transcripts.review import ReviewFilter, list_recordings, list_review, mark_checked
-from spool.store.transcripts.search import Search, search
+from spool.store.transcripts.search import TranscriptSearch, search
 from spool.tables import jobs, review_recordings
 
 WORDS, OWN, FOLLOWING, OF_JOB = 50_000, 30, 10, 200
@@ -235,7 +235,7 @@ def job_passages(speech: Speech, count: int = OF_JOB) -> list[Passage]:
         spoken = [
             Spoken(word, at * 12.0 + n * 0.4, at * 12.0 + n * 0.4 + 0.3, 0.9) for n, word in enumerate(said)
         ]
-        found.append(Passage.indexed(0, None, OWN, spoken))
+        found.append(Passage.of(0, None, OWN, spoken))
     return found
 
 
@@ -275,7 +275,7 @@ def measure(db: Database, speech: Speech, count: int) -> None:
     hits: dict[str, int] = {}
     for _ in range(count):
         for kind, (written, matching, alternatives) in kinds(speech).items():
-            wanted = Search(parse_query(written), matching, alternatives=alternatives)
+            wanted = TranscriptSearch(parse_query(written), matching, alternatives=alternatives)
             began = time.perf_counter()
             with db.read() as tx:
                 page = search(tx, wanted, None, 50)

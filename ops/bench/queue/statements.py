@@ -33,7 +33,7 @@ from spool.store.workers import list_workers
 SECONDS = 5.0
 OPTIONS = JobOptions(model="demo-tdt")
 WORDS = tuple(Word(text="word", start=0.4 * n, end=0.4 * n + 0.2, confidence=0.9) for n in range(12))
-PASSAGE = Passage.indexed(0, None, len(WORDS), tuple(Spoken(w.text, w.start, w.end, 0.9) for w in WORDS))
+PASSAGE = Passage.of(0, None, len(WORDS), tuple(Spoken(w.text, w.start, w.end, 0.9) for w in WORDS))
 
 
 class _Times:

@@ -38,7 +38,7 @@ class Typescript:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The words alone."""
+        """The words without their speakers."""
         return tuple(word.text for word in self.words)
 
     @cached_property
@@ -51,13 +51,13 @@ class Typescript:
         """The form in which a job stores it."""
         return KeptAlign(words=len(self.words), sha256=self.sha256)
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """As bytes, compressed."""
         return zlib.compress(self._document)
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Self:
-        """The text that `packed` returned."""
+    def unpack(cls, data: bytes) -> Self:
+        """The text that `pack` returned."""
         return cls(tuple(SpokenWord(*pair) for pair in json.loads(zlib.decompress(data))))
 
 

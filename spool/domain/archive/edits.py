@@ -89,7 +89,7 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
         homes += range(at, edit.first)
         heard = transcript.words[edit.first : edit.last + 1]
         place = len(words)
-        for word, home in _edited(heard, edit):
+        for word, home in _replace_words(heard, edit):
             words.append(word)
             homes.append(edit.first + home)
         corrections.append(_correction(heard, edit, place, len(words) - place))
@@ -145,7 +145,7 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
     )
 
 
-def _edited(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
+def _replace_words(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
     """The words that a range has now, each with the original word that it came from or stands beside."""
     for word, home in _spoken(heard, edit.text):
         yield (word if edit.speaker is None else word.model_copy(update={"speaker": edit.speaker})), home
@@ -166,7 +166,7 @@ def _spoken(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int
                     at,
                 )
         elif m < n:
-            yield from _shared(heard, i, j, tokens[m:n])
+            yield from _share_time(heard, i, j, tokens[m:n])
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
@@ -192,7 +192,7 @@ def _blocks(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, int,
     return blocks
 
 
-def _shared(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) -> Iterator[tuple[Word, int]]:
+def _share_time(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) -> Iterator[tuple[Word, int]]:
     """`tokens` over the time of the words `i` to `j`, each as long as its share of the characters."""
     start, end = heard[i].start, max(word.end for word in heard[i:j])
     total = sum(map(len, tokens))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple, Self
 
-from spool.domain.archive.readings import Reading, readings_between, readings_of
+from spool.domain.archive.readings import AlternativeReading, readings_between, readings_of
 from spool.domain.archive.tokens import pairs_of, sound_of, tokens_of
 from spool.domain.transcript import Transcript, Word
 
@@ -42,16 +42,16 @@ class Passage:
     own: int
     words: tuple[Spoken, ...]
     terms: tuple[str, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[AlternativeReading, ...] = ()
 
     @classmethod
-    def indexed(
+    def of(
         cls,
         channel: int,
         speaker: str | None,
         own: int,
         words: Sequence[Spoken],
-        readings: tuple[Reading, ...] = (),
+        readings: tuple[AlternativeReading, ...] = (),
     ) -> Self:
         """A passage with its terms: the tokens of its words in order."""
         terms = chain.from_iterable(tokens_of(word.text) for word in words)
@@ -93,7 +93,7 @@ def passages_of(transcript: Transcript) -> list[Passage]:
                 for word in words[first : last + FOLLOWING]
             ]
             heard = readings_between(readings, begin + first, begin + first + len(spoken))
-            passages.append(Passage.indexed(channel, words[first].speaker, last - first, spoken, heard))
+            passages.append(Passage.of(channel, words[first].speaker, last - first, spoken, heard))
         begin += len(words)
     return sorted(passages, key=lambda passage: (passage.words[0].start, passage.channel))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spool.domain.archive.passages import FOLLOWING, Passage
-from spool.domain.archive.readings import Reading
+from spool.domain.archive.readings import AlternativeReading
 from spool.domain.archive.tokens import sound_of, tokens_of
 from spool.errors import InvalidRequest
 
@@ -62,7 +62,7 @@ class Match(NamedTuple):
 
     first: int
     last: int
-    reading: Reading | None = None
+    reading: AlternativeReading | None = None
     text: str = ""
 
     def confidence_in(self, passage: Passage) -> float | None:
@@ -194,7 +194,7 @@ def _matches(query: Query, texts: Sequence[str]) -> list[Match]:
     return sorted(matched)
 
 
-def _speaks_of(query: Query, reading: Reading) -> bool:
+def _speaks_of(query: Query, reading: AlternativeReading) -> bool:
     """Whether the reading has a word of the query."""
     heard = tokens_of(reading.text)
     return any(

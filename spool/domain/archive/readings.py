@@ -21,7 +21,7 @@ LONGEST = 8
 """The most words of a reading, and the most that it replaces."""
 
 
-class Reading(NamedTuple):
+class AlternativeReading(NamedTuple):
     """`text` in place of the words `first` to `last`. confidence: its probability, from 0 to 1; None for one
     from an n-best list, whose scores are not probabilities."""
 
@@ -31,10 +31,10 @@ class Reading(NamedTuple):
     confidence: float | None
 
 
-def readings_of(transcript: Transcript) -> list[Reading]:
+def readings_of(transcript: Transcript) -> list[AlternativeReading]:
     """All distinct readings that differ from the transcript, by their first word."""
     words = transcript.words
-    kept: dict[tuple[int, int, tuple[str, ...]], Reading] = {}
+    kept: dict[tuple[int, int, tuple[str, ...]], AlternativeReading] = {}
     for reading in (*_of_words(words), *_of_chunks(transcript)):
         tokens = tokens_of(reading.text)
         spoken = _tokens(word.text for word in words[reading.first : reading.last + 1])
@@ -43,7 +43,9 @@ def readings_of(transcript: Transcript) -> list[Reading]:
     return sorted(kept.values(), key=lambda reading: reading.first)
 
 
-def readings_between(readings: Sequence[Reading], first: int, after: int) -> tuple[Reading, ...]:
+def readings_between(
+    readings: Sequence[AlternativeReading], first: int, after: int
+) -> tuple[AlternativeReading, ...]:
     """The readings of the words from `first` until before `after`, counted from `first`; if there are too
     many, the most probable. `readings` are in order of their first word."""
     begin = bisect_left(readings, first, key=lambda reading: reading.first)
@@ -56,13 +58,13 @@ def readings_between(readings: Sequence[Reading], first: int, after: int) -> tup
     )
 
 
-def _of_words(words: Sequence[Word]) -> Iterator[Reading]:
+def _of_words(words: Sequence[Word]) -> Iterator[AlternativeReading]:
     for at, word in enumerate(words):
         for other in word.alternatives[:MOST_ALTERNATIVES]:
-            yield Reading(at, at, " ".join(other.text.split()), other.confidence)
+            yield AlternativeReading(at, at, " ".join(other.text.split()), other.confidence)
 
 
-def _of_chunks(transcript: Transcript) -> Iterator[Reading]:
+def _of_chunks(transcript: Transcript) -> Iterator[AlternativeReading]:
     """Where the hypotheses of a chunk differ from the words within its time."""
     if not transcript.nbest:
         return
@@ -81,7 +83,9 @@ def _of_chunks(transcript: Transcript) -> Iterator[Reading]:
             yield from _differences(transcript.words, owned, hypothesis.text.split())
 
 
-def _differences(words: Sequence[Word], owned: Sequence[int], heard: Sequence[str]) -> Iterator[Reading]:
+def _differences(
+    words: Sequence[Word], owned: Sequence[int], heard: Sequence[str]
+) -> Iterator[AlternativeReading]:
     """At the edges of a chunk a hypothesis may have words of the next chunk, so additional words there are
     left out."""
     ours = [tokens_of(words[at].text) for at in owned]
@@ -99,7 +103,7 @@ def _differences(words: Sequence[Word], owned: Sequence[int], heard: Sequence[st
             first = last
             text = f"{words[owned[first]].text} {text}"
         if owned[last] - owned[first] == last - first:
-            yield Reading(owned[first], owned[last], text, None)
+            yield AlternativeReading(owned[first], owned[last], text, None)
 
 
 def _tokens(texts: Iterator[str]) -> tuple[str, ...]:

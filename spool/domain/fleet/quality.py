@@ -29,7 +29,7 @@ class Quality:
         return self.no_worse / self.recordings
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The measurement as it is stored."""
         return asdict(self)
 
 

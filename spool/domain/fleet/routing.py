@@ -68,7 +68,7 @@ class Route:
 
     @property
     def queue(self) -> str:
-        """Its name."""
+        """The name of the queue that has this route."""
         first = self.pool if self.pool is not None else f"model:{quote(self.model or '', safe='')}"
         wanted = self.requires
         pairs = {
@@ -155,7 +155,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkerReport:
     """A worker's last report."""
 
     offer: Offer
@@ -165,7 +165,7 @@ class Seen:
     seen_at: datetime
 
 
-def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime) -> str | None:
+def why_waiting(route: Route, model: str, workers: Iterable[WorkerReport], now: datetime) -> str | None:
     """What a job is waiting for if no worker can take it now, as a phrase; None if a worker can."""
     known = list(workers)
     able = [worker for worker in known if worker.offer.takes(route, model)]

@@ -5,7 +5,7 @@ have data, so that sizes tell how much audio there is. Replaying the log gives t
 time. Pure.
 
 Each further connection of a session writes a part of its own, from `jobs/{id}/live/p001/00000000` on. SQL
-says where in the session's audio a part begins (`Parts`), and there the part before it ends: anything that
+says where in the session's audio a part begins (`LogParts`), and there the part before it ends: anything that
 its writer, unaware of this, wrote after that is not part of the session, and the client sends it again.
 """
 
@@ -24,7 +24,7 @@ _KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """One entry. audio: `data` is PCM; finalize: make final what was heard; alive: the client is still there;
     end: the last entry, whose `data` says why."""
 
@@ -36,12 +36,12 @@ class Record:
         return _LETTERS[self.kind] + self.data
 
 
-def decode_record(stored: bytes) -> Record:
-    """The record that `Record.encode` wrote. Raises ValueError for other bytes."""
+def decode_record(stored: bytes) -> LogRecord:
+    """The record that `LogRecord.encode` wrote. Raises ValueError for other bytes."""
     kind = _KINDS.get(stored[:1])
     if kind is None:
         raise ValueError("these bytes are not a record of a live session")
-    return Record(kind, stored[1:])
+    return LogRecord(kind, stored[1:])
 
 
 def audio_size(stored_size: int) -> int:
@@ -71,7 +71,7 @@ def is_in_part(key: str, job_id: str, part: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class LogParts:
     """starts: how many bytes of the session's audio come before each part but the first. is_closed: the
     session has ended, and no part can follow."""
 

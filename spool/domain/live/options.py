@@ -79,7 +79,7 @@ class Listening(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LivePace:
     """How much audio a client may send: `factor` times real time, plus `ahead` seconds."""
 
     factor: float = 10.0

@@ -18,7 +18,7 @@ _ABBREVIATION = 4
 _EDGES = re.compile(r"^\W+|\W+$")
 
 
-def written_names(heard: Sequence[str], text: str | None, before: str | None = None) -> list[str]:
+def find_names(heard: Sequence[str], text: str | None, before: str | None = None) -> list[str]:
     """The names in `text` that replace words of `heard`, in order, each once. before: the preceding word,
     None at the beginning. A capital at the start of a sentence makes no name if the recognised word had one
     too."""

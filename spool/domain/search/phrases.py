@@ -89,7 +89,7 @@ class Boost(BaseModel):
     def _one_form(cls, phrases: tuple[str, ...]) -> tuple[str, ...]:
         return phrase_list(phrases).phrases
 
-    def named(self, glossary: str | None) -> "Boost":
+    def with_glossary(self, glossary: str | None) -> "Boost":
         """A copy that names this version of a glossary as the origin of its phrases."""
         return Boost(phrases=self.phrases, weight=self.weight, glossary=glossary)
 

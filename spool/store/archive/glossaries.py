@@ -50,7 +50,7 @@ def add_version(
 ) -> Glossary:
     """The glossary's new version, or its latest one where that has the same. Raises Conflict where somebody
     else adds one at the same moment, and for too many."""
-    latest = tx.scalar(select(func.max(glossaries.c.version)).where(*_named(project, name)))
+    latest = tx.scalar(select(func.max(glossaries.c.version)).where(*_by_name(project, name)))
     if latest is not None:
         before = get_glossary(tx, project, name)
         same = (phrases.sha256, weight, auto_add_after)
@@ -79,7 +79,7 @@ def add_version(
 
 def get_glossary(tx: Connection, project: str, name: str, version: int | None = None) -> Glossary:
     """A version of a glossary, the latest unless it is given. Raises NotFound."""
-    query = select(*glossaries.c).where(*_named(project, name)).order_by(glossaries.c.version.desc())
+    query = select(*glossaries.c).where(*_by_name(project, name)).order_by(glossaries.c.version.desc())
     if version is not None:
         query = query.where(glossaries.c.version == version)
     row = tx.execute(query.limit(1)).one_or_none()
@@ -103,21 +103,21 @@ def list_glossaries(tx: Connection, project: str | None = None) -> list[Glossary
 
 def phrases_of_versions(tx: Connection, project: str, name: str) -> set[str]:
     """The phrases that any version of a glossary has or had."""
-    digests = select(glossaries.c.sha256).where(*_named(project, name))
+    digests = select(glossaries.c.sha256).where(*_by_name(project, name))
     lists = tx.scalars(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256.in_(digests)))
     return {phrase for phrases in lists for phrase in phrases}
 
 
 def remove_glossary(tx: Connection, project: str, name: str) -> None:
     """Delete a glossary with all versions; jobs that named it keep their phrases. Raises NotFound."""
-    gone = delete(glossaries).where(*_named(project, name)).returning(glossaries.c.sha256)
+    gone = delete(glossaries).where(*_by_name(project, name)).returning(glossaries.c.sha256)
     digests = set(tx.scalars(gone))
     if not digests:
         raise NotFound(f"Project {project} has no glossary {name}.")
     drop_phrases(tx, digests)
 
 
-def _named(project: str, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _by_name(project: str, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return glossaries.c.project == project, glossaries.c.name == name
 
 

@@ -67,7 +67,7 @@ def add_version(
 ) -> LanguageModel:
     """The new version, whose file is stored already, or the latest one if that has the same file. Raises
     Conflict if another request adds one at the same moment, and for too many."""
-    latest = tx.scalar(select(func.max(language_models.c.version)).where(*_named(project, name)))
+    latest = tx.scalar(select(func.max(language_models.c.version)).where(*_by_name(project, name)))
     if latest is not None:
         before = get_language_model(tx, project, name)
         if before.sha256 == sha256:
@@ -98,7 +98,7 @@ def add_version(
 def get_language_model(tx: Connection, project: str, name: str, version: int | None = None) -> LanguageModel:
     """A version of a language model, by default the latest. Raises NotFound."""
     c = language_models.c
-    query = select(*c).where(*_named(project, name)).order_by(c.version.desc())
+    query = select(*c).where(*_by_name(project, name)).order_by(c.version.desc())
     if version is not None:
         query = query.where(c.version == version)
     row = tx.execute(query.limit(1)).one_or_none()
@@ -129,7 +129,7 @@ def remove_language_model(tx: Connection, project: str, name: str) -> set[str]:
     if count := tx.execute(waiting).scalar_one():
         noun = "job needs" if count == 1 else "jobs need"
         raise Conflict(f"{count} {noun} language model {name}; cancel them, or wait until they have ended.")
-    gone = delete(language_models).where(*_named(project, name)).returning(language_models.c.sha256)
+    gone = delete(language_models).where(*_by_name(project, name)).returning(language_models.c.sha256)
     digests = set(tx.scalars(gone))
     if not digests:
         raise NotFound(f"Project {project} has no language model {name}.")
@@ -149,7 +149,7 @@ def all_versions(tx: Connection) -> list[LanguageModel]:
     return [LanguageModel(**row._mapping) for row in tx.execute(query)]
 
 
-def _named(project: str, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _by_name(project: str, name: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return language_models.c.project == project, language_models.c.name == name
 
 

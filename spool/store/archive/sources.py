@@ -114,7 +114,7 @@ class NewItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SourceTurn:
     """A source for this process to look at now: all of it, or the `marked` files."""
 
     source: WatchedSource
@@ -124,7 +124,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SourceListing:
     """What a turn found: how many files there are, and how many of them may still be growing."""
 
     files: int
@@ -253,7 +253,7 @@ def mark_places(tx: Connection, source_id: str, places: Iterable[str]) -> int:
     return len(rows)
 
 
-def take_turn(tx: Connection, owner: str) -> Turn | None:
+def take_turn(tx: Connection, owner: str) -> SourceTurn | None:
     """The source that has been due for longest, under a lease for this process."""
     marked = exists(select(source_marks.c.source_id).where(source_marks.c.source_id == sources.c.id))
     free = or_(sources.c.lease_until.is_(None), sources.c.lease_until < now_utc())
@@ -271,17 +271,17 @@ def take_turn(tx: Connection, owner: str) -> Turn | None:
     tx.execute(update(sources).where(sources.c.id == row.id).values(**lease))
     marks = select(source_marks.c.place).where(source_marks.c.source_id == row.id)
     now: datetime = tx.execute(select(now_utc())).scalar_one()
-    return Turn(get_source(tx, row.id), bool(row.listing), list(tx.scalars(marks)), now)
+    return SourceTurn(get_source(tx, row.id), bool(row.listing), list(tx.scalars(marks)), now)
 
 
-def known_items(tx: Connection, source_id: str, places: Sequence[str]) -> Mapping[tuple[str, str], Item]:
+def find_items(tx: Connection, source_id: str, places: Sequence[str]) -> Mapping[tuple[str, str], Item]:
     """The rows of these files, by place and version."""
     of_files = (source_items.c.source_id == source_id, source_items.c.place.in_(places))
     rows = map(_item_of, tx.execute(select(*source_items.c).where(*of_files)))
     return {(row.place, row.version): row for row in rows}
 
 
-def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -> int:
+def note_items(tx: Connection, turn: SourceTurn, owner: str, new: Sequence[NewItem]) -> int:
     """Record these versions, with the jobs that they make, and renew the lease; returns how many jobs are
     new.
 
@@ -313,7 +313,9 @@ def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -
     return submitted
 
 
-def end_turn(tx: Connection, turn: Turn, owner: str, seen: Seen | None, error: str | None) -> None:
+def end_turn(
+    tx: Connection, turn: SourceTurn, owner: str, seen: SourceListing | None, error: str | None
+) -> None:
     """Release the lease: after what was `seen`, or after a failure, which the next listing tries again.
 
     The source is listed again as soon as its settling files can have settled.

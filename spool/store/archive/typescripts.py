@@ -15,7 +15,7 @@ def keep_typescripts(tx: Connection, texts: Mapping[str, Typescript | None]) -> 
     if not rows:
         return
     known = tx.scalars(select(jobs.c.id).where(jobs.c.id.in_(sorted(rows)))).all()
-    tx.execute(insert(typescripts), [{"job_id": job, "words": rows[job].packed()} for job in known])
+    tx.execute(insert(typescripts), [{"job_id": job, "words": rows[job].pack()} for job in known])
 
 
 def typescript_of(tx: Connection, job_id: str, sha256: str) -> Typescript:
@@ -24,7 +24,7 @@ def typescript_of(tx: Connection, job_id: str, sha256: str) -> Typescript:
     words = tx.scalar(select(typescripts.c.words).where(typescripts.c.job_id == job_id))
     if words is None:
         raise NotFound(f"Job {job_id} has no existing transcript.")
-    text = Typescript.unpacked(words)
+    text = Typescript.unpack(words)
     if text.sha256 != sha256:
         raise ObjectDamaged(f"The existing transcript of job {job_id} is damaged.")
     return text

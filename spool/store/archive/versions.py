@@ -91,7 +91,7 @@ _LAST_DONE = _last_done({name: bindparam(name, type_=kind) for name, kind in _AS
 _LAST_DONE_OF_ALL = _last_done_of_all()
 
 
-def transcribed_later(model: str | None = None) -> ColumnElement[bool]:
+def has_later_transcript(model: str | None = None) -> ColumnElement[bool]:
     """SQL: a job that transcribed the recording of `jobs` again later has a transcript, of this model if one
     is named."""
     later = jobs.alias("later")

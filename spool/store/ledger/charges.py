@@ -162,7 +162,7 @@ def _reprice(tx: Connection, bill: Charge, total: Row[Any]) -> None:
     tx.execute(update(cost_lines).where(*same).values(cost_nanos=cost))
 
 
-def wasted_ns(tx: Connection, job_id: str, attempt: int, worker_id: str) -> int:
+def sum_wasted_ns(tx: Connection, job_id: str, attempt: int, worker_id: str) -> int:
     """The wasted engine time of one worker on one attempt, in nanoseconds."""
     total = tx.scalar(
         select(func.coalesce(func.sum(cost_lines.c.engine_ns), 0)).where(
@@ -196,11 +196,15 @@ def job_cost(tx: Connection, job_id: str) -> CostSums:
 
 
 def _cost_sums(
-    samples: int, billable_ns: int, wasted_ns: int, billable_nanos: int, wasted_nanos: int
+    samples: int, billable_ns: int, sum_wasted_ns: int, billable_nanos: int, wasted_nanos: int
 ) -> CostSums:
     # PostgreSQL sums bigints as numeric.
     return CostSums(
-        int(samples), int(billable_ns), int(wasted_ns), money(int(billable_nanos)), money(int(wasted_nanos))
+        int(samples),
+        int(billable_ns),
+        int(sum_wasted_ns),
+        money(int(billable_nanos)),
+        money(int(wasted_nanos)),
     )
 
 
@@ -235,7 +239,7 @@ def sums_of(row: Row[Any]) -> CostSums:
     return CostSums(int(row.audio_samples), engine_ns, 0, cost, Decimal(0))
 
 
-def measured_throughputs(tx: Connection) -> list[Measured]:
+def measure_throughputs(tx: Connection) -> list[Measured]:
     """By chip, model and search, most audio first. Time of jobs that no longer exist counts as greedy."""
     decoder, beam = jobs.c.options["decoder"].as_string(), jobs.c.options["beam"].as_integer()
     samples, engine = func.sum(cost_lines.c.audio_samples), func.sum(cost_lines.c.engine_ns)

@@ -63,7 +63,7 @@ def cost_report(
     by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
     busy: dict[str, int] = {}
     names = dict(tx.execute(select(workers.c.id, workers.c.name)).all()) if group_by == "worker" else {}
-    for row in tx.execute(_grouped(key, start, end, project)):
+    for row in tx.execute(_sum_groups(key, start, end, project)):
         if row.worker_id is not None:
             busy[row.worker_id] = int(row.engine_ns)
         else:
@@ -77,25 +77,25 @@ def cost_report(
     return CostReport(start, end, group_by, currency, rows, total, idle_seconds, idle_cost)
 
 
-def _grouped(
+def _sum_groups(
     key: ColumnElement[Any], start: date, end: date, project: str | None
 ) -> Select[Any] | CompoundSelect[Any]:
     """One pass over the period's lines: sums by key, and for all projects also by worker, without a key."""
     period = (cost_lines.c.day >= start, cost_lines.c.day < end)
     if project is not None:
-        return _added(cost_lines, period, key=key, worker_id=null(), wasted=cost_lines.c.wasted).where(
+        return _sum_lines(cost_lines, period, key=key, worker_id=null(), wasted=cost_lines.c.wasted).where(
             cost_lines.c.project == project
         )
-    fine = _added(
+    fine = _sum_lines(
         cost_lines, period, key=key, worker_id=cost_lines.c.worker_id, wasted=cost_lines.c.wasted
     ).cte("fine")
     return union_all(
-        _added(fine, (), key=fine.c.key, worker_id=null(), wasted=fine.c.wasted),
-        _added(fine, (), key=null(), worker_id=fine.c.worker_id, wasted=null()),
+        _sum_lines(fine, (), key=fine.c.key, worker_id=null(), wasted=fine.c.wasted),
+        _sum_lines(fine, (), key=null(), worker_id=fine.c.worker_id, wasted=null()),
     )
 
 
-def _added(
+def _sum_lines(
     lines: FromClause, conditions: Sequence[ColumnElement[bool]], **groups: ColumnElement[Any]
 ) -> Select[Any]:
     """The sums of `lines` by `groups`; a group that is NULL is not grouped by."""

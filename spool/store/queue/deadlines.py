@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, case, func, literal, select, update
 
-from spool.domain.deadlines import Load, Verdict
+from spool.domain.deadlines import DeadlineForecast, Load
 from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
@@ -62,13 +62,13 @@ def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads]
     return judged, now
 
 
-def keep_verdict(tx: Connection, verdict: Verdict) -> None:
+def keep_forecast(tx: Connection, verdict: DeadlineForecast) -> None:
     """Store the batch's forecast."""
     values = {"late": verdict.late, "expected_at": verdict.expected_at, "expected_basis": verdict.basis}
     tx.execute(update(batches).where(batches.c.id == verdict.id).values(**values))
 
 
-def move_jobs(tx: Connection, verdict: Verdict, deadline: datetime) -> int:
+def move_jobs(tx: Connection, verdict: DeadlineForecast, deadline: datetime) -> int:
     """Sort up to `BLOCK` of the batch's open jobs as the verdict says; returns how many. Call it until it
     returns 0."""
     rank = NEVER if verdict.late else deadline_rank_of(deadline)
@@ -130,7 +130,7 @@ def _rate(tx: Connection, queue: str, project: str, shares: Mapping[str, float])
     share."""
     route = route_of(queue)
     pools = [offer.pool for offer in ready_workers(tx) if offer.takes(route)]
-    speed = _speed(tx, sorted(set(pools)))
+    speed = _throughput(tx, sorted(set(pools)))
     if not pools or speed is None:
         return None
     waiting = set(tx.scalars(projects_in(queue)))
@@ -138,7 +138,7 @@ def _rate(tx: Connection, queue: str, project: str, shares: Mapping[str, float])
     return speed * len(pools) * shares.get(project, 1.0) / all_shares
 
 
-def _speed(tx: Connection, pools: list[str]) -> float | None:
+def _throughput(tx: Connection, pools: list[str]) -> float | None:
     """Seconds of audio per second of engine: over the last minutes, else over the last two days."""
     lines = cost_lines.c
     today = tx.scalar(select(today_utc()))

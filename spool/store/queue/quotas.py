@@ -62,7 +62,7 @@ def refresh_use(tx: Connection, quotas: Mapping[str, Quota]) -> None:
     today = tx.scalar(select(today_utc()))
     assert today is not None
     sums = {row.project: row for row in tx.execute(_sums().where(cost_lines.c.day == today))}
-    kept = {row.project: row for row in tx.execute(_kept())}
+    kept = {row.project: row for row in tx.execute(_select_use())}
     projects = sorted((sums.keys() | kept.keys() | billed.keys()) - {EVERYBODY})
     projects = [name for name in projects if _is_of_bills(quota_of(quotas, name))]
     stale = [name for name in projects if not _is_fresh(kept.get(name), today)]
@@ -90,7 +90,7 @@ def _sums() -> Select[tuple[str, int, int]]:
     )
 
 
-def _kept() -> Select[tuple[str, date, int, bool]]:
+def _select_use() -> Select[tuple[str, date, int, bool]]:
     fresh = quota_use.c.updated_at > seconds_from_now(-BEFORE_SECONDS)
     return select(quota_use.c.project, quota_use.c.day, quota_use.c.before_nanos, fresh.label("fresh"))
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select, update
 
-from spool.domain.fleet.routing import Seen, route_of, why_waiting
+from spool.domain.fleet.routing import WorkerReport, route_of, why_waiting
 from spool.domain.jobs import JobState
 from spool.store.event_log import note_jobs
 from spool.store.queue.queues import in_queue, queues_waiting
@@ -29,7 +29,7 @@ class Unserved:
     waiting_for: str
 
 
-def unserved_jobs(tx: Connection, workers: Sequence[Seen]) -> list[Unserved]:
+def find_unserved(tx: Connection, workers: Sequence[WorkerReport]) -> list[Unserved]:
     """The jobs that none of these workers can take."""
     now: datetime = tx.execute(select(now_utc())).scalar_one()
     unserved = []

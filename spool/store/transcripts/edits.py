@@ -15,7 +15,7 @@ from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_e
 from spool.domain.archive.passages import passages_of
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
-from spool.domain.search.names import written_names
+from spool.domain.search.names import find_names
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
 from spool.store.archive.exports import enqueue_exports
@@ -175,7 +175,7 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
 def _names(record: Transcript, edit: Edit) -> list[str]:
     heard = [word.text for word in record.words[edit.first : edit.last + 1]]
     before = record.words[edit.first - 1].text if edit.first else None
-    return written_names(heard, edit.text, before)
+    return find_names(heard, edit.text, before)
 
 
 def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:

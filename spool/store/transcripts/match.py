@@ -71,7 +71,7 @@ def phrase_pairs(query: Query) -> list[int]:
     )
 
 
-def indexed_passages(
+def passage_index(
     dialect: str, alternatives: bool = False
 ) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
     """The table for the condition `matching`, and its columns with the passage's number and project.

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
-from spool.domain.archive.readings import Reading
+from spool.domain.archive.readings import AlternativeReading
 from spool.domain.archive.review import REASONS, ReviewPassage
 from spool.store.sql import ManyRows
 from spool.tables import passage_words, passages, review_passages, review_recordings
@@ -157,7 +157,7 @@ def passage_of(row: Row[Any]) -> Passage:
             row.text.split(" "), _WORD.iter_unpack(row.times), strict=True
         )
     )
-    readings = tuple(Reading(*each) for each in json.loads(row.alternatives or "[]"))
+    readings = tuple(AlternativeReading(*each) for each in json.loads(row.alternatives or "[]"))
     return Passage(row.channel, row.speaker, row.own_words, words, (), readings)
 
 

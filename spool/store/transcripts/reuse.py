@@ -22,18 +22,18 @@ class KnownTranscript:
     content_sha256: str | None
 
 
-def known_by_content(
+def find_by_content(
     tx: Connection, project: str, content_sha256: str, fingerprint: str
 ) -> KnownTranscript | None:
     """The latest transcript of these bytes."""
-    return _known(tx, project, fingerprint, jobs.c.content_sha256 == content_sha256)
+    return _find(tx, project, fingerprint, jobs.c.content_sha256 == content_sha256)
 
 
-def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str) -> KnownTranscript | None:
+def find_by_etag(tx: Connection, project: str, source: Source, fingerprint: str) -> KnownTranscript | None:
     """The latest transcript of this version of an S3 object; None if the source has no version."""
     if source.kind != "s3" or source.etag is None or source.size is None:
         return None
-    return _known(
+    return _find(
         tx,
         project,
         fingerprint,
@@ -59,7 +59,7 @@ def copies_of(tx: Connection, job: Job, limit: int = 1000) -> list[str]:
     return list(tx.scalars(query.order_by(jobs.c.id).limit(limit)))
 
 
-def _known(
+def _find(
     tx: Connection, project: str, fingerprint: str, *same: ColumnElement[bool]
 ) -> KnownTranscript | None:
     row = tx.execute(

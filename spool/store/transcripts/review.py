@@ -29,7 +29,7 @@ from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, NotFound
-from spool.store.archive.versions import last_done_versions, transcribed_later
+from spool.store.archive.versions import has_later_transcript, last_done_versions
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
@@ -82,7 +82,7 @@ class DoubtfulRecording:
     doubts: Doubts
 
 
-class Finished(NamedTuple):
+class FinishedJob(NamedTuple):
     """A finished transcript of a job; content_sha256: of the recording, where it is not in the job's row
     yet."""
 
@@ -91,7 +91,7 @@ class Finished(NamedTuple):
     transcript: Transcript
 
 
-def doubts_in(database: Database, finished: Sequence[Finished]) -> list[list[ReviewPassage]]:
+def doubts_in(database: Database, finished: Sequence[FinishedJob]) -> list[list[ReviewPassage]]:
     """What each of these has to be reviewed, beside the words of the version before."""
     asked = [
         replace(one.job, content_sha256=one.content_sha256 or one.job.content_sha256) for one in finished
@@ -125,7 +125,7 @@ def list_review(
     if narrowed or wanted.newest:
         of_jobs = [jobs.c.id == table.c.job_id, *_of_jobs(wanted.jobs, wanted.model)]
         if wanted.newest:
-            of_jobs.append(~transcribed_later(wanted.model))
+            of_jobs.append(~has_later_transcript(wanted.model))
         query = query.where(exists(select(jobs.c.id).where(*of_jobs).correlate(table)))
     if wanted.reason is not None:
         query = query.where(table.c[wanted.reason] > 0)
@@ -142,7 +142,7 @@ def list_review(
     last = rows[limit - 1] if len(rows) > limit else None
     after = None if last is None else cursor_of(wanted, repr(last.doubt), last.job_id, str(last.number))
     owners = _jobs_of(tx, {row.job_id for row in rows[:limit]})
-    return Page(tuple(_reviewed(owners[row.job_id], row) for row in rows[:limit]), after)
+    return Page(tuple(_read_review(owners[row.job_id], row) for row in rows[:limit]), after)
 
 
 def list_recordings(
@@ -163,7 +163,7 @@ def list_recordings(
     scope = ("recordings", matching, model, reason)
     of_jobs = recordings.join(jobs, jobs.c.id == recordings.c.job_id)
     query = select(recordings).select_from(of_jobs).where(recordings.c.unchecked > literal_column("0"))
-    query = query.where(*_of_jobs(matching, model), ~transcribed_later(model))
+    query = query.where(*_of_jobs(matching, model), ~has_later_transcript(model))
     if matching.project is not None:
         query = query.where(recordings.c.project == matching.project)
     if reason is not None:
@@ -196,7 +196,7 @@ def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, check
     if row is None:
         raise NotFound(f"Job {job_id} has no passage {number} to review.")
     update_recording(tx, job_id)
-    return _reviewed(job, row)
+    return _read_review(job, row)
 
 
 def _position(cursor: str, wanted: ReviewFilter) -> Any:  # noqa: ANN401 (SQL)
@@ -225,7 +225,7 @@ def _recording(job: Job, row: Row[Any]) -> DoubtfulRecording:
     return DoubtfulRecording(job, row.passages, row.unchecked, row.doubt, doubts)
 
 
-def _reviewed(job: Job, row: Row[Any]) -> Reviewed:
+def _read_review(job: Job, row: Row[Any]) -> Reviewed:
     passage = ReviewPassage(
         row.number,
         row.channel,

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 from spool.domain.archive.sampling import Estimate, Population, estimate, sample_size
 from spool.errors import Conflict, NotFound
 from spool.ids import is_id, new_id
-from spool.store.archive.versions import transcribed_later
+from spool.store.archive.versions import has_later_transcript
 from spool.store.sql import Page, fetch_page, now_utc
 from spool.tables import jobs
 from spool.tables import review_passages as passages
@@ -65,7 +65,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SampleResult:
     """A sample's result so far. gone: passages whose transcript was deleted; by_model: the result for each
     model."""
 
@@ -142,7 +142,7 @@ def list_samples(tx: Connection, project: str | None, cursor: str | None, limit:
     return fetch_page(tx, samples, query, _sample_of, ("samples", project), cursor=cursor, limit=limit)
 
 
-def result_of(tx: Connection, sample: Sample) -> Result:
+def result_of(tx: Connection, sample: Sample) -> SampleResult:
     """The result of the checked passages of a sample."""
     c = passages.c
     there = drawn.join(passages, (c.job_id == drawn.c.job_id) & (c.number == drawn.c.number)).join(
@@ -161,7 +161,7 @@ def result_of(tx: Connection, sample: Sample) -> Result:
             own.append(WordErrors(row.errors, row.words))
     share = sample.population / sample.size
     size_of = {name: sum(row.model == name for row in rows) for name in by_model}
-    return Result(
+    return SampleResult(
         sample,
         sample.size - len(rows),
         estimate([each for own in by_model.values() for each in own], sample.population),
@@ -175,7 +175,9 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
         conditions.append(jobs.c.batch_id == scope.batch)
     else:
         # Once for each job, not for each of its passages.
-        superseded = select(jobs.c.id).where(jobs.c.project == scope.project, transcribed_later(scope.model))
+        superseded = select(jobs.c.id).where(
+            jobs.c.project == scope.project, has_later_transcript(scope.model)
+        )
         conditions.append(passages.c.job_id.not_in(superseded.correlate(None)))
     if scope.model is not None:
         conditions.append(jobs.c.options["model"].as_string() == scope.model)

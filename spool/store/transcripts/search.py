@@ -16,11 +16,11 @@ from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, ma
 from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
-from spool.store.archive.versions import transcribed_later
+from spool.store.archive.versions import has_later_transcript
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
-from spool.store.transcripts.match import indexed_passages, matching, phrase_pairs
+from spool.store.transcripts.match import matching, passage_index, phrase_pairs
 from spool.store.transcripts.passages import passage_of
 from spool.store.transcripts.spellings import find_spellings
 from spool.tables import jobs, passages
@@ -38,7 +38,7 @@ _COLUMNS = [column for column in passages.c if column.name not in _UNREAD]
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class TranscriptSearch:
     """What to search for, and in which jobs. `speaker` is a label or the name that a person gave;
     `confidence`: the least confidence of each matching word. `alternatives`: also search the alternatives
     that jobs kept beside their transcripts. `newest`: only each recording's newest transcript."""
@@ -60,7 +60,7 @@ class Hit:
     places: tuple[Match, ...]
 
 
-def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int = 50) -> Page[Hit]:
+def search(tx: Connection, wanted: TranscriptSearch, cursor: str | None = None, limit: int = 50) -> Page[Hit]:
     """Up to `limit` (1 to 200) hits after `cursor`; fewer, with a cursor for the rest, if many passages had
     to be passed over.
 
@@ -93,7 +93,7 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
 
 
 def _candidates(
-    tx: Connection, wanted: Search, query: Query, before: int | None, limit: int
+    tx: Connection, wanted: TranscriptSearch, query: Query, before: int | None, limit: int
 ) -> Sequence[Row[Any]]:
     """Up to `limit` passages that may match, the newest first: fewer where there are no more."""
     own = tx.execute(_rows(tx, wanted, query, before, limit, alternatives=False)).all()
@@ -105,9 +105,9 @@ def _candidates(
 
 
 def _rows(
-    tx: Connection, wanted: Search, query: Query, before: int | None, limit: int, alternatives: bool
+    tx: Connection, wanted: TranscriptSearch, query: Query, before: int | None, limit: int, alternatives: bool
 ) -> Select[Any]:
-    source, number, _ = indexed_passages(tx.dialect.name, alternatives)
+    source, number, _ = passage_index(tx.dialect.name, alternatives)
     kept = passages.c.alternatives if wanted.alternatives else null().label("alternatives")
     rows = select(*_COLUMNS, kept).select_from(source)
     rows = rows.where(matching(tx.dialect.name, query, alternatives), *_conditions(tx, wanted))
@@ -129,7 +129,7 @@ def _is_overestimated(query: Query, alternatives: bool) -> bool:
     return ordered or bool(fuzzy_terms(query))
 
 
-def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
+def _conditions(tx: Connection, wanted: TranscriptSearch) -> list[ColumnElement[bool]]:
     """Conditions besides the words: the project on the passage itself, so that its index is used; the rest on
     jobs."""
     conditions = _of_project(tx, wanted)
@@ -139,13 +139,13 @@ def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
         if wanted.speaker is not None:
             of_jobs.append(_speaks(tx.dialect.name, wanted.speaker))
         if wanted.newest:
-            of_jobs.append(~transcribed_later())
+            of_jobs.append(~has_later_transcript())
         conditions.append(exists(select(jobs.c.id).where(*of_jobs).correlate(passages)))
     return conditions
 
 
-def _of_project(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
-    project = indexed_passages(tx.dialect.name)[2]
+def _of_project(tx: Connection, wanted: TranscriptSearch) -> list[ColumnElement[bool]]:
+    project = passage_index(tx.dialect.name)[2]
     return [] if wanted.jobs.project is None else [project == wanted.jobs.project]
 
 

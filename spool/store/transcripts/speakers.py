@@ -65,7 +65,7 @@ def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) 
     charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
 
 
-def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
+def load_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
     """All saved turns of the job, by channel and attempt."""
     rows = tx.execute(
         select(speaker_turns)

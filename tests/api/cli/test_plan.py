@@ -11,7 +11,7 @@ from ops.testbed.rows import bill, chunk, queued, registered
 from spool.planning.roofline import Batch
 from spool.store import Database
 from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import measured_throughputs
+from spool.store.ledger.charges import measure_throughputs
 from spool.store.queue.leases import claim_job
 from worker.cli.main import app as worker_app
 from worker.diagnostics import calibration
@@ -74,7 +74,7 @@ def test_the_ledger_tells_how_fast_a_machine_is(sqlite_url: str, tmp_path: Path)
         assert claim is not None
         save_chunk(tx, claim, chunk(0), bill(worker, 10**9, 16_000 * 900))
     with db.read() as tx:
-        (found,) = measured_throughputs(tx)
+        (found,) = measure_throughputs(tx)
     db.close()
     assert (found.chip, found.model, found.audio_seconds, found.engine_seconds) == (
         "chip",

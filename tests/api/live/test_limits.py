@@ -16,7 +16,7 @@ from ops.testbed.running_api import FakeWorker, Live
 from ops.testbed.waiting import until
 from spool.broker.live_signals import LiveSignals, words_channel
 from spool.domain.jobs import JobState
-from spool.domain.live.log import Record, decode_record, log_prefix
+from spool.domain.live.log import LogRecord, decode_record, log_prefix
 from spool.settings import Settings
 from spool.store.jobs import JobFilter, list_jobs
 
@@ -58,7 +58,7 @@ def session(live: Live) -> Iterator[tuple[ClientConnection, str]]:
         yield socket, claimed[0]
 
 
-def log_of(live: Live, job_id: str) -> list[Record]:
+def log_of(live: Live, job_id: str) -> list[LogRecord]:
     objects, records = live.services.objects, []
     for item in objects.list(log_prefix(job_id)):
         with objects.open(item.key) as stream:

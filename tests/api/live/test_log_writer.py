@@ -6,7 +6,7 @@ from pathlib import Path
 from anyio import CapacityLimiter
 
 from api.live.log_writer import MOST_PENDING_FINALS, LogWriter
-from spool.domain.live.log import Record, decode_record, log_prefix
+from spool.domain.live.log import LogRecord, decode_record, log_prefix
 from spool.objects import FolderStore
 
 JOB = "job_1"
@@ -19,7 +19,7 @@ class Silent:
         pass
 
 
-def written(folder: Path, *, frames: int, each: bool) -> list[Record]:
+def written(folder: Path, *, frames: int, each: bool) -> list[LogRecord]:
     """The log after so many `Finalize` frames, with audio before `each` or before the first."""
     objects = FolderStore(folder)
 

@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.domain.jobs import Job
-from spool.domain.live.log import Parts, decode_record, is_in_part, part_prefix
+from spool.domain.live.log import LogParts, decode_record, is_in_part, part_prefix
 from spool.domain.transcript import Word
 from spool.ids import new_id
 from spool.store.chunks import SavedChunk
@@ -86,7 +86,7 @@ def job_of(live: Live, job_id: str) -> Job:
         return get_job(tx, job_id)
 
 
-def parts_of(live: Live, job_id: str) -> Parts:
+def parts_of(live: Live, job_id: str) -> LogParts:
     with live.services.database.read() as tx:
         return get_parts(tx, job_id)
 
@@ -113,7 +113,7 @@ def test_a_session_goes_on_behind_what_is_stored(live: Live) -> None:
     assert audio(live, job_id, 0) == PIECE
     assert "end" not in {kind for kind, _ in records(live, job_id, 0)}
     assert audio(live, job_id, 1) == PIECE * 2
-    assert parts_of(live, job_id) == Parts((len(PIECE),))
+    assert parts_of(live, job_id) == LogParts((len(PIECE),))
 
 
 def test_the_connection_that_is_still_open_is_closed_with_a_sentence(live: Live) -> None:
@@ -125,7 +125,7 @@ def test_the_connection_that_is_still_open_is_closed_with_a_sentence(live: Live)
         assert old.close_code == 1008
         socket.send(PIECE)
         stored(socket, len(PIECE))
-    assert parts_of(live, claim.job.id) == Parts((0,))
+    assert parts_of(live, claim.job.id) == LogParts((0,))
 
 
 def test_a_client_that_resumes_is_told_the_finals_that_it_has_not(live: Live) -> None:
@@ -167,9 +167,9 @@ def test_what_cannot_be_resumed_is_refused(live: Live) -> None:
         assert refusal(live, job_id, model="demo-tdt") == 422
         assert refusal(live, job_id, **{"from": "yesterday"}) == 422
         assert refusal(live, new_id("job")) == 404
-        assert parts_of(live, job_id) == Parts()
+        assert parts_of(live, job_id) == LogParts()
         with live.services.database.begin() as tx:
-            assert close_log(tx, claim, Parts())
+            assert close_log(tx, claim, LogParts())
         assert refusal(live, job_id) == 409, "the worker has taken the session for abandoned"
         with live.services.database.begin() as tx:
             tx.execute(update(jobs).where(jobs.c.id == job_id).values(key_id=new_id("key"), live_parts=None))

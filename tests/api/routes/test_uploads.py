@@ -143,7 +143,7 @@ def test_what_is_given_up_or_expires_leaves_nothing(sender: httpx.Client, live: 
 
     def left() -> list[str]:
         return [item.key for item in objects.list("jobs/")] + [
-            item.key for item in receiver.unfinished("jobs/")
+            item.key for item in receiver.list_unfinished("jobs/")
         ]
 
     def rows() -> int:
@@ -181,7 +181,7 @@ def test_parts_that_no_row_knows_are_dropped_after_a_day(
         monkeypatch.setattr(f"spool.{user}.STRAY_SECONDS", -86_400)
     assert audit(services.database, services.objects).counts == {"orphan": 1}
     sweep_uploads(services.database, services.objects)
-    assert len(list(receiver.unfinished("jobs/"))) == 1
+    assert len(list(receiver.list_unfinished("jobs/"))) == 1
     assert len(sender.get(f"/v1/uploads/{known['id']}/parts").json()["items"]) == 3
 
 
@@ -240,7 +240,7 @@ def test_requests_at_once_do_not_pass_the_limit(
         assert tx.scalar(select(func.count()).select_from(uploads)) == 3
     receiver = live.services.objects.receiver()
     assert receiver is not None
-    assert len(list(receiver.unfinished("jobs/"))) == 3, "the others were dropped at the store too"
+    assert len(list(receiver.list_unfinished("jobs/"))) == 3, "the others were dropped at the store too"
 
 
 def test_a_server_that_takes_none_says_so(live: Live, sender: httpx.Client) -> None:

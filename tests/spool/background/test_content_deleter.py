@@ -33,7 +33,7 @@ from spool.store.jobs import create_job, get_job, retry_job
 from spool.store.queue.leases import fail_job
 from spool.store.queue.locks import try_lock
 from spool.store.sql import seconds_from_now
-from spool.store.transcripts.reuse import known_by_content
+from spool.store.transcripts.reuse import find_by_content
 from spool.tables import chunk_sums, chunks, deletions, jobs, passage_words, passages, phrase_lists
 from tests.spool.audit.test_audit import Scene
 
@@ -115,7 +115,7 @@ def test_what_is_deleted_is_gone_everywhere_and_the_bill_stays(archive: Archive)
 
     with archive.db.read() as tx:
         job, lines = get_job(tx, job_id), deletions_of(tx, [job_id])
-        assert known_by_content(tx, "default", "c" * 64, "f" * 64) is None
+        assert find_by_content(tx, "default", "c" * 64, "f" * 64) is None
     assert archive.keys(job_id) == []
     assert archive.count(chunks, chunks.c.job_id == job_id) == 0
     assert archive.count(passages, passages.c.job_id == job_id) == 0

@@ -15,7 +15,7 @@ from spool.domain.manifest import (
     ManifestLine,
     Report,
     manifest_lines,
-    numbered_lines,
+    number_lines,
     read_line,
     rows_of,
 )
@@ -98,7 +98,7 @@ def test_a_line_of_ten_megabytes_is_never_held() -> None:
             return len(block)
 
     tracemalloc.start()
-    lines = list(numbered_lines(io.BufferedReader(Long())))
+    lines = list(number_lines(io.BufferedReader(Long())))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert lines == [(1, None), (2, GOOD.encode())]
@@ -117,7 +117,7 @@ def test_a_manifest_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_id_is_first_once() -> None:
-    seen = manifest.Seen()
+    seen = manifest.CustomIds()
     assert [seen.first(name) for name in ("a", "b", "a")] == [True, True, False]
 
 
@@ -125,7 +125,7 @@ def test_an_id_is_first_once() -> None:
 def test_whatever_comes_every_line_is_counted_once(lines: list[bytes], limit: int) -> None:
     stream = b"\n".join(line.replace(b"\n", b" ") for line in lines)
     numbers = []
-    for number, text in numbered_lines(io.BytesIO(stream), limit):
+    for number, text in number_lines(io.BytesIO(stream), limit):
         numbers.append(number)
         assert text is None or len(text) <= limit + 1
     rows = list(rows_of(io.BytesIO(stream)))

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.domain.pricing import Dated, Machine, Rate, cost_nanos, money, price_micros, price_of, rtfx
+from spool.domain.pricing import (
+    Dated,
+    PurchasedMachine,
+    Rate,
+    cost_nanos,
+    money,
+    price_micros,
+    price_of,
+    rtfx,
+)
 from spool.errors import SettingsError
 
 HOUR_NS = 3600 * 10**9
@@ -39,7 +48,7 @@ def test_a_rate_is_the_workers_own_then_its_pools_then_the_default() -> None:
 
 
 def test_a_machine_costs_its_purchase_over_its_years_and_its_power() -> None:
-    mini = Machine(
+    mini = PurchasedMachine(
         purchase=Decimal("876.6"), years=Decimal(1), watts=Decimal(50), price_per_kwh=Decimal("0.30")
     )
     assert mini.per_hour == Decimal("0.115000")

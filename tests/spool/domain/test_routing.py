@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spool.domain.fleet.models import ModelFacts, different_weights, facts_of
-from spool.domain.fleet.routing import Machine, Offer, Requirement, Route, Seen, route_of, why_waiting
+from spool.domain.fleet.routing import Machine, Offer, Requirement, Route, WorkerReport, route_of, why_waiting
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MAC = Machine("metal", "Apple M4 Max", 64 * 2**30)
 METAL = Requirement(backend="metal", memory_gb=16)
 
 
-def seen(name: str = "mini", state: str = "ready", hours: float = 0.0, **offer: object) -> Seen:
+def seen(name: str = "mini", state: str = "ready", hours: float = 0.0, **offer: object) -> WorkerReport:
     values: dict[str, object] = {"models": frozenset({"parakeet"}), "machine": MAC, **offer}
     taken = Offer("metal", name, **values)  # type: ignore[arg-type]
-    return Seen(taken, state, None, hours == 0.0, NOW - timedelta(hours=hours))
+    return WorkerReport(taken, state, None, hours == 0.0, NOW - timedelta(hours=hours))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_requirement_of_a_job_goes_over_that_of_its_model() -> None:
         ),
     ],
 )
-def test_a_job_says_what_it_waits_for(route: Route, workers: list[Seen], reason: str | None) -> None:
+def test_a_job_says_what_it_waits_for(route: Route, workers: list[WorkerReport], reason: str | None) -> None:
     assert why_waiting(route, route.model or "parakeet", workers, NOW) == reason
 
 

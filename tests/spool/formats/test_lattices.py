@@ -111,7 +111,7 @@ def test_a_kaldi_archive_to_the_letter() -> None:
 
 
 def test_a_kaldi_reader_finds_the_same_lattices() -> None:
-    later = lattice().moved(20.0, channel=1)
+    later = lattice().shift(20.0, channel=1)
 
     found = read_archive(render(transcript(lattice(), later), "kaldi"))
 
@@ -126,7 +126,7 @@ def test_a_kaldi_reader_finds_the_same_lattices() -> None:
 
 
 def test_json_holds_each_chunks_lattice_and_reads_back() -> None:
-    both = (lattice(), lattice().moved(20.0, channel=0))
+    both = (lattice(), lattice().shift(20.0, channel=0))
     rows = json.loads(render(transcript(*both), "lattice"))
 
     assert tuple(map(Lattice.model_validate, rows)) == both

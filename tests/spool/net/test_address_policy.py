@@ -84,13 +84,13 @@ def answering(*addresses: str):  # noqa: ANN201
 
 
 def test_every_address_of_a_name_has_to_be_allowed() -> None:
-    assert AddressRules(lookup=answering("8.8.8.8", "8.8.8.8", "2a00:1450::1")).resolved("a.test", 443) == [
+    assert AddressRules(lookup=answering("8.8.8.8", "8.8.8.8", "2a00:1450::1")).resolve("a.test", 443) == [
         "8.8.8.8",
         "2a00:1450::1",
     ]
     for inside in INSIDE:
         with pytest.raises(HostRefused, match=r"^a\.test is not") as caught:
-            AddressRules(lookup=answering("8.8.8.8", inside)).resolved("a.test", 443)
+            AddressRules(lookup=answering("8.8.8.8", inside)).resolve("a.test", 443)
         assert inside not in str(caught.value)
 
 
@@ -98,22 +98,22 @@ def test_a_private_host_may_resolve_inside_and_nowhere_worse() -> None:
     def rules(*addresses: str) -> AddressRules:
         return AddressRules(private=("files.test",), lookup=answering(*addresses))
 
-    assert rules("10.0.0.1").resolved("files.test", 443) == ["10.0.0.1"]
+    assert rules("10.0.0.1").resolve("files.test", 443) == ["10.0.0.1"]
     with pytest.raises(HostRefused):
-        rules("10.0.0.1").resolved("other.test", 443)
+        rules("10.0.0.1").resolve("other.test", 443)
     with pytest.raises(HostRefused):
-        rules("169.254.169.254").resolved("files.test", 443)
+        rules("169.254.169.254").resolve("files.test", 443)
 
 
 def test_names_without_an_address_are_unknown() -> None:
     with pytest.raises(HostUnknown):
-        AddressRules(lookup=answering()).resolved("a.test", 443)
+        AddressRules(lookup=answering()).resolve("a.test", 443)
 
     def fail(host: str, port: int) -> list[tuple[object, ...]]:
         raise socket.gaierror(socket.EAI_NONAME, "no such name")
 
     with pytest.raises(HostUnknown):
-        AddressRules(lookup=fail).resolved("a.test", 443)
+        AddressRules(lookup=fail).resolve("a.test", 443)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_names_without_an_address_are_unknown() -> None:
 )  # fmt: skip
 def test_a_name_that_no_resolver_can_know_is_refused_without_one(host: str) -> None:
     with pytest.raises(HostRefused, match="not a valid host name"):
-        AddressRules(lookup=answering("8.8.8.8")).resolved(host, 443)
+        AddressRules(lookup=answering("8.8.8.8")).resolve(host, 443)
 
 
 def test_names_of_all_scripts_have_one_form() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spool.errors import ObjectDamaged
 from spool.objects import FolderStore
-from spool.objects.integrity import HASH_BLOCK, hash_file, read_range, read_verified, verified_blocks
+from spool.objects.integrity import HASH_BLOCK, hash_file, read_range, read_verified, verify_blocks
 
 KEY = "jobs/job_01/source"
 DATA = b"".join(hashlib.sha256(number.to_bytes(4)).digest() for number in range(5 * HASH_BLOCK // 64 + 7))
@@ -90,10 +90,10 @@ def test_however_the_bytes_arrive(cuts: list[int], flipped: int | None) -> None:
             start = end
 
     if flipped is None:
-        assert b"".join(verified_blocks(blocks(), HASHES, KEY)) == DATA
+        assert b"".join(verify_blocks(blocks(), HASHES, KEY)) == DATA
     else:
         with pytest.raises(ObjectDamaged):
-            list(verified_blocks(blocks(), HASHES, KEY))
+            list(verify_blocks(blocks(), HASHES, KEY))
 
 
 @pytest.mark.parametrize("size", [1, 100, 5 << 20])

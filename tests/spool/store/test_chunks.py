@@ -12,7 +12,7 @@ from spool.domain.transcript import NbestText
 from spool.errors import LeaseLost, NotFound
 from spool.ids import new_id
 from spool.store import batches
-from spool.store.chunks import drop_stale, save_chunk, saved_chunks
+from spool.store.chunks import drop_stale, load_chunks, save_chunk
 from spool.store.database import Database
 from spool.store.jobs import keep_phrases, phrases_of
 from spool.store.ledger.charges import job_cost
@@ -65,7 +65,7 @@ def test_a_chunk_comes_back_with_all_that_was_noted(db: Database) -> None:
     with db.begin() as tx:
         save_chunk(tx, claim, told, bill(worker))
         save_chunk(tx, claim, chunk(1), bill(worker))
-        assert saved_chunks(tx, claim.job.id) == [replace(told, attempt=1), replace(chunk(1), attempt=1)]
+        assert load_chunks(tx, claim.job.id) == [replace(told, attempt=1), replace(chunk(1), attempt=1)]
 
 
 def test_chunks_of_other_weights_go_and_their_time_is_wasted(db: Database) -> None:
@@ -87,7 +87,7 @@ def test_chunks_of_other_weights_go_and_their_time_is_wasted(db: Database) -> No
         save_chunk(tx, heir, replace(chunk(0), fingerprint="b" * 64), bill(worker, 7, 480_000))
         assert drop_stale(tx, heir, "b" * 64) == 0
     with db.read() as tx:
-        assert [saved.attempt for saved in saved_chunks(tx, claim.job.id)] == [2]
+        assert [saved.attempt for saved in load_chunks(tx, claim.job.id)] == [2]
         cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
         busy = tx.scalar(select(workers.c.busy_ns).where(workers.c.id == worker))
     assert [(line.attempt, line.wasted, line.engine_ns) for line in lines] == [
@@ -104,4 +104,4 @@ def test_a_chunk_that_nobody_noted_the_weights_of_is_decoded_again(db: Database)
     with db.begin() as tx:
         save_chunk(tx, claim, chunk(0), bill(worker))
         assert drop_stale(tx, claim, new_id("job")) == 1
-        assert saved_chunks(tx, claim.job.id) == []
+        assert load_chunks(tx, claim.job.id) == []

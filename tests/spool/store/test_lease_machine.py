@@ -29,7 +29,7 @@ from spool.domain.jobs import MOVES, JobState
 from spool.errors import Conflict, LeaseLost
 from spool.objects import FolderStore
 from spool.store import Database
-from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.chunks import load_chunks, save_chunk
 from spool.store.jobs import cancel_job, retry_job
 from spool.store.ledger.charges import charge
 from spool.store.queue.leases import (
@@ -341,7 +341,7 @@ class LeaseMachine(RuleBasedStateMachine):
             with self.db.read() as tx:
                 suspects = tx.scalar(select(jobs.c.suspects).where(jobs.c.id == job_id))
                 assert set(suspects or ()) == set(was.suspects)
-                assert {saved.index for saved in saved_chunks(tx, job_id)} == was.chunks
+                assert {saved.index for saved in load_chunks(tx, job_id)} == was.chunks
 
     @invariant()
     def bills_are_what_was_charged(self) -> None:

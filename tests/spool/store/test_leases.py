@@ -10,7 +10,7 @@ from ops.testbed.rows import LEASE, bill, chunk, claimed, let_lapse, queued, reg
 from spool.domain.jobs import JobState
 from spool.errors import LeaseLost
 from spool.store import Database
-from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.chunks import load_chunks, save_chunk
 from spool.store.jobs import cancel_job, retry_job
 from spool.store.queue.leases import (
     Claim,
@@ -186,7 +186,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(
     # Then nothing has changed
     assert reread(db, claim.job.id) == before
     with db.read() as tx:
-        assert saved_chunks(tx, claim.job.id) == []
+        assert load_chunks(tx, claim.job.id) == []
         assert tx.execute(select(cost_lines)).all() == []
 
 
@@ -269,7 +269,7 @@ def test_a_takeover_waits_for_a_save_in_progress(postgres_url: str) -> None:
 
     assert [heir.attempt for heir in heirs if heir] == [2]
     with db.read() as tx:
-        assert [saved.attempt for saved in saved_chunks(tx, claim.job.id)] == [1]
+        assert [saved.attempt for saved in load_chunks(tx, claim.job.id)] == [1]
     db.close()
 
 

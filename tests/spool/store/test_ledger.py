@@ -18,7 +18,7 @@ from spool.domain.pricing import cost_nanos, money
 from spool.errors import InvalidRequest, LeaseLost, NotFound
 from spool.ids import new_id
 from spool.store import Database
-from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.chunks import load_chunks, save_chunk
 from spool.store.ledger.charges import Charge, charge, job_cost
 from spool.store.ledger.reports import cost_report
 from spool.store.queue.leases import Claim, claim_job, hand_back
@@ -57,7 +57,7 @@ def test_a_saved_chunk_comes_back_as_it_was_and_is_billed(db: Database) -> None:
         save_chunk(tx, claim, chunk(0), bill(worker, 500_000_000))
 
     with db.read() as tx:
-        saved = saved_chunks(tx, claim.job.id)
+        saved = load_chunks(tx, claim.job.id)
         cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
     assert [(c.channel, c.index, c.attempt) for c in saved] == [(0, 0, 1), (0, 1, 1), (1, 0, 1)]
     assert saved[1].words == chunk(1).words
@@ -83,7 +83,7 @@ def test_a_chunk_saved_twice_is_kept_once_and_the_repeat_is_wasted(db: Database)
             save_chunk(tx, claim, chunk(0, engine_ns=engine_ns), bill(worker, engine_ns))
 
     with db.read() as tx:
-        assert [saved.engine_ns for saved in saved_chunks(tx, claim.job.id)] == [1_000_000_000]
+        assert [saved.engine_ns for saved in load_chunks(tx, claim.job.id)] == [1_000_000_000]
         cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
     assert (cost.billable_ns, cost.wasted_ns) == (1_000_000_000, 2_000_000_000)
     assert cost.audio_seconds == 30.0, "the audio counts once"
@@ -107,7 +107,7 @@ def test_the_same_chunk_from_many_threads_at_once_is_kept_once(db: Database) -> 
         thread.join()
 
     with db.read() as tx:
-        assert len(saved_chunks(tx, claim.job.id)) == 1
+        assert len(load_chunks(tx, claim.job.id)) == 1
         cost = job_cost(tx, claim.job.id)
     assert (cost.billable_ns, cost.wasted_ns) == (10, 70)
     assert sums(db) == (80, 80)
@@ -122,7 +122,7 @@ def test_a_job_taken_over_goes_on_from_its_chunks(db: Database) -> None:
     heir = claimed(db, claim.job.id, second)
 
     with db.read() as tx:
-        assert [saved.index for saved in saved_chunks(tx, claim.job.id)] == [0]
+        assert [saved.index for saved in load_chunks(tx, claim.job.id)] == [0]
     with db.begin() as tx:
         save_chunk(tx, heir, chunk(1), bill(second))
     # The zombie's chunk is refused; its engine time is still a fact
@@ -154,7 +154,7 @@ def test_a_crash_between_chunk_and_commit_leaves_neither_chunk_nor_cost(db: Data
         crash()
     assert sums(db) == (0, 0)
     with db.read() as tx:
-        assert saved_chunks(tx, claim.job.id) == []
+        assert load_chunks(tx, claim.job.id) == []
 
 
 def test_a_chunk_whose_core_is_outside_what_was_heard_is_refused_by_sql(db: Database) -> None:
@@ -420,7 +420,7 @@ class Life:
                 )
             }
             stored = {row.id: row.busy_ns for row in tx.execute(select(workers.c.id, workers.c.busy_ns))}
-            kept = sum(c.engine_ns for job in self.jobs for c in saved_chunks(tx, job))
+            kept = sum(c.engine_ns for job in self.jobs for c in load_chunks(tx, job))
             bills = [job_cost(tx, job) for job in self.jobs]
             lines = [line for job in self.jobs for line in bill_of(tx, job)]
         assert {worker: per_worker.get(worker, 0) for worker in self.workers} == self.busy

@@ -20,7 +20,7 @@ from spool.errors import Conflict, InvalidRequest
 from spool.store.deletions import mark_deleted
 from spool.store.jobs import cancel_job
 from spool.store.queue.leases import claim_job
-from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
+from spool.store.transcripts.speakers import diarize_job, load_turns, name_speakers
 from spool.store.transcripts.voices import matches
 from spool.tables import speaker_turns
 from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
@@ -91,7 +91,7 @@ def test_a_job_s_words_have_speakers_and_its_bill_their_time(harness: WorkerHarn
     assert [each["label"] for each in job.speakers or ()] == ["speaker_0", "speaker_1"]
     assert sum(speaker.words for speaker in transcript.speakers) == job.words
     with harness.db.read() as tx:
-        (turns,) = saved_turns(tx, job_id)
+        (turns,) = load_turns(tx, job_id)
     assert turns.engine_ns > 0
     saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
@@ -155,7 +155,7 @@ def test_a_sortformer_hears_a_job_in_the_engine_and_on_its_bill(harness: WorkerH
     expected = sorted((round(each.start, 3), round(each.end, 3)) for each in alone.segments)
     assert sorted((turn.start, turn.end) for turn in transcript.turns) == expected
     with harness.db.read() as tx:
-        (turns,) = saved_turns(tx, job_id)
+        (turns,) = load_turns(tx, job_id)
     assert turns.engine_ns > 0
     given = assign_speakers(transcript.words, alone.segments, alone.activity)
     assert [word.speaker for word in transcript.words] == [
@@ -262,7 +262,7 @@ def test_the_diarizers_own_time_is_on_the_bill(
     job_id = harness.submit(two_speakers(harness), diarization={})
     assert harness.run(job_id) == "done"
     with harness.db.read() as tx:
-        (turns,) = saved_turns(tx, job_id)
+        (turns,) = load_turns(tx, job_id)
     assert 0 < sum(added) < turns.engine_ns, "the speech detector's and the clustering's, beside the engine's"
     saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
@@ -298,7 +298,7 @@ def test_voice_prints_are_kept_where_they_were_asked_for(harness: WorkerHarness)
     assert harness.run(plain) == "done"
     with harness.db.read() as tx:
         heard = matches(tx, plain, harness.job(plain).project)
-        turns = saved_turns(tx, asked)
+        turns = load_turns(tx, asked)
     assert [(each.voice.name, each.similarity) for each in heard["speaker_0"]] == [("Ada", 1.0)]
     assert heard["speaker_1"] == []
     assert [each.prints for each in turns] == [None], "of use until the job ends"
@@ -374,11 +374,11 @@ def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness
     harness.objects.put_bytes = refused  # type: ignore[method-assign]
     decoded = harness.decoded
     with harness.db.read() as tx:
-        saved = saved_turns(tx, job_id)
+        saved = load_turns(tx, job_id)
     assert harness.run(job_id) == "done"
     assert harness.decoded == decoded, "neither words nor speakers"
     with harness.db.read() as tx:
-        assert saved_turns(tx, job_id) == saved != []
+        assert load_turns(tx, job_id) == saved != []
     transcript = transcript_of(harness, job_id)
     assert transcript.diarization is not None
     assert transcript.diarization.name == name
@@ -403,7 +403,7 @@ def test_a_worker_that_lost_the_job_pays_for_what_it_heard(harness: WorkerHarnes
     harness.services.context.wasted.write()
     harness.assert_bills_equal_busy_time()
     with harness.db.read() as tx:
-        assert len(saved_turns(tx, job_id)) == 1
+        assert len(load_turns(tx, job_id)) == 1
 
 
 def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
@@ -414,7 +414,7 @@ def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
         mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
     assert harness.job(job_id).speakers is None
     with harness.db.read() as tx:
-        assert saved_turns(tx, job_id) == []
+        assert load_turns(tx, job_id) == []
     with pytest.raises(Exception, match="deleted"):
         ask_again(harness, job_id)
     report = audit(harness.db, harness.objects)

@@ -75,7 +75,7 @@ def test_a_bad_ending_leaves_each_to_its_own_thread(db: Database) -> None:
     worker = registered(db)
     claims = [claimed(db, worker_id=worker) for _ in range(4)]
     all_of = [ending(claim) for claim in claims]
-    unwritable = (Passage.indexed(0, None, 1, (Spoken("\ud800", 0.0, 0.4, 0.9),)),)
+    unwritable = (Passage.of(0, None, 1, (Spoken("\ud800", 0.0, 0.4, 0.9),)),)
     all_of[2] = Ending(claims[2], all_of[2].outcome, unwritable, all_of[2].chunk)
     endings = Endings()
     answers, _ = finish_at_once(db, endings, all_of)

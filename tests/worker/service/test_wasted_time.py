@@ -10,7 +10,7 @@ from ops.testbed.rows import bill, bill_of, chunk, claimed, queued, registered
 from spool.errors import StorageError
 from spool.store import Database
 from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import wasted_ns
+from spool.store.ledger.charges import sum_wasted_ns
 from worker.service.wasted_time import WastedTime
 
 
@@ -46,7 +46,7 @@ def test_a_commit_whose_answer_was_lost_is_not_done_again(db: Deaf) -> None:
     db.deaf = False
     assert wasted.write()
     with db.read() as tx:
-        assert wasted_ns(tx, job.id, 1, worker) == 5 + 7 + 5
+        assert sum_wasted_ns(tx, job.id, 1, worker) == 5 + 7 + 5
 
 
 def test_a_chunk_that_was_saved_after_all_is_not_billed_as_wasted(db: Deaf) -> None:

@@ -15,8 +15,8 @@ from typing import Protocol, Self
 from spool.broker.live_signals import LOOK_SECONDS, Ear
 from spool.domain.live.log import (
     ABANDONED_SECONDS,
-    Parts,
-    Record,
+    LogParts,
+    LogRecord,
     audio_size,
     decode_record,
     is_in_part,
@@ -34,10 +34,10 @@ _BLOCK = 1 << 20
 class LogKeeper(Protocol):
     """What SQL says of the log."""
 
-    def parts(self) -> Parts:
+    def parts(self) -> LogParts:
         """Its parts as of now."""
 
-    def close(self, known: Parts) -> bool:
+    def close(self, known: LogParts) -> bool:
         """Let no part follow; False where one does already, behind those `known`."""
 
 
@@ -69,7 +69,7 @@ class LogReader:
         self._came_at = self._looked_at = time.monotonic()
         self._patience = listening.resume_seconds or ABANDONED_SECONDS
         self._waited = False
-        self._read_ahead: Record | None = None
+        self._read_ahead: LogRecord | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +115,7 @@ class LogReader:
     def _begin_part(self, part: int) -> None:
         self._part, self._next, self._part_bytes = part, 0, 0
 
-    def next(self, check: Callable[[], None]) -> Record:
+    def next(self, check: Callable[[], None]) -> LogRecord:
         """The next record; an end where nobody has written for too long. `check` is called at least every
         second and may raise. Raises StorageError and ObjectDamaged."""
         record, self._read_ahead = self._read_ahead, None
@@ -143,7 +143,7 @@ class LogReader:
             return b""
         return self.next(check).data
 
-    def _read(self) -> Record | None:
+    def _read(self) -> LogRecord | None:
         """The next record, without what was heard of it already; None where it was not written yet."""
         if time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._look()
@@ -165,7 +165,7 @@ class LogReader:
             end = min(begun + len(record.data), self._parts.end(self._part))
             fresh = record.data[self._position - begun : int(end) - begun]
             if fresh:
-                return Record("audio", fresh)
+                return LogRecord("audio", fresh)
 
     @property
     def _goes_on(self) -> bool:
@@ -176,17 +176,17 @@ class LogReader:
         self._looked_at = time.monotonic()
         self._parts = self._keeper.parts()
 
-    def _ended_by_silence(self) -> Record | None:
+    def _ended_by_silence(self) -> LogRecord | None:
         """The end, where nobody has written for too long and from now on nobody can."""
         if time.monotonic() - self._came_at <= self._patience:
             return None
         if self._keeper.close(self._parts):
-            return Record("end", b"abandoned")
+            return LogRecord("end", b"abandoned")
         self._look()
         self._came_at = time.monotonic()
         return None
 
-    def _stored(self, part: int, number: int) -> Record | None:
+    def _stored(self, part: int, number: int) -> LogRecord | None:
         key = record_key(self._job_id, number, part)
         try:
             with self._objects.open(key) as stream:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from spool.broker.live_signals import audio_channel
 from spool.domain.fleet.routing import ANY_MACHINE
 from spool.domain.jobs import Job, Source
-from spool.domain.live.log import Parts
+from spool.domain.live.log import LogParts
 from spool.domain.live.options import MOST_AUDIO_BYTES, Listening
 from spool.domain.options import JobOptions
 from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
@@ -70,12 +70,12 @@ class _Keeper:
 
     attempt: Attempt
 
-    def parts(self) -> Parts:
+    def parts(self) -> LogParts:
         """As `LogKeeper.parts`."""
         with self.attempt.context.db.read() as tx:
             return get_parts(tx, self.attempt.claim.job.id)
 
-    def close(self, known: Parts) -> bool:
+    def close(self, known: LogParts) -> bool:
         """As `LogKeeper.close`."""
         with self.attempt.context.db.begin() as tx:
             return close_log(tx, self.attempt.claim, known)

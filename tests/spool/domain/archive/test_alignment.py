@@ -25,7 +25,7 @@ def test_every_form_of_a_text_is_one_text() -> None:
         {"words": [[word.text, word.speaker] for word in text.words]},
     ]
     assert {asked(align=form).kept().align for form in forms} == {text.kept}
-    assert Typescript.unpacked(text.packed()) == text
+    assert Typescript.unpack(text.pack()) == text
     assert Align.of(text).typescript == text
     # Who speaks is a part of it.
     assert asked(align={"text": TEXT.replace("BO", "CY")}).kept().align != text.kept

@@ -5,7 +5,7 @@ import random
 from ops.testbed.running_api import transcript_of
 from spool.domain.archive.passages import Passage, Spoken, passages_of
 from spool.domain.archive.query import matches, parse_query
-from spool.domain.archive.readings import MOST_OF_PASSAGE, Reading, readings_of
+from spool.domain.archive.readings import MOST_OF_PASSAGE, AlternativeReading, readings_of
 from spool.domain.archive.tokens import pairs_of
 from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
 
@@ -21,8 +21,8 @@ def heard(words: str, *chunks: tuple[float, float, tuple[str, ...]]) -> Transcri
 def test_a_reading_is_where_a_hypothesis_differs() -> None:
     texts = ("a b c d e f", "a b x y d e f", "a b c d z e f", "a c d e f", "A b, c d e f")
     assert readings_of(heard("a b c d e f", (0.0, 3.0, texts))) == [
-        Reading(2, 2, "x y", None),
-        Reading(3, 3, "d z", None),
+        AlternativeReading(2, 2, "x y", None),
+        AlternativeReading(3, 3, "d z", None),
     ]
 
 
@@ -30,7 +30,7 @@ def test_the_words_of_the_next_chunk_are_left_out() -> None:
     """A hypothesis reaches over its chunk's edges; a word that is another one there counts."""
     first, second = ("a b c", "a b c d"), ("d e f", "c d e f", "x e f")
     assert readings_of(heard("a b c d e f", (0.0, 1.5, first), (1.5, 3.0, second))) == [
-        Reading(3, 3, "x", None)
+        AlternativeReading(3, 3, "x", None)
     ]
 
 
@@ -66,9 +66,9 @@ def test_a_phrase_that_a_reading_makes_has_its_pairs_in_the_index() -> None:
             first = chance.randrange(8)
             last = min(7, first + chance.randrange(3))
             heard = " ".join(chance.choice("abd") for _ in range(chance.randrange(1, 4)))
-            readings.append(Reading(first, last, heard, 0.2))
+            readings.append(AlternativeReading(first, last, heard, 0.2))
         words = [Spoken(word, 0.0, 0.0, 0.9) for word in said]
-        passage = Passage.indexed(0, None, 8, words, tuple(readings))
+        passage = Passage.of(0, None, 8, words, tuple(readings))
         phrase = [chance.choice(("a", "b", "c", "d", "ha")) for _ in range(chance.randrange(2, 4))]
         if matches(parse_query(f'"{" ".join(phrase)}"'), passage, alternatives=True):
             found += 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spool.domain.search.names import written_names
+from spool.domain.search.names import find_names
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ from spool.domain.search.names import written_names
     ],
 )
 def test_names_are_capitalised_words_in_place_of_others(heard: str, text: str, names: list[str]) -> None:
-    assert written_names(heard.split(), text) == names
+    assert find_names(heard.split(), text) == names
 
 
 def test_the_word_before_says_whether_a_sentence_begins() -> None:
-    assert written_names(["Yew"], "You", "gone.") == []
-    assert written_names(["Yew"], "You", "gone") == ["You"]
-    assert written_names(["loon"], None) == []
+    assert find_names(["Yew"], "You", "gone.") == []
+    assert find_names(["Yew"], "You", "gone") == ["You"]
+    assert find_names(["loon"], None) == []

@@ -11,7 +11,7 @@ from spool.domain.retention import Content
 from spool.errors import Conflict, Deleted
 from spool.store import Database
 from spool.store.archive.versions import last_done_versions, rerun_job, versions_of
-from spool.store.deletions import expired_jobs, mark_deleted
+from spool.store.deletions import find_expired_jobs, mark_deleted
 from spool.store.jobs import create_job, get_job
 from spool.store.queue.leases import Outcome, fail_job, finish_job
 
@@ -39,11 +39,11 @@ def test_a_recording_stays_until_every_version_of_it_is_made(db: Database) -> No
         assert [job.id for job in versions_of(tx, third)] == [first, second.id, third.id]
     ended(db, second.id)
     with db.begin() as tx:
-        assert expired_jobs(tx, third.project, Content.SOURCE, timedelta(0), 10) == []
+        assert find_expired_jobs(tx, third.project, Content.SOURCE, timedelta(0), 10) == []
         assert mark_deleted(tx, [first], Content.SOURCE, "operator") == []
     ended(db, third.id)
     with db.begin() as tx:
-        old = expired_jobs(tx, third.project, Content.SOURCE, timedelta(seconds=-60), 10)
+        old = find_expired_jobs(tx, third.project, Content.SOURCE, timedelta(seconds=-60), 10)
         assert sorted(old) == sorted([first, second.id, third.id])
         lines = mark_deleted(tx, [second.id], Content.SOURCE, "operator")
         assert {line.job_id for line in lines} == {first, second.id, third.id}

@@ -9,14 +9,14 @@ from sqlalchemy import select, update
 from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, queued, registered, reread
 from spool.domain.archive.passages import Passage, Spoken
 from spool.domain.jobs import Job, JobState
-from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.chunks import load_chunks, save_chunk
 from spool.store.database import Database
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.endings import Ending, finish_jobs
 from spool.store.queue.leases import Claim, Outcome, claim_job, finish_job
 from spool.tables import event_inbox, jobs, passage_words, passages, turns, workers
 
-FOUND = (Passage.indexed(0, None, 2, (Spoken("red", 0.0, 0.4, 0.9), Spoken("lamp", 0.5, 0.9, 0.8))),)
+FOUND = (Passage.of(0, None, 2, (Spoken("red", 0.0, 0.4, 0.9), Spoken("lamp", 0.5, 0.9, 0.8))),)
 
 
 def outcome(claim: Claim, seconds: float = 30.0) -> Outcome:
@@ -71,7 +71,7 @@ def as_written(db: Database, claim: Claim) -> dict[str, object]:
         rows["lines"] = [
             {name: line[name] for name in line if name not in (*other, "worker")} for line in lines
         ]
-        rows["chunks"], rows["cost"] = saved_chunks(tx, job_id), job_cost(tx, job_id)
+        rows["chunks"], rows["cost"] = load_chunks(tx, job_id), job_cost(tx, job_id)
     return rows
 
 
@@ -113,7 +113,7 @@ def test_a_claim_that_no_longer_holds_is_left_out(db: Database) -> None:
     assert reread(db, kept.job.id).state is JobState.DONE
     with db.begin() as tx:
         assert finish_jobs(tx, [ending(one) for one in (lost, kept, ended)]) == set()
-        assert [len(saved_chunks(tx, one.job.id)) for one in (lost, kept, ended)] == [0, 1, 0]
+        assert [len(load_chunks(tx, one.job.id)) for one in (lost, kept, ended)] == [0, 1, 0]
         busy = tx.scalar(select(workers.c.busy_ns).where(workers.c.id == worker))
     assert busy == 1_000_000_001
 
@@ -139,8 +139,8 @@ def test_charges_add_up_and_a_chunk_that_is_there_is_wasted(db: Database) -> Non
     with db.begin() as tx:
         assert len(finish_jobs(tx, [ending(first), ending(second)])) == 2
         added, doubled = (bill_of(tx, one.job.id) for one in (first, second))
-        assert len(saved_chunks(tx, first.job.id)) == 2
-        assert [one.engine_ns for one in saved_chunks(tx, second.job.id)] == [5]
+        assert len(load_chunks(tx, first.job.id)) == 2
+        assert [one.engine_ns for one in load_chunks(tx, second.job.id)] == [5]
     assert [(line.engine_ns, line.wasted, line.audio_samples) for line in added] == [
         (1_000_000_008, False, 960_000)
     ]

@@ -15,7 +15,7 @@ from spool.store import Database
 from spool.store.deletions import mark_deleted
 from spool.store.jobs import JobFilter
 from spool.store.queue.leases import Outcome, finish_job
-from spool.store.transcripts.search import Hit, Search, search
+from spool.store.transcripts.search import Hit, TranscriptSearch, search
 from spool.store.transcripts.spellings import find_spellings
 
 KEEPER = (
@@ -44,7 +44,7 @@ def found(db: Database, text: str, limit: int = 50, **wanted) -> list[Hit]:  # n
     cursor = None
     with db.read() as tx:
         while True:
-            page = search(tx, Search(parse_query(text), jobs, **wanted), cursor, limit)
+            page = search(tx, TranscriptSearch(parse_query(text), jobs, **wanted), cursor, limit)
             hits += page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -124,11 +124,11 @@ def test_the_newest_recording_comes_first_and_its_passages_in_order(db: Database
 def test_a_cursor_belongs_to_its_search(db: Database) -> None:
     spoken(db, " ".join(["light"] * 100))
     with db.read() as tx:
-        cursor = search(tx, Search(parse_query("light"), JobFilter()), None, 1).next_cursor
+        cursor = search(tx, TranscriptSearch(parse_query("light"), JobFilter()), None, 1).next_cursor
         with pytest.raises(InvalidRequest, match="another query"):
-            search(tx, Search(parse_query("dark"), JobFilter()), cursor, 1)
+            search(tx, TranscriptSearch(parse_query("dark"), JobFilter()), cursor, 1)
         with pytest.raises(InvalidRequest, match="1 to 200"):
-            search(tx, Search(parse_query("dark"), JobFilter()), None, 0)
+            search(tx, TranscriptSearch(parse_query("dark"), JobFilter()), None, 0)
 
 
 def test_the_filters_of_jobs_apply(db: Database) -> None:

@@ -16,7 +16,7 @@ from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState, Source
-from spool.domain.live.log import Parts, Record, log_prefix, record_key
+from spool.domain.live.log import LogParts, LogRecord, log_prefix, record_key
 from spool.domain.live.options import Listening
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Transcript
@@ -73,14 +73,14 @@ def listen(harness: WorkerHarness, **options: object) -> str:
     return job_id
 
 
-def write(harness: WorkerHarness, job_id: str, *records: Record, first: int = 0, part: int = 0) -> int:
+def write(harness: WorkerHarness, job_id: str, *records: LogRecord, first: int = 0, part: int = 0) -> int:
     for number, record in enumerate(records, first):
         harness.objects.put_bytes(record_key(job_id, number, part), record.encode())
     return first + len(records)
 
 
-def pieces(audio: bytes, size: int = 2 * PIECE) -> list[Record]:
-    return [Record("audio", audio[at : at + size]) for at in range(0, len(audio), size)]
+def pieces(audio: bytes, size: int = 2 * PIECE) -> list[LogRecord]:
+    return [LogRecord("audio", audio[at : at + size]) for at in range(0, len(audio), size)]
 
 
 def words_of(harness: WorkerHarness, job_id: str) -> list[tuple[str, float, float]]:
@@ -94,7 +94,7 @@ def words_of(harness: WorkerHarness, job_id: str) -> list[tuple[str, float, floa
 def test_a_session_becomes_a_transcript_a_recording_and_a_bill(live: WorkerHarness) -> None:
     audio = pcm(1) + pcm(2)
     job_id = listen(live)
-    write(live, job_id, *pieces(pcm(1)), Record("finalize"), *pieces(pcm(2)), Record("end", b"closed"))
+    write(live, job_id, *pieces(pcm(1)), LogRecord("finalize"), *pieces(pcm(2)), LogRecord("end", b"closed"))
     assert run_next(live.services, None) is None, "it is in nobody's turn"
     assert run_next(live.services, None, live=True) == "done"
     assert words_of(live, job_id)
@@ -116,10 +116,10 @@ def test_a_stop_in_the_middle_of_a_segment_loses_and_doubles_nothing(
 ) -> None:
     records = [
         *pieces(pcm(1)),
-        Record("finalize"),
+        LogRecord("finalize"),
         *pieces(pcm(2)),
         *pieces(pcm(1)),
-        Record("end", b"closed"),
+        LogRecord("end", b"closed"),
     ]
     unbroken = listen(live)
     write(live, unbroken, *records)
@@ -167,7 +167,7 @@ def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
         pushes.clear()
         job_id = listen(live, sample_rate=rate)
         one, two = pieces(pcm(1) + pcm(2), 600), pieces(pcm(2) + pcm(1), 600)
-        write(live, job_id, *one, Record("finalize"), *two, Record("end", b"closed"))
+        write(live, job_id, *one, LogRecord("finalize"), *two, LogRecord("end", b"closed"))
         assert run_next(live.services, None, live=True) == "done"
         chunks = [(c.core_start, c.core_end, c.words, c.tail) for c in live.chunks(job_id)]
         heard.append((chunks, len(pushes)))
@@ -191,20 +191,25 @@ def recording_of(harness: WorkerHarness, job_id: str) -> bytes:
 def test_a_log_of_several_connections_is_one_session(live: WorkerHarness) -> None:
     audio = pcm(1) + pcm(2)
     unbroken = listen(live)
-    write(live, unbroken, *pieces(audio), Record("end", b"closed"))
+    write(live, unbroken, *pieces(audio), LogRecord("end", b"closed"))
     assert run_next(live.services, None, live=True) == "done"
 
     broken, third = listen(live), len(audio) // 6 * 2
     half = third // 2 // 2 * 2
     # What the first one wrote behind the place where another went on comes again; its end is none.
     write(
-        live, broken, *pieces(audio[:half]), Record("alive"), *pieces(audio[half : 2 * third]), Record("end")
+        live,
+        broken,
+        *pieces(audio[:half]),
+        LogRecord("alive"),
+        *pieces(audio[half : 2 * third]),
+        LogRecord("end"),
     )
     begin_part(live, broken, half)
     begin_part(live, broken, half)  # a process that died before it wrote anything
-    write(live, broken, *pieces(audio[half:third], 3000), Record("alive"), part=2)
+    write(live, broken, *pieces(audio[half:third], 3000), LogRecord("alive"), part=2)
     begin_part(live, broken, third)
-    write(live, broken, *pieces(audio[third:], 5000), Record("end", b"closed"), part=3)
+    write(live, broken, *pieces(audio[third:], 5000), LogRecord("end", b"closed"), part=3)
     assert live.run(broken) == "done"
     assert recording_of(live, broken) == audio
     assert words_of(live, broken) == words_of(live, unbroken)
@@ -219,7 +224,7 @@ def test_what_was_heard_of_a_lost_connection_is_not_heard_again(live: WorkerHarn
     running = live.start(job_id)
     until(lambda: live.job(job_id).state is JobState.RUNNING and live.chunks(job_id), "it hears")
     begin_part(live, job_id, half)  # behind less than what is heard by now
-    write(live, job_id, *pieces(audio[half:]), *pieces(pcm(2)), Record("end", b"closed"), part=1)
+    write(live, job_id, *pieces(audio[half:]), *pieces(pcm(2)), LogRecord("end", b"closed"), part=1)
     assert running.end() == "done"
     assert recording_of(live, job_id) == audio + pcm(2)
 
@@ -232,7 +237,7 @@ def test_another_attempt_goes_on_in_the_part_where_the_one_before_stopped(
     job_id, cut = listen(live), len(pcm(1))
     count = write(live, job_id, *pieces(audio[:cut]), *pieces(audio[cut : cut + 30_000]))
     begin_part(live, job_id, cut)
-    second = write(live, job_id, *pieces(audio[cut:-40_000], 7000), Record("finalize"), part=1)
+    second = write(live, job_id, *pieces(audio[cut:-40_000], 7000), LogRecord("finalize"), part=1)
     assert count
     running = live.start(job_id)
 
@@ -245,7 +250,7 @@ def test_another_attempt_goes_on_in_the_part_where_the_one_before_stopped(
     assert running.end() == "handed back"
     live.draining.clear()
     saved = live.chunks(job_id)
-    write(live, job_id, *pieces(audio[-40_000:], 7000), Record("end", b"closed"), first=second, part=1)
+    write(live, job_id, *pieces(audio[-40_000:], 7000), LogRecord("end", b"closed"), first=second, part=1)
     assert run_next(live.services, None, live=True) == "done"
     assert live.chunks(job_id)[: len(saved)] == saved
     assert recording_of(live, job_id) == audio
@@ -258,9 +263,9 @@ def test_nobody_can_go_on_behind_the_end(live: WorkerHarness, monkeypatch: pytes
     write(live, job_id, *pieces(pcm(1)))
     assert live.run(job_id) == "done"
     with live.db.begin() as tx:
-        assert get_parts(tx, job_id) == Parts(is_closed=True)
+        assert get_parts(tx, job_id) == LogParts(is_closed=True)
         with pytest.raises(Conflict, match=job_id):
-            open_part(tx, job_id, Parts(is_closed=True), 0)
+            open_part(tx, job_id, LogParts(is_closed=True), 0)
 
 
 def test_a_session_waits_for_its_client_as_long_as_it_was_asked_to(
@@ -272,7 +277,7 @@ def test_a_session_waits_for_its_client_as_long_as_it_was_asked_to(
     running = live.start(job_id)
     until(lambda: bool(live.chunks(job_id)), "it hears")
     begin_part(live, job_id, len(pcm(1)))
-    write(live, job_id, *pieces(pcm(2)), Record("end", b"closed"), part=1)
+    write(live, job_id, *pieces(pcm(2)), LogRecord("end", b"closed"), part=1)
     assert running.end() == "done"
     assert recording_of(live, job_id) == pcm(1) + pcm(2)
 
@@ -284,7 +289,7 @@ def test_another_rate_and_two_channels_are_heard_and_kept(live: WorkerHarness) -
     wide = soxr.resample(samples, 16_000, 44_100)
     stereo = np.repeat((wide * 32767).astype("<i2")[:, None], 2, axis=1)
     job_id = listen(live, sample_rate=44_100, channels=2)
-    write(live, job_id, *pieces(stereo.tobytes(), 44_100), Record("end", b"closed"))
+    write(live, job_id, *pieces(stereo.tobytes(), 44_100), LogRecord("end", b"closed"))
     assert run_next(live.services, None, live=True) == "done"
     with wave.open(BytesIO(live.read(f"jobs/{job_id}/source"))) as recording:
         assert (recording.getframerate(), recording.getnchannels()) == (44_100, 2)
@@ -295,7 +300,7 @@ def test_another_rate_and_two_channels_are_heard_and_kept(live: WorkerHarness) -
 def test_what_was_asked_for_next_is_submitted_on_a_copy_of_the_recording(live: WorkerHarness) -> None:
     then = JobOptions(model="stream", decoder="beam").document()
     job_id = listen(live, then=then)
-    write(live, job_id, *pieces(pcm(1)), Record("end", b"closed"))
+    write(live, job_id, *pieces(pcm(1)), LogRecord("end", b"closed"))
     assert run_next(live.services, None, live=True) == "done"
     with live.db.read() as tx:
         (following,) = list_jobs(tx, JobFilter(tag=("live", job_id))).items
@@ -326,7 +331,7 @@ def test_a_session_whose_writer_is_gone_ends_with_what_there_is(
 
 def test_a_worker_that_died_is_followed_by_another(live: WorkerHarness) -> None:
     job_id = listen(live)
-    write(live, job_id, *pieces(pcm(1)), Record("end", b"closed"))
+    write(live, job_id, *pieces(pcm(1)), LogRecord("end", b"closed"))
     with live.db.begin() as tx:
         assert claim_job(tx, job_id, live.worker_id, 5) is not None
     let_lapse(live.db, job_id)
@@ -340,6 +345,6 @@ def test_the_intake_runs_sessions_beside_each_other(live: WorkerHarness) -> None
     both = [listen(live), listen(live)]
     until(lambda: all(live.job(each).state is JobState.RUNNING for each in both), "both are heard")
     for each in both:
-        write(live, each, *pieces(pcm(2)), Record("end", b"closed"))
+        write(live, each, *pieces(pcm(2)), LogRecord("end", b"closed"))
     until(lambda: all(live.job(each).state is JobState.DONE for each in both), "both are done")
     intake.stop()
