@@ -95,9 +95,9 @@ class FleetView(BackgroundLoop):
         """Raise UnknownModel for a model that no worker has, Conflict if workers that could take the job have
         different weights under its name, and InvalidRequest if it lacks the `head` or cannot stream a `live`
         session."""
-        known = self._known(self.recent())
+        known = self._names(self.recent())
         for name in (model, route.reader):
-            if name is not None and name not in known and name not in (known := self._known(self.read())):
+            if name is not None and name not in known and name not in (known := self._names(self.read())):
                 listed = ", ".join(sorted(known))
                 raise UnknownModel(f"There is no model {name!r}. Available models: {listed}.")
         able = [
@@ -132,7 +132,7 @@ class FleetView(BackgroundLoop):
                 reasons[job.id] = reason
         return reasons
 
-    def _known(self, state: FleetState) -> frozenset[str]:
+    def _names(self, state: FleetState) -> frozenset[str]:
         return state.models | frozenset(self._settings.models)
 
     def _keep_first_default(self) -> None:

@@ -30,7 +30,7 @@ class Probes:
     def ask(self, timeout: float = TIMEOUT_S) -> dict[str, CheckOut]:
         """Run all checks in parallel, for at most `timeout` seconds."""
         began = time.monotonic()
-        answers = {name: self._threads[name].submit(_timed, ask) for name, ask in self._probes.items()}
+        answers = {name: self._threads[name].submit(_measure, ask) for name, ask in self._probes.items()}
         checks = {}
         for name, answer in answers.items():
             ok, detail, took = False, "", timeout
@@ -55,7 +55,7 @@ class Probes:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _timed(ask: Callable[[], object]) -> float:
+def _measure(ask: Callable[[], object]) -> float:
     began = time.monotonic()
     ask()
     return time.monotonic() - began

@@ -48,7 +48,7 @@ class KeyCache:
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="spool-key-use")
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the thread that watches for changes of keys."""
         self._watcher.start()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ times are seconds from the session's start.
 from collections.abc import Sequence
 from typing import Any
 
-from api.live.limits import Ended
+from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.domain.transcript import Word
@@ -34,7 +34,9 @@ class DeepgramProtocol(Protocol):
         control = _CONTROLS.get(kind) if isinstance(kind, str) else None
         if control is None:
             known = ", ".join(_CONTROLS)
-            raise Ended(1003, f'Audio goes in binary frames; a text frame is {{"type": …}} with {known}.')
+            raise SessionEnd(
+                1003, f'Audio goes in binary frames; a text frame is {{"type": …}} with {known}.'
+            )
         return control
 
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
@@ -55,14 +57,14 @@ class DeepgramProtocol(Protocol):
         message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
         return (message | {"from_finalize": reason == "finalize"},)
 
-    def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
+    def report_stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
         """`Stored`, an extension of Spool: these bytes are in the recording whatever process dies."""
         if not self._acknowledges:
             return ()
         message = {"type": "Stored", "request_id": self._job.id, "bytes": size, "duration": round(seconds, 3)}
         return (message,)
 
-    def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
+    def report_resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
         """`Resumed`, an extension of Spool."""
         message = {"type": "Resumed", "request_id": self._job.id, "bytes": size}
         return (message | {"duration": round(seconds, 3)},)
@@ -78,7 +80,7 @@ class DeepgramProtocol(Protocol):
         return ()
 
     def end(self, job: Job) -> Sequence[dict[str, Any]]:
-        """`Metadata`."""
+        """The message `Metadata`."""
         live = job.options.live
         return (
             {
@@ -94,7 +96,7 @@ class DeepgramProtocol(Protocol):
         )
 
     def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:
-        """`Error`."""
+        """The message `Error`."""
         return ({"type": "Error", "code": str(code), "description": sentence, "message": sentence},)
 
     def _results(

@@ -72,6 +72,6 @@ class Ear:
         return messages
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop the thread that listens."""
         with contextlib.suppress(RedisError, OSError):
             await self._subscription.aclose()  # type: ignore[no-untyped-call]

@@ -30,7 +30,7 @@ disconnection."""
 _REASON_BYTES = 123
 
 
-class Ended(Exception):
+class SessionEnd(Exception):
     """A session ends with this WebSocket close code, and this sentence for its client."""
 
     def __init__(self, code: int, sentence: str, *, is_lost: bool = False) -> None:
@@ -54,7 +54,7 @@ class Seats:
         self._opening = 0
 
     @property
-    def taken(self) -> int:
+    def count(self) -> int:
         """How many sessions are open."""
         return self._callers.total()
 
@@ -62,11 +62,11 @@ class Seats:
     def seat(self, caller: str, model: str) -> Iterator[None]:
         """A place while the block runs. Raises `Problem` 503."""
         self._check(caller, model)
-        with self.kept_seat(caller):
+        with self.seat_again(caller):
             yield
 
     @contextlib.contextmanager
-    def kept_seat(self, caller: str) -> Iterator[None]:
+    def seat_again(self, caller: str) -> Iterator[None]:
         """The place of a session that is resumed on another connection: it was admitted before."""
         self._callers[caller] += 1
         try:
@@ -77,7 +77,7 @@ class Seats:
                 del self._callers[caller]
 
     def _check(self, caller: str, model: str) -> None:
-        if self.taken >= self._total:
+        if self.count >= self._total:
             raise full(f"This server has reached its limit of {self._total} live sessions.")
         if self._callers[caller] >= self._per_caller:
             raise full(f"This caller has reached its limit of {self._per_caller} live sessions.")

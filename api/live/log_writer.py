@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
 
-from api.live.limits import Ended
+from api.live.limits import SessionEnd
 from spool.broker.live_signals import LiveSignals, audio_channel
 from spool.domain.live.log import KEEP_ALIVE_SECONDS, LogRecord, record_key
 from spool.errors import StorageError
@@ -98,7 +98,7 @@ class LogWriter:
         self._came.set()
 
     async def run(self) -> None:
-        """Store everything, up to the end. Raises Ended if the object store fails for too long."""
+        """Store everything, up to the end. Raises SessionEnd if the object store fails for too long."""
         while True:
             record = await self._next()
             if record is None:
@@ -144,7 +144,7 @@ class LogWriter:
                 break
             except StorageError as error:
                 if time.monotonic() - begun > STORE_SECONDS:
-                    raise Ended(1011, f"The recording cannot be stored: {error.message}") from None
+                    raise SessionEnd(1011, f"The recording cannot be stored: {error.message}") from None
                 await asyncio.sleep(_RETRY_SECONDS)
         self._number += 1
         self._size -= len(record.data)

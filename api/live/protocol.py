@@ -45,9 +45,9 @@ class Protocol(ABC):
 
     @abstractmethod
     def control(self, text: str) -> Control:
-        """What a text frame means. Raises Ended for one without a meaning."""
+        """What a text frame means. Raises SessionEnd for one without a meaning."""
 
-    def started(self) -> Sequence[dict[str, Any]]:
+    def report_started(self) -> Sequence[dict[str, Any]]:
         """The answer to the control `start`."""
         return ()
 
@@ -56,7 +56,7 @@ class Protocol(ABC):
         return None
 
     def check_audio(self, *, binary: bool) -> None:  # noqa: B027 - most take audio at any time
-        """Raise Ended if audio may not come now, or not as a binary frame."""
+        """Raise SessionEnd if audio may not come now, or not as a binary frame."""
 
     @abstractmethod
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
@@ -67,11 +67,11 @@ class Protocol(ABC):
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """The messages for a saved chunk; `reason` is that of `worker.live.endpoint`, or `finalize`."""
 
-    def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+    def report_stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """The messages once this much audio is stored durably."""
         return ()
 
-    def resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+    def report_resumed(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """The first messages of a resumed session: how much of its audio is stored. The client continues
         after it."""
         return ()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from api.live.limits import Ended
+from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.store.chunks import SavedChunk
@@ -26,16 +26,16 @@ _MS_A_SAMPLE = 1000 / 16_000
 
 
 def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
-    """A `session.update` as the query of a session; `model` is the default. Raises Ended."""
+    """A `session.update` as the query of a session; `model` is the default. Raises SessionEnd."""
     message = _message(text)
     session = message.get("session")
     if message["type"] != "session.update" or not isinstance(session, dict):
-        raise _ended("Send session.update first, with the session's configuration")
+        raise _refuse("Send session.update first, with the session's configuration")
     if session.get("type") != "transcription":
-        raise _ended("session.type: must be transcription")
+        raise _refuse("session.type: must be transcription")
     _refuse_others(session, "session", {"type", "audio", "include"})
     if session.get("include"):
-        raise _ended("session.include: is not supported")
+        raise _refuse("session.include: is not supported")
     audio = _section(session, "audio", {"input"}, "session.audio")
     heard = _section(
         audio,
@@ -44,15 +44,15 @@ def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
         "session.audio.input",
     )
     if heard.get("noise_reduction") is not None:
-        raise _ended("session.audio.input.noise_reduction: is not supported; leave it out")
+        raise _refuse("session.audio.input.noise_reduction: is not supported; leave it out")
     form = _section(heard, "format", {"type", "rate"}, "session.audio.input.format")
     if form.get("type", "audio/pcm") != "audio/pcm":
-        raise _ended("session.audio.input.format.type: must be audio/pcm, 16 bits, little-endian")
+        raise _refuse("session.audio.input.format.type: must be audio/pcm, 16 bits, little-endian")
     asked = _section(
         heard, "transcription", {"model", "language", "prompt"}, "session.audio.input.transcription"
     )
     if asked.get("prompt"):
-        raise _ended("session.audio.input.transcription.prompt: is not supported by live sessions")
+        raise _refuse("session.audio.input.transcription.prompt: is not supported by live sessions")
     query = [("sample_rate", str(form.get("rate", RATE))), ("endpointing", _endpointing(heard))]
     name = asked.get("model", model)
     return query if name is None else [*query, ("model", str(name))]
@@ -67,12 +67,12 @@ def _endpointing(heard: Mapping[str, Any]) -> str:
         heard, "turn_detection", {"type", "silence_duration_ms", "threshold", "prefix_padding_ms"}, where
     )
     if turns.get("type", "server_vad") != "server_vad":
-        raise _ended(f"{where}.type: must be server_vad, or turn_detection null")
+        raise _refuse(f"{where}.type: must be server_vad, or turn_detection null")
     return str(turns.get("silence_duration_ms", SILENCE_MS))
 
 
 class RealtimeProtocol(Protocol):
-    """One session."""
+    """The state of one session."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -87,7 +87,7 @@ class RealtimeProtocol(Protocol):
         control = _CONTROLS.get(kind)
         if control is None:
             known = ", ".join(["input_audio_buffer.append", *_CONTROLS])
-            raise _ended(f"{str(kind)[:60]}: is not expected now; send {known}")
+            raise _refuse(f"{str(kind)[:60]}: is not expected now; send {known}")
         return control
 
     def audio(self, text: str) -> bytes | None:
@@ -98,14 +98,14 @@ class RealtimeProtocol(Protocol):
         try:
             return base64.b64decode(message.get("audio", ""), validate=True)
         except (binascii.Error, TypeError, ValueError):
-            raise Ended(1007, "audio: must be 16-bit PCM in base64") from None
+            raise SessionEnd(1007, "audio: must be 16-bit PCM in base64") from None
 
     def check_audio(self, *, binary: bool) -> None:
         """Audio comes as text in this protocol."""
         if binary:
-            raise Ended(1003, "Audio goes in input_audio_buffer.append, as base64.")
+            raise SessionEnd(1003, "Audio goes in input_audio_buffer.append, as base64.")
 
-    def created(self) -> Sequence[dict[str, Any]]:
+    def report_created(self) -> Sequence[dict[str, Any]]:
         """The events once the session is open."""
         return (self._event("session.updated", session=self._session()),)
 
@@ -162,7 +162,7 @@ class RealtimeProtocol(Protocol):
         return ()
 
     def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:
-        """`error`."""
+        """The event `error`."""
         return (error_event(code, sentence),)
 
     def _delta(self, number: int, text: str) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def error_event(code: int, sentence: str) -> dict[str, Any]:
 def _message(text: str) -> dict[str, Any]:
     message = parse_message(text)
     if not isinstance(message.get("type"), str):
-        raise _ended("Each message is a JSON object with a type")
+        raise _refuse("Each message is a JSON object with a type")
     return message
 
 
@@ -214,7 +214,7 @@ def _section(parent: Mapping[str, Any], name: str, known: set[str], where: str) 
     if section is None:
         return {}
     if not isinstance(section, dict):
-        raise _ended(f"{where}: must be an object")
+        raise _refuse(f"{where}: must be an object")
     _refuse_others(section, where, known)
     return section
 
@@ -222,8 +222,8 @@ def _section(parent: Mapping[str, Any], name: str, known: set[str], where: str) 
 def _refuse_others(section: Mapping[str, Any], where: str, known: set[str]) -> None:
     for name in sorted(section.keys() - known):
         if section[name] is not None:
-            raise _ended(f"{where}.{name[:60]}: is not a known option")
+            raise _refuse(f"{where}.{name[:60]}: is not a known option")
 
 
-def _ended(sentence: str) -> Ended:
-    return Ended(1003, f"{sentence}.")
+def _refuse(sentence: str) -> SessionEnd:
+    return SessionEnd(1003, f"{sentence}.")

@@ -67,7 +67,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
                 raise NotFound(f"There is no job {asked.job_id}.")
             parts = get_parts(tx, job.id)
             chunks = load_chunks(tx, job.id, 0)
-        start = _stored(services, job, parts) if job.state in _OPEN else None
+        start = _measure_stored(services, job, parts) if job.state in _OPEN else None
         if start is None:
             raise Conflict(f"The session has ended; its words are in job {job.id}.")
         with services.database.begin() as tx:
@@ -78,7 +78,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
     raise Conflict("The session is being resumed by several clients at once.")
 
 
-def _stored(services: Services, job: Job, parts: LogParts) -> int | None:
+def _measure_stored(services: Services, job: Job, parts: LogParts) -> int | None:
     """How much of the session's audio is stored, in bytes; None if its end is, too."""
     size, last = parts.start(parts.last), None
     for item in services.objects.list(part_prefix(job.id, parts.last)):

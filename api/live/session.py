@@ -19,7 +19,7 @@ from anyio import to_thread
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.live.ears import Ear
-from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, Ended
+from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, SessionEnd
 from api.live.log_writer import FIRST, LogWriter, Place
 from api.live.protocol import Protocol
 from api.services import Services
@@ -69,7 +69,7 @@ class Session:
         writing = asyncio.create_task(self._writer.run())
         reading = asyncio.create_task(self._read())
         speaking = asyncio.create_task(self._speak())
-        ended: Ended | None = None
+        ended: SessionEnd | None = None
         try:
             done, _ = await asyncio.wait({writing, reading, speaking}, return_when=asyncio.FIRST_COMPLETED)
             if reading in done and reading.exception() is None:
@@ -83,7 +83,7 @@ class Session:
             else:
                 for task in done:
                     task.result()
-        except Ended as early:
+        except SessionEnd as early:
             ended = early
         except WebSocketDisconnect:
             pass
@@ -101,9 +101,9 @@ class Session:
         try:
             await asyncio.wait_for(asyncio.shield(speaking), FINISH_SECONDS)
         except TimeoutError:
-            raise Ended(1011, f"The remaining words will be in job {self._job.id}.") from None
+            raise SessionEnd(1011, f"The remaining words will be in job {self._job.id}.") from None
 
-    async def _leave(self, writing: "asyncio.Task[None]", ended: Ended | None) -> None:
+    async def _leave(self, writing: "asyncio.Task[None]", ended: SessionEnd | None) -> None:
         if not writing.done():
             if ended is not None and ended.is_lost and self._waits:
                 self._writer.leave()
@@ -127,7 +127,7 @@ class Session:
             try:
                 message = await asyncio.wait_for(self._socket.receive(), IDLE_SECONDS)
             except TimeoutError:
-                raise Ended(
+                raise SessionEnd(
                     1011,
                     f"No audio and no message for {IDLE_SECONDS:g} s; send KeepAlive while nobody speaks.",
                     is_lost=True,
@@ -145,7 +145,7 @@ class Session:
                 if control == "finalize":
                     self._writer.finalize()
                 if control == "start":
-                    await self._send(self._protocol.started())
+                    await self._send(self._protocol.report_started())
             elif data:
                 await self._take(data, binary=True)
             else:  # how clients of Deepgram's older protocol end a session
@@ -155,14 +155,14 @@ class Session:
         self._protocol.check_audio(binary=binary)
         listening = self._listening
         if len(data) > MOST_FRAME_BYTES:
-            raise Ended(
+            raise SessionEnd(
                 1009, f"A message may have at most {MOST_FRAME_BYTES:,} bytes; this one has {len(data):,}."
             )
         fresh = self._bytes - self._place.start
         if not fresh and data.startswith(_RIFF):
-            raise Ended(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
+            raise SessionEnd(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
         if len(data) % listening.frame_bytes:
-            raise Ended(
+            raise SessionEnd(
                 1007,
                 f"A message of {len(data)} bytes is not a whole number of samples of {listening.channels} "
                 "channels of 16 bits.",
@@ -171,25 +171,29 @@ class Session:
         seconds = listening.seconds_of(self._bytes)
         came = listening.seconds_of(fresh + len(data))
         if not self._pace.allows(came, time.monotonic() - self._begun):
-            raise Ended(1008, "The audio comes faster than ten times real time; upload a recording instead.")
+            raise SessionEnd(
+                1008, "The audio comes faster than ten times real time; upload a recording instead."
+            )
         most = self._services.settings.max_audio_seconds
         if seconds > most or self._bytes > MOST_AUDIO_BYTES:
-            raise Ended(1009, "The session has reached the maximum length of a recording; open another one.")
+            raise SessionEnd(
+                1009, "The session has reached the maximum length of a recording; open another one."
+            )
         await self._writer.audio(data)
 
     # --- to the client --------------------------------------------------------------------------------------
 
     async def _speak(self) -> None:
-        """Send what becomes known, until the job has ended. Raises Ended if it ended badly."""
+        """Send what becomes known, until the job has ended. Raises SessionEnd if it ended badly."""
         async with self._services.live.ears.hearing(words_channel(self._job.id)) as ear:
             if self._place.part:
                 start = self._place.start
-                await self._send(self._protocol.resumed(start, self._listening.seconds_of(start)))
+                await self._send(self._protocol.report_resumed(start, self._listening.seconds_of(start)))
             else:  # a browser cannot read the handshake's headers, so this tells it the session's id
-                await self._send(self._protocol.stored(0, 0.0))
+                await self._send(self._protocol.report_stored(0, 0.0))
             looked = -LOOK_SECONDS
             while True:
-                messages = await self._heard(ear)
+                messages = await self._receive(ear)
                 await self._acknowledge()
                 has_finals = any(message.get("type") == "final" for message in messages)
                 if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
@@ -198,7 +202,7 @@ class Session:
                         return
                 await self._tell_partial(messages)
 
-    async def _heard(self, ear: Ear) -> list[dict[str, Any]]:
+    async def _receive(self, ear: Ear) -> list[dict[str, Any]]:
         messages = await ear.messages(LOOK_SECONDS)
         for message in messages:
             if message.get("type") == "final":
@@ -212,7 +216,7 @@ class Session:
         size = self._writer.stored_bytes
         if size > self._acknowledged:
             self._acknowledged = size
-            await self._send(self._protocol.stored(size, self._listening.seconds_of(size)))
+            await self._send(self._protocol.report_stored(size, self._listening.seconds_of(size)))
 
     async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
         """Send only the last partial: a client that reads slowly misses those before it."""
@@ -236,17 +240,17 @@ class Session:
                 return True
         job = known.job
         if known.parts.last > self._place.part:
-            raise Ended(1008, "The session continues on another connection.", is_lost=True)
+            raise SessionEnd(1008, "The session continues on another connection.", is_lost=True)
         if job.state is JobState.DONE:
             await self._send(self._protocol.end(job))
             return True
         if job.state is JobState.CANCELLED:
-            raise Ended(1001, f"The session was cancelled; its job is {job.id}.")
+            raise SessionEnd(1001, f"The session was cancelled; its job is {job.id}.")
         if job.state is JobState.FAILED:
             if job.error_code == "audio_empty":
                 await self._send(self._protocol.end(job))
                 return True
-            raise Ended(1011, job.error_message or "The session failed.")
+            raise SessionEnd(1011, job.error_message or "The session failed.")
         return False
 
     def _look(self) -> Said:
@@ -260,7 +264,7 @@ class Session:
                 await asyncio.wait_for(self._socket.send_text(text), SEND_SECONDS)
             except TimeoutError:
                 sentence = f"The client has read nothing for {SEND_SECONDS:g} s."
-                raise Ended(1008, sentence, is_lost=True) from None
+                raise SessionEnd(1008, sentence, is_lost=True) from None
 
 
 async def _stop(*tasks: "asyncio.Task[Any]") -> None:

@@ -9,14 +9,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from api.live.limits import Ended
+from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.store.chunks import SavedChunk
 
 
 class WenetProtocol(Protocol):
-    """One session."""
+    """The state of one session."""
 
     def __init__(self) -> None:
         self._is_started = False
@@ -30,20 +30,22 @@ class WenetProtocol(Protocol):
         signal = message.get("signal")
         if signal == "start" and not self._is_started:
             if message.get("nbest", 1) != 1:
-                raise Ended(1007, "This server returns one hypothesis; send nbest 1.")
+                raise SessionEnd(1007, "This server returns one hypothesis; send nbest 1.")
             self._is_started = True
             self._is_continuous = message.get("continuous_decoding") is True
             return "start"
         if signal == "end" and self._is_started:
             return "close"
-        raise Ended(1003, 'Send {"signal": "start"}, then audio in binary frames, then {"signal": "end"}.')
+        raise SessionEnd(
+            1003, 'Send {"signal": "start"}, then audio in binary frames, then {"signal": "end"}.'
+        )
 
     def check_audio(self, *, binary: bool) -> None:  # noqa: ARG002
-        """Raise Ended for audio before the start."""
+        """Raise SessionEnd for audio before the start."""
         if not self._is_started:
-            raise Ended(1003, 'Send {"signal": "start"} before any audio.')
+            raise SessionEnd(1003, 'Send {"signal": "start"} before any audio.')
 
-    def started(self) -> Sequence[dict[str, Any]]:
+    def report_started(self) -> Sequence[dict[str, Any]]:
         """The answer to the start."""
         return (_ok("server_ready"),)
 
@@ -70,11 +72,11 @@ class WenetProtocol(Protocol):
         return self._is_over
 
     def end(self, job: Job) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """`speech_end`."""
+        """The message `speech_end`."""
         return (_ok("speech_end"),)
 
     def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:  # noqa: ARG002
-        """`failed`."""
+        """The message `failed`."""
         return ({"status": "failed", "message": sentence},)
 
 

@@ -47,7 +47,7 @@ class Ticket:
         """Count the request for its caller. Raises `Problem` 503 for one that has too many under way."""
         callers = self._in_flight.callers
         if callers[caller] >= self._per_caller:
-            raise overloaded(f"This caller has {self._per_caller} requests under way; wait for one to end.")
+            raise busy(f"This caller has {self._per_caller} requests under way; wait for one to end.")
         if self._caller is None and not self._released:
             callers[caller] += 1
             self._caller = caller
@@ -86,7 +86,7 @@ class LoadShedding:
             return
         ticket = self._in_flight.admit(reads=scope["method"] in _READS)
         if ticket is None:
-            error = overloaded("The server has too many requests under way; try again in a moment.")
+            error = busy("The server has too many requests under way; try again in a moment.")
             await _answer(error, scope, receive, send)
             return
         scope["state"]["ticket"] = ticket
@@ -96,7 +96,7 @@ class LoadShedding:
             ticket.release()
 
 
-def overloaded(detail: str) -> Problem:
+def busy(detail: str) -> Problem:
     """The error for a request that may be sent again."""
     return Problem(503, "overloaded", detail, {"Retry-After": str(RETRY_SECONDS)})
 

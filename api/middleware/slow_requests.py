@@ -105,7 +105,7 @@ class PatientProtocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Cancel the time limits of the connection."""
         self._stop_waiting()
         self._stop_timer()
         super().connection_lost(exc)

@@ -163,7 +163,7 @@ def _add_examples(operation: Words, known: Words) -> None:
                 shown = known["answers"].get(status, {}).get(kind) or next(
                     each[kind] for each in known["answers"].values() if kind in each
                 )
-                content |= {"example": shown[""]} if list(shown) == [""] else {"examples": _named(shown)}
+                content |= {"example": shown[""]} if list(shown) == [""] else {"examples": _by_name(shown)}
 
 
 def example(name: str, status: int) -> Any:  # noqa: ANN401 - JSON
@@ -171,7 +171,7 @@ def example(name: str, status: int) -> Any:  # noqa: ANN401 - JSON
     return _examples()[name]["answers"][str(status)][JSON][""]
 
 
-def _named(examples: Words) -> Words:
+def _by_name(examples: Words) -> Words:
     return {name: {"value": example} for name, example in examples.items()}
 
 

@@ -61,7 +61,7 @@ def _differing(job: Job, holds: Mapping[str, Hold] | None, waiting_for: str | No
         "progress": _progress(job),
         "times": job,
         "warnings": job.warnings or [],
-        "skipped_seconds": _skipped_seconds(job),
+        "skipped_seconds": _sum_skipped(job),
         "error": _error(job),
         "tags": job.tags or {},
         "priority": PRIORITY_NAMES[job.priority],
@@ -134,7 +134,7 @@ def _reason(worker: Worker) -> str | None:
     return f"no heartbeat since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
 
 
-def _skipped_seconds(job: Job) -> float | None:
+def _sum_skipped(job: Job) -> float | None:
     if job.decoded_seconds is None or job.audio_seconds is None:
         return None
     return round(max(0.0, job.audio_seconds - job.decoded_seconds), 3)

@@ -58,10 +58,10 @@ class _Recording:
         sent."""
         if self.hashes is None:
             return read_blocks(lambda: self.open(start), end - start)
-        parts = self._verified(start, end)
+        parts = self._verify(start, end)
         return chain((next(parts, b""),), parts)
 
-    def _verified(self, start: int, end: int) -> Iterator[bytes]:
+    def _verify(self, start: int, end: int) -> Iterator[bytes]:
         assert self.store is not None
         assert self.hashes is not None
         if start < end:
@@ -175,7 +175,7 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             with services.database.read() as tx:
                 hashes = hashes_of_source(tx, job.id)
             # A direct upload is pinned by its ETag until a worker has hashed its blocks.
-            stored = _stored_recording(services.objects, source.uri, source.etag if hashes is None else None)
+            stored = _find_stored(services.objects, source.uri, source.etag if hashes is None else None)
             return replace(stored, hashes=hashes)
         case "live":
             refuse_deleted(job, Content.SOURCE)
@@ -187,20 +187,20 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
                 reach.check(source.uri)
             except InvalidRequest as error:
                 raise Problem(409, "not_here", error.message) from None
-            return _stored_recording(reach.store(bucket), key, source.etag)
+            return _find_stored(reach.store(bucket), key, source.etag)
         case "file":
-            return _local_recording(source, services, caller)
+            return _find_local(source, services, caller)
     raise Problem(409, "not_here", "The recording is at a web address; play it there.")
 
 
-def _stored_recording(store: ObjectStore, key: str, etag: str | None) -> _Recording:
+def _find_stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
     facts = store.head(key)
     if facts is None:
         raise NotFound("The recording no longer exists.")
     return _Recording(facts.size, store, key, etag, None, stored_etag=facts.etag)
 
 
-def _local_recording(source: Source, services: Services, caller: Principal) -> _Recording:
+def _find_local(source: Source, services: Services, caller: Principal) -> _Recording:
     # Checked again: roots may have been removed since, and links created.
     try:
         path = file_path(check_source(source.uri, services.settings, caller))

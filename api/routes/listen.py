@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from api.auth.authentication import authenticate_websocket, subprotocol_of
 from api.auth.principal import Principal
 from api.live.deepgram import DeepgramProtocol
-from api.live.limits import IDLE_SECONDS, SEND_SECONDS, Ended
+from api.live.limits import IDLE_SECONDS, SEND_SECONDS, SessionEnd
 from api.live.opening import open_session, read_query
 from api.live.protocol import Protocol
 from api.live.realtime import RealtimeProtocol, error_event, query_of
@@ -73,7 +73,7 @@ async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> Non
 async def _resume(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
     """Continue an open session on a new connection."""
     asked, switches = read_resumption(websocket.query_params.multi_items())
-    with services.live.seats.kept_seat(caller.key_id or caller.name):
+    with services.live.seats.seat_again(caller.key_id or caller.name):
         job, place = await resume_session(services, caller, asked)
         await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
         log.info("live session resumed", **job.ids, project=job.project, key=caller.name, part=place.part)
@@ -93,11 +93,11 @@ async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
             job = await _open(services, websocket, caller, pairs, named)
         except WebSocketDisconnect:
             return
-        except Ended as refusal:
+        except SessionEnd as refusal:
             await _refuse(websocket, refusal)
             return
         protocol = RealtimeProtocol(job)
-        for event in protocol.created():
+        for event in protocol.report_created():
             await websocket.send_text(json.dumps(event))
         log.info("live session opened", **job.ids, project=job.project, key=caller.name)
         await Session(services, websocket, job, protocol).run()
@@ -115,26 +115,26 @@ async def _open(
     pairs: list[tuple[str, str]],
     model: str | None,
 ) -> Job:
-    """The job of the session that the client asks for first. Raises Ended if it cannot be opened."""
+    """The job of the session that the client asks for first. Raises SessionEnd if it cannot be opened."""
     await websocket.send_text(json.dumps(_CREATED))
     try:
         text = await asyncio.wait_for(websocket.receive_text(), IDLE_SECONDS)
     except TimeoutError:
-        raise Ended(1011, f"No session.update for {IDLE_SECONDS:g} s.") from None
+        raise SessionEnd(1011, f"No session.update for {IDLE_SECONDS:g} s.") from None
     except KeyError:
-        raise Ended(1003, "Send session.update before any audio.") from None
+        raise SessionEnd(1003, "Send session.update before any audio.") from None
     query = query_of(text, model)
     query = [(name, value) for name, value in query if name != "model" or _own_model(services, value)]
     try:
         asked, _ = read_query(services, pairs + query)
         return await open_session(services, caller, asked)
     except Problem as problem:
-        raise Ended(1013 if problem.status == 503 else 1008, problem.detail) from None
+        raise SessionEnd(1013 if problem.status == 503 else 1008, problem.detail) from None
     except SpoolError as error:
-        raise Ended(1008, error.message) from None
+        raise SessionEnd(1008, error.message) from None
 
 
-async def _refuse(websocket: WebSocket, refusal: Ended) -> None:
+async def _refuse(websocket: WebSocket, refusal: SessionEnd) -> None:
     with contextlib.suppress(Exception):  # the client may have disconnected
         await websocket.send_text(json.dumps(error_event(refusal.code, refusal.sentence)))
         await asyncio.wait_for(websocket.close(refusal.code, refusal.reason), SEND_SECONDS)

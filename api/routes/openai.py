@@ -239,7 +239,7 @@ async def _stream(
                 yield ": keep-alive\n\n"
         transcript = await run_in_threadpool(_read_transcript, services, ending.result())
         if form == "diarized_json":
-            for segment in _diarized_segments(transcript):
+            for segment in _segments_by_speaker(transcript):
                 yield _event(segment)
         elif transcript.text.startswith(streamed) and (rest := transcript.text[len(streamed) :]):
             yield _event({"type": "transcript.text.delta", "delta": rest})
@@ -327,7 +327,7 @@ def _answer(
     body: dict[str, Any] = {"text": transcript.text}
     if form == "diarized_json":
         body = {"task": "transcribe", "duration": transcript.audio.duration} | body
-        body["segments"] = _diarized_segments(transcript)
+        body["segments"] = _segments_by_speaker(transcript)
     if form == "verbose_json":
         body = {
             "task": transcript.options.get("task", "transcribe"),
@@ -347,7 +347,7 @@ def _answer(
     return Response(json.dumps(body), headers=headers, media_type="application/json")
 
 
-def _diarized_segments(transcript: Transcript) -> list[dict[str, Any]]:
+def _segments_by_speaker(transcript: Transcript) -> list[dict[str, Any]]:
     return [
         {
             "type": "transcript.text.segment",

@@ -29,7 +29,7 @@ def create(
 
 
 def get_upload(services: ServicesDep, caller: CallerDep, upload_id: str) -> UploadOut:
-    """Show an upload."""
+    """Show a direct upload."""
     return UploadOut.of(direct.find_upload(services, caller, upload_id))
 
 

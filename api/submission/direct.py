@@ -90,16 +90,16 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
     until = int(time.time()) + URL_SECONDS
     try:
         received_bytes = {
-            part.number: part.size for part in receiver.parts(*_stored_object(upload), first - 1, limit)
+            part.number: part.size for part in receiver.parts(*_object_of(upload), first - 1, limit)
         }
     except NotFound:
-        raise _vanished(upload) from None
+        raise _refuse_vanished(upload) from None
     numbers = range(first, min(first + limit, upload.parts + 1))
     items = []
     for number in numbers:
         size = upload.size_of(number)
         received = received_bytes.get(number) == size
-        url = None if received else receiver.address(*_stored_object(upload), number, size, URL_SECONDS)
+        url = None if received else receiver.address(*_object_of(upload), number, size, URL_SECONDS)
         offset = (number - 1) * upload.part_bytes
         items.append(PartOut(number=number, offset=offset, bytes=size, received=received, url=url))
     following = first + limit
@@ -117,15 +117,15 @@ def complete_upload(services: Services, caller: Principal, upload_id: str) -> St
         return upload
     receiver = _get_receiver(services)
     try:
-        parts = list(receiver.parts(*_stored_object(upload)))
+        parts = list(receiver.parts(*_object_of(upload)))
         _refuse_missing(upload, {part.number: part.size for part in parts})
-        receiver.join(*_stored_object(upload), parts)
+        receiver.join(*_object_of(upload), parts)
     except NotFound:
         pass  # If there is an object, an earlier request joined it and its answer was lost.
     failpoint("upload.joined")
     stored = services.objects.head(upload.key)
     if stored is None or stored.size != upload.bytes:
-        raise _vanished(upload)
+        raise _refuse_vanished(upload)
     with services.database.begin() as tx:
         return store.note_complete(tx, upload_id, stored.etag)
 
@@ -201,7 +201,7 @@ def _get_receiver(services: Services) -> Receiver:
     return receiver
 
 
-def _stored_object(upload: StoredUpload) -> tuple[str, str]:
+def _object_of(upload: StoredUpload) -> tuple[str, str]:
     return upload.key, upload.multipart_id
 
 
@@ -212,5 +212,5 @@ def _refuse_missing(upload: StoredUpload, found: dict[int, int]) -> None:
         raise Problem(409, "parts_missing", detail, missing=wrong[:_SHOWN], missing_count=len(wrong))
 
 
-def _vanished(upload: StoredUpload) -> Conflict:
+def _refuse_vanished(upload: StoredUpload) -> Conflict:
     return Conflict(f"The object store no longer has upload {upload.id}; delete it and start a new one.")

@@ -170,7 +170,7 @@ def create_from_upload(
     if answer_by is not None:
         new = replace(new, priority=HIGH, deadline=answer_by)
     try:
-        job, created = _commit(services, new)
+        job, created = _commit(services, new, refuses_past=answer_by is None)
     except Exception:
         # If the connection broke during the commit, only the database can tell whether there is a job.
         with contextlib.suppress(StorageError):
@@ -236,7 +236,12 @@ def requirement_of(settings: Settings, model: str, asked: Requirement | None) ->
 
 
 def _commit(
-    services: Services, new: store.NewJob, *, rerun: Job | None = None, upload: str | None = None
+    services: Services,
+    new: store.NewJob,
+    *,
+    rerun: Job | None = None,
+    upload: str | None = None,
+    refuses_past: bool = True,
 ) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         if rerun is not None:
@@ -246,7 +251,7 @@ def _commit(
         else:
             job, created = store.create_job(tx, new)
         set_subject(job.ids)
-        if created:
+        if created and refuses_past:
             refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id)
         held = find_current_holds(services, tx, job)

@@ -42,7 +42,7 @@ def check_output(
             connection.check_write(prefix)
         except SourceForbidden as error:
             raise SourceForbidden(f"output.prefix: {error.message}") from None
-    elif not any(is_below(prefix, each) for each in _allowed(settings, project)):
+    elif not any(is_below(prefix, each) for each in _prefixes_of(settings, project)):
         raise SourceForbidden(
             f"output.prefix: this server may not write to {prefix}. Name a connection that may, or have the "
             "operator add the address to SPOOL_OUTPUT_PREFIXES."
@@ -75,7 +75,7 @@ def place_of(source: Source, settings: Settings, name: str) -> str:
     return str(path.relative_to(below[0])) if below else path.name
 
 
-def _allowed(settings: Settings, project: str) -> list[str]:
+def _prefixes_of(settings: Settings, project: str) -> list[str]:
     prefixes = [prefix.replace("{project}", project) for prefix in settings.output_prefixes]
     return [_prefix_of(prefix) for prefix in prefixes]
 

@@ -90,7 +90,7 @@ async def receive_upload(
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
     with file:
         form = Form(file.file, boundary, limit, parts, parts_limit)
-        await _feed(form, request)
+        await _pass_on(form, request)
         yield form.upload(Path(file.name))
 
 
@@ -102,11 +102,11 @@ async def receive_body(request: Request, folder: Path, limit: int) -> AsyncItera
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
     with file:
         body = Body(file.file, limit)
-        await _feed(body, request)
+        await _pass_on(body, request)
         yield body.upload(Path(file.name))
 
 
-async def _feed(form: "Form | Body", request: Request) -> None:
+async def _pass_on(form: "Form | Body", request: Request) -> None:
     # Blocks go to the disk on a thread, so that a slow disk stops this upload and no other request.
     waiting = bytearray()
     received = 0

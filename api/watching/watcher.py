@@ -84,7 +84,7 @@ class SourceWatcher(BackgroundLoop):
         files: Iterable[Candidate] = (
             list_candidates(source.address, intake.reach, caller)
             if turn.listing
-            else self._marked(turn, intake)
+            else self._find_marked(turn, intake)
         )
         files_seen = settling = jobs = 0
         for block in in_blocks(files, PROBED_AT_ONCE):
@@ -102,7 +102,7 @@ class SourceWatcher(BackgroundLoop):
             log.info("submitted from a source", source=source.id, jobs=jobs)
         return SourceListing(files_seen, settling)
 
-    def _marked(self, turn: SourceTurn, intake: Intake) -> Iterator[Candidate]:
+    def _find_marked(self, turn: SourceTurn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
             candidate = find_candidate(turn.source.address, place, intake.reach, intake.caller)
             if candidate is not None:

@@ -24,7 +24,7 @@ from spool.client.exchange import (
     with_retries,
 )
 from spool.client.methods import Methods
-from spool.client.parts import Parts
+from spool.client.parts import PartUpload
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class AsyncSpool(Methods, Session):
                     await asyncio.sleep(step.seconds)
                     step = driven.send(None)
                     continue
-                if isinstance(step, Parts):
+                if isinstance(step, PartUpload):
                     await step.send_soon()
                     step = driven.send(None)
                     continue

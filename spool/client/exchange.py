@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
-from spool.client.parts import Parts
+from spool.client.parts import PartUpload
 from spool.schemas.common import ListOf
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ class Upload:
     sent: Sent | None = None
 
     @contextmanager
-    def opened(self) -> Iterator[dict[str, Any]]:
+    def open_form(self) -> Iterator[dict[str, Any]]:
         """The form as httpx takes it. Raises OSError for a file that cannot be read."""
         words = (None, json.dumps(self.request, ensure_ascii=False), "application/json")
         with self._stream() as stream:
@@ -114,7 +114,7 @@ class Ask:
         if self.upload is None:
             yield arguments if self.json is None else arguments | {"json": self.json}
             return
-        with self.upload.opened() as form:
+        with self.upload.open_form() as form:
             yield arguments | {"files": form}
 
 
@@ -125,17 +125,17 @@ class Pause:
     seconds: float
 
 
-Flow: TypeAlias = Generator[Ask | Pause | Parts, httpx.Response | None, Result]
+Flow: TypeAlias = Generator[Ask | Pause | PartUpload, httpx.Response | None, Result]
 """A call: yields requests, gets the responses, returns the result. A failed connection is raised into it as
-`Unreachable`. `Parts` of a file go to the object store."""
+`Unreachable`. `PartUpload` of a file go to the object store."""
 
 
-class Page(Protocol[Item]):
+class AnyPage(Protocol[Item]):
     """A page of a list."""
 
     @property
     def items(self) -> "list[Item]":
-        """The items on it."""
+        """What is on the page."""
 
     @property
     def next_cursor(self) -> str | None:
@@ -150,16 +150,16 @@ class Stream(Generic[Item]):
 class Pages(Stream[Item]):
     """A list, fetched a page at a time by its cursor (None to begin with)."""
 
-    fetch: Callable[[str | None], Flow[Page[Item]]]
+    fetch: Callable[[str | None], Flow[AnyPage[Item]]]
 
 
-def all_pages(page: Callable[P, Flow[Page[Item]]]) -> Callable[P, Pages[Item]]:
+def all_pages(page: Callable[P, Flow[AnyPage[Item]]]) -> Callable[P, Pages[Item]]:
     """The call that goes through all pages of another call, with the same parameters: `limit` is the size of
     a page, `cursor` where to begin."""
 
     @wraps(page)
     def call(*args: P.args, **kwargs: P.kwargs) -> Pages[Item]:
-        fetch: Callable[..., Flow[Page[Item]]] = partial(page, *args, **kwargs)
+        fetch: Callable[..., Flow[AnyPage[Item]]] = partial(page, *args, **kwargs)
         return Pages(lambda cursor: fetch() if cursor is None else fetch(cursor=cursor))
 
     call.__doc__ = f"All that `{page.__name__}` finds, fetched a page at a time as needed."
@@ -181,7 +181,7 @@ class Contact:
     retries: Retries = field(default_factory=Retries)
     answered: bool = False
 
-    def tried_enough(self, failures: int) -> bool:
+    def gives_up(self, failures: int) -> bool:
         """Whether to give up."""
         return failures >= (self.retries.tries if self.answered else self.retries.greetings)
 
@@ -200,11 +200,11 @@ def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
             failures += 1
             # Too many requests: nothing was done. After any other failure only the answer may have been lost.
             harmless = ask.again or response.status_code == httpx.codes.TOO_MANY_REQUESTS
-            if response.status_code not in _BUSY or not harmless or contact.tried_enough(failures):
+            if response.status_code not in _BUSY or not harmless or contact.gives_up(failures):
                 raise refusal(response)
         except Unreachable:
             failures += 1
-            if not ask.again or contact.tried_enough(failures):
+            if not ask.again or contact.gives_up(failures):
                 raise
         yield Pause(contact.retries.pause(failures, response))
 
@@ -220,7 +220,7 @@ def with_retries(flow: Flow[Result], contact: Contact) -> Flow[Result]:
             result: Result = end.value
             return result
         response = failed = None
-        if isinstance(step, Pause | Parts):
+        if isinstance(step, Pause | PartUpload):
             yield step
             continue
         try:

@@ -1,4 +1,4 @@
-"""Parts of a file, each PUT to its own URL: several at once, each once, and without the key.
+"""PartUpload of a file, each PUT to its own URL: several at once, each once, and without the key.
 
 A step of a call, like the client's other steps (`spool.client.exchange`): the call itself repeats what did
 not arrive.
@@ -15,13 +15,13 @@ import httpx
 from spool.schemas.uploads import PartOut
 
 AT_ONCE = 4
-"""Parts sent at once, which are in memory."""
+"""PartUpload sent at once, which are in memory."""
 # An answer to a part waits until the store has written it.
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
 
 
 @dataclass
-class Parts:
+class PartUpload:
     """Send these parts of the file. `arrived` is called with the bytes of each that did; `faults` has a
     reason for each that did not, once the step is over. Raises OSError for a file that cannot be read."""
 

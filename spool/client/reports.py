@@ -38,7 +38,7 @@ def set_default_model(name: str) -> Flow[DefaultModel]:
 
 
 def model(name: str) -> Flow[ModelDetail]:
-    """One model."""
+    """One model that jobs may name."""
     return read(Ask("GET", f"/v1/models/{name}"), ModelDetail)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from spool.client.errors import Conflict, NotFound, ServerFailed
 from spool.client.exchange import Ask, Flow, Pause, Retries, Sent, kind_of, read
-from spool.client.parts import Parts
+from spool.client.parts import PartUpload
 from spool.schemas.uploads import PartPage, UploadOut
 
 DIRECT_BYTES = 16 * 2**20
@@ -58,7 +58,7 @@ def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None
     failing."""
     there = 0
 
-    def arrived(more: int) -> None:
+    def count_sent(more: int) -> None:
         nonlocal there
         there += more
         if sent is not None:
@@ -70,8 +70,8 @@ def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None
         asked = Ask("GET", f"/v1/uploads/{upload.id}/parts", {"from": first, "limit": _PAGE})
         page = yield from read(asked, PartPage)
         if not failures:
-            arrived(sum(part.bytes for part in page.items if part.received))
-        step = Parts(path, [part for part in page.items if part.url], arrived)
+            count_sent(sum(part.bytes for part in page.items if part.received))
+        step = PartUpload(path, [part for part in page.items if part.url], count_sent)
         if step.parts:
             yield step
         if not step.faults:

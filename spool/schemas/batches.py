@@ -7,14 +7,14 @@ from pydantic import Field
 
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Answer, Money, Pool, Project, Request, Requires, WorkerName
+from spool.schemas.common import AnswerModel, Money, Pool, Project, RequestModel, Requires, WorkerName
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
 from spool.schemas.outputs import Connection, Output
 
 BatchState = Literal["receiving", "running", "ended"]
 
 
-class BatchUploadRequest(Request):
+class BatchUploadRequest(RequestModel):
     """Everything about a batch except its manifest; a line's own values take precedence."""
 
     name: Name | None = Field(None, description="A display name. Default: where it came from.")
@@ -54,7 +54,7 @@ class BatchRequest(BatchUploadRequest):
     )
 
 
-class LinesOut(Answer):
+class LinesOut(AnswerModel):
     """Lines of the manifest, or recordings in the listing."""
 
     read: int | None = Field(validation_alias="lines", description="Lines read; null until all are.")
@@ -63,7 +63,7 @@ class LinesOut(Answer):
     skipped: int = Field(0, description="Files of the folder or prefix that are hidden or not recordings.")
 
 
-class BadLineOut(Answer):
+class BadLineOut(AnswerModel):
     """A line that creates no job."""
 
     line: int
@@ -72,14 +72,14 @@ class BadLineOut(Answer):
     message: str
 
 
-class SkippedFileOut(Answer):
+class SkippedFileOut(AnswerModel):
     """A file of the folder or prefix that creates no job."""
 
     path: str = Field(description="Below the address that was listed.")
     reason: str
 
 
-class BatchTimesOut(Answer):
+class BatchTimesOut(AnswerModel):
     """When the batch was submitted (UTC, by the database's clock)."""
 
     created_at: datetime
@@ -88,7 +88,7 @@ class BatchTimesOut(Answer):
     updated_at: datetime
 
 
-class BatchOut(Answer):
+class BatchOut(AnswerModel):
     """One batch, as in lists."""
 
     id: str
@@ -105,7 +105,7 @@ class BatchOut(Answer):
     held: HeldOut | None = Field(None, description="Why its jobs are held, if a quota is exhausted.")
 
 
-class BatchAudioOut(Answer):
+class BatchAudioOut(AnswerModel):
     """Seconds of audio; `left_seconds` is null while unknown."""
 
     done_seconds: float
@@ -113,21 +113,21 @@ class BatchAudioOut(Answer):
     basis: str = Field(validation_alias="audio_basis")
 
 
-class BatchSpeedOut(Answer):
+class BatchSpeedOut(AnswerModel):
     """Throughput over the last ten minutes; null if nothing was decoded."""
 
     rtfx_now: float | None = Field(description="Seconds of audio per second of engine.")
     pace: float | None = Field(description="Seconds of audio per second of wall time, all workers together.")
 
 
-class BatchTimeOut(Answer):
+class BatchTimeOut(AnswerModel):
     """How long the rest will take, and how that was estimated."""
 
     left_seconds: float | None = Field(validation_alias="time_left_seconds")
     basis: str = Field(validation_alias="time_basis")
 
 
-class BatchCostOut(Answer):
+class BatchCostOut(AnswerModel):
     """Cost so far, and expected for the whole batch."""
 
     billable: Money
@@ -158,20 +158,20 @@ class BatchDetail(BatchOut):
     cost: BatchCostOut
 
 
-class BatchRetried(Answer):
+class BatchRetried(AnswerModel):
     """How many failed jobs were queued again."""
 
     retried: int
 
 
-class ResultError(Answer):
+class ResultError(AnswerModel):
     """Why there is no text."""
 
     code: str
     message: str
 
 
-class BatchResult(Answer):
+class BatchResult(AnswerModel):
     """One line of a batch's results."""
 
     custom_id: str | None

@@ -33,15 +33,15 @@ Requires = Annotated[
 ]
 
 
-def _written_out(value: object) -> object:
+def _refuse_number(value: object) -> object:
     if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
         raise ValueError("must be a date such as 2026-11-20, not a number")
     return value
 
 
 # Pydantic would read a number as seconds since 1970.
-Day = Annotated[date, BeforeValidator(_written_out)]
-Moment = Annotated[datetime, BeforeValidator(_written_out)]
+Day = Annotated[date, BeforeValidator(_refuse_number)]
+Moment = Annotated[datetime, BeforeValidator(_refuse_number)]
 
 
 def _plain(amount: Decimal) -> str:
@@ -56,7 +56,7 @@ Money = Annotated[
 ]
 
 
-class Request(BaseModel):
+class RequestModel(BaseModel):
     """What a client sends. Unknown fields are refused, and nothing is converted: neither 1 nor "yes" is
     true."""
 
@@ -64,7 +64,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
-class Answer(BaseModel):
+class AnswerModel(BaseModel):
     """What the server answers, read from JSON or from a record: an attribute of the field's name, or of its
     `validation_alias`."""
 
@@ -95,7 +95,7 @@ def _name(kind: type[BaseModel]) -> str:
     return kind.__name__.removesuffix("Out")
 
 
-class ListOf(Answer, Generic[Item]):
+class ListOf(AnswerModel, Generic[Item]):
     """All there is, in the order that the route states."""
 
     items: list[Item]
@@ -106,7 +106,7 @@ class ListOf(Answer, Generic[Item]):
         return f"{_name(params[0])}List"
 
 
-class Page(Answer, Generic[Item]):
+class Page(AnswerModel, Generic[Item]):
     """A page of a list, in the order that the route states; `next_cursor` gets the next page and is null on
     the last."""
 

@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from spool.schemas.common import Answer, Money
+from spool.schemas.common import AnswerModel, Money
 
 GroupBy = Literal["day", "project", "model", "worker", "pool", "key", "batch", "tag"]
 CostFormat = Literal["json", "csv", "svg"]
 
 
-class CostRowOut(Answer):
+class CostRowOut(AnswerModel):
     """One group of the report. `key` is the day, a name, an id or a tag's value; empty without one."""
 
     key: str
@@ -23,7 +23,7 @@ class CostRowOut(Answer):
     per_audio_hour: Money | None = Field(None, description="Billable cost of an hour of audio.")
 
 
-class CloudOut(Answer):
+class CloudOut(AnswerModel):
     """A cloud service's price."""
 
     name: str
@@ -31,7 +31,7 @@ class CloudOut(Answer):
     per_million_hours: Money
 
 
-class ProjectionOut(Answer):
+class ProjectionOut(AnswerModel):
     """The cost of a million hours of audio at this period's cost, beside the prices of cloud services."""
 
     per_audio_hour: Money = Field(description="Billable, wasted and idle cost for each hour of audio.")
@@ -42,7 +42,7 @@ class ProjectionOut(Answer):
     clouds_currency: str
 
 
-class BudgetOut(Answer):
+class BudgetOut(AnswerModel):
     """A project's spending in this UTC month. A spent budget is reported and stops nothing."""
 
     project: str
@@ -52,7 +52,7 @@ class BudgetOut(Answer):
     state: Literal["within", "near", "over"] = Field(description="`near` from 80 % on.")
 
 
-class CostReportOut(Answer):
+class CostReportOut(AnswerModel):
     """A period's costs: by group, in total, and the cost of the fleet's idle time."""
 
     start: date = Field(description="First UTC day.")

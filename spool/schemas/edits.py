@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field
 
 from spool.domain.transcript import SpeakerLabel
-from spool.schemas.common import Answer, Request
+from spool.schemas.common import AnswerModel, RequestModel
 
 WordNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class EditRequest(Request):
+class EditRequest(RequestModel):
     """A correction of some words."""
 
     first_word: WordNumber = Field(
@@ -34,7 +34,7 @@ class EditRequest(Request):
     )
 
 
-class UndoRequest(Request):
+class UndoRequest(RequestModel):
     """Who undoes an edit."""
 
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
@@ -42,7 +42,7 @@ class UndoRequest(Request):
     )
 
 
-class EditOut(Answer):
+class EditOut(AnswerModel):
     """One event in the history of a transcript."""
 
     revision: int

@@ -6,10 +6,10 @@ from typing import Literal
 from pydantic import Field
 
 from spool.domain.jobs import JobState
-from spool.schemas.common import Answer, Money, Request
+from spool.schemas.common import AnswerModel, Money, RequestModel
 
 
-class QualityOut(Answer):
+class QualityOut(AnswerModel):
     """How a model's words on a worker compare with its float32 words, over a fixed set of recordings."""
 
     qoi: float = Field(description="Share of the recordings that are no worse, 0 to 1.")
@@ -23,7 +23,7 @@ class QualityOut(Answer):
     measured_at: datetime
 
 
-class WorkerModelOut(Answer):
+class WorkerModelOut(AnswerModel):
     """A model as a worker has it; unknown fields are empty."""
 
     name: str
@@ -42,7 +42,7 @@ class WorkerModelOut(Answer):
     streams: bool | None = Field(None, description="Whether live sessions can use it; null if not known yet.")
 
 
-class WorkerOut(Answer):
+class WorkerOut(AnswerModel):
     """One worker as it last reported."""
 
     id: str
@@ -89,7 +89,7 @@ class WorkerOut(Answer):
     seen_at: datetime
 
 
-class ModelOut(Answer):
+class ModelOut(AnswerModel):
     """A model that jobs may name."""
 
     name: str
@@ -100,13 +100,13 @@ class ModelOut(Answer):
     )
 
 
-class DefaultModel(Request):
+class DefaultModel(RequestModel):
     """The model of jobs that name none."""
 
     name: str = Field(min_length=1, max_length=200)
 
 
-class OpenAIModel(Answer):
+class OpenAIModel(AnswerModel):
     """A model as clients of OpenAI's API know it."""
 
     id: str
@@ -119,7 +119,7 @@ class ModelDetail(OpenAIModel, ModelOut):
     """One model, in Spool's terms and those of OpenAI's API (`models.retrieve()`)."""
 
 
-class ModelList(Answer):
+class ModelList(AnswerModel):
     """Every model that a worker has, or that the settings name."""
 
     items: list[ModelOut]
@@ -127,7 +127,7 @@ class ModelList(Answer):
     data: list[OpenAIModel] = Field(description="The same for clients of OpenAI's API (`models.list()`).")
 
 
-class Health(Answer):
+class Health(AnswerModel):
     """The process is alive."""
 
     status: Literal["ok", "stopping"] = Field(
@@ -139,7 +139,7 @@ class Health(Answer):
     )
 
 
-class CheckOut(Answer):
+class CheckOut(AnswerModel):
     """One part that the API depends on."""
 
     ok: bool
@@ -147,21 +147,21 @@ class CheckOut(Answer):
     detail: str = ""
 
 
-class Readiness(Answer):
+class Readiness(AnswerModel):
     """Whether every part answers."""
 
     ready: bool
     checks: dict[str, CheckOut]
 
 
-class FieldProblem(Answer):
+class FieldProblem(AnswerModel):
     """One field that was refused."""
 
     where: str
     message: str
 
 
-class ProblemOut(Answer):
+class ProblemOut(AnswerModel):
     """An error (RFC 9457). `code` is stable; `detail` is for people."""
 
     type: str
@@ -173,7 +173,7 @@ class ProblemOut(Answer):
     errors: list[FieldProblem] | None = None
 
 
-class WaitingOut(Answer):
+class WaitingOut(AnswerModel):
     """The queue of one pool."""
 
     pool: str
@@ -181,7 +181,7 @@ class WaitingOut(Answer):
     oldest_seconds: float = Field(description="How long the oldest queued job has waited.")
 
 
-class UnservedOut(Answer):
+class UnservedOut(AnswerModel):
     """Jobs that no worker can take now."""
 
     queue: str
@@ -190,7 +190,7 @@ class UnservedOut(Answer):
     waiting_for: str
 
 
-class EndedOut(Answer):
+class EndedOut(AnswerModel):
     """Jobs in one final state; failed ones by error."""
 
     state: JobState
@@ -199,7 +199,7 @@ class EndedOut(Answer):
     jobs: int
 
 
-class TodayOut(Answer):
+class TodayOut(AnswerModel):
     """The current UTC day."""
 
     audio_seconds: float
@@ -210,7 +210,7 @@ class TodayOut(Answer):
     currency: str
 
 
-class Overview(Answer):
+class Overview(AnswerModel):
     """What is queued, running and ended, and the current day's costs."""
 
     now: datetime

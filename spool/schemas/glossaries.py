@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from spool.domain.search.phrases import MOST_PHRASES, Phrase, Weight
-from spool.schemas.common import Answer, Project, Request
+from spool.schemas.common import AnswerModel, Project, RequestModel
 
 GlossaryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class GlossaryRequest(Request):
+class GlossaryRequest(RequestModel):
     """A version of a glossary to be added, from exactly one of `phrases`, `text` and `csv`."""
 
     name: GlossaryName
@@ -43,7 +43,7 @@ class GlossaryRequest(Request):
         return self
 
 
-class GlossaryOut(Answer):
+class GlossaryOut(AnswerModel):
     """A version of a glossary."""
 
     name: str
@@ -65,7 +65,7 @@ class GlossaryDetail(GlossaryOut):
     phrases: list[str] = Field(description="In alphabetical order, each once.")
 
 
-class SuggestionOut(Answer):
+class SuggestionOut(AnswerModel):
     """A phrase that corrections put in place of what was recognised."""
 
     phrase: str
@@ -75,7 +75,7 @@ class SuggestionOut(Answer):
     last_word: int
 
 
-class LanguageModelRequest(Request):
+class LanguageModelRequest(RequestModel):
     """The description of an ARPA file to be added as a version of a language model."""
 
     name: GlossaryName
@@ -87,7 +87,7 @@ class LanguageModelRequest(Request):
     )
 
 
-class LanguageModelOut(Answer):
+class LanguageModelOut(AnswerModel):
     """A version of a language model."""
 
     name: str

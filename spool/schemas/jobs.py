@@ -15,11 +15,20 @@ from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel
-from spool.schemas.common import Answer, Money, Pool, Project, Request, Requires, WorkerName, inline_schema
+from spool.schemas.common import (
+    AnswerModel,
+    Money,
+    Pool,
+    Project,
+    RequestModel,
+    Requires,
+    WorkerName,
+    inline_schema,
+)
 from spool.schemas.outputs import Connection, ExportOut, Output, OutputOut
 
 
-def _shown_name(name: str) -> str:
+def _clean_name(name: str) -> str:
     shown = " ".join(name.split())
     if not shown or not shown.isprintable():
         raise ValueError("must be text without control characters")
@@ -60,7 +69,7 @@ Deadline = Annotated[
 ]
 
 
-class HeldOut(Answer):
+class HeldOut(AnswerModel):
     """Why jobs wait although workers may be free. They keep their position in the queue."""
 
     by: HeldBy = Field(description="The project's quota that is exhausted.")
@@ -68,7 +77,7 @@ class HeldOut(Answer):
     until: datetime | None = Field(description="When they continue; null if that depends on other jobs.")
 
 
-class DeadlineOut(Answer):
+class DeadlineOut(AnswerModel):
     """A batch's deadline, and the latest forecast."""
 
     at: datetime
@@ -80,7 +89,7 @@ class DeadlineOut(Answer):
     basis: str
 
 
-class UploadRequest(Request):
+class UploadRequest(RequestModel):
     """The `request` part of an upload: everything about the job except its source."""
 
     name: Name | None = Field(None, description="A display name. Default: the source's file name.")
@@ -116,7 +125,7 @@ class JobRequest(UploadRequest):
     connection: Connection = None
 
 
-class SourceOut(Answer):
+class SourceOut(AnswerModel):
     """Where the recording is."""
 
     kind: Literal["upload", "file", "s3", "https", "live"]
@@ -125,7 +134,7 @@ class SourceOut(Answer):
     connection: str | None = Field(None, description="The connection that reads it.")
 
 
-class ProgressOut(Answer):
+class ProgressOut(AnswerModel):
     """The job's progress, in seconds of audio."""
 
     audio_seconds: float | None = Field(description="Length of the recording; null until it is read.")
@@ -133,7 +142,7 @@ class ProgressOut(Answer):
     fraction: float | None = Field(description="0 to 1; null until the length is known.")
 
 
-class TimesOut(Answer):
+class TimesOut(AnswerModel):
     """When the job entered its states (UTC, by the database's clock)."""
 
     created_at: datetime
@@ -143,14 +152,14 @@ class TimesOut(Answer):
     updated_at: datetime
 
 
-class JobErrorOut(Answer):
+class JobErrorOut(AnswerModel):
     """Why the job failed; `code` is stable."""
 
     code: str
     message: str
 
 
-class CostOut(Answer):
+class CostOut(AnswerModel):
     """The job's cost so far. `billable` is for work that was kept, `wasted` for work that was lost."""
 
     audio_seconds: float
@@ -161,7 +170,7 @@ class CostOut(Answer):
     currency: str
 
 
-class DeletedOut(Answer):
+class DeletedOut(AnswerModel):
     """When content of a job was deleted; the job itself and its costs remain."""
 
     source: datetime | None = Field(
@@ -172,10 +181,10 @@ class DeletedOut(Answer):
     )
 
 
-SpeakerName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_shown_name)]
+SpeakerName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_clean_name)]
 
 
-class SpeakerOut(Answer):
+class SpeakerOut(AnswerModel):
     """One speaker of a transcript."""
 
     label: str = Field(description="`speaker_0` speaks first, `speaker_1` second, and so on.")
@@ -184,7 +193,7 @@ class SpeakerOut(Answer):
     words: int = Field(description="The number of their words.")
 
 
-class VoiceMatchOut(Answer):
+class VoiceMatchOut(AnswerModel):
     """A named voice that a speaker may be."""
 
     voice: str = Field(validation_alias=AliasPath("voice", "id"), description="The voice's id.")
@@ -205,7 +214,7 @@ class HeardSpeakerOut(SpeakerOut):
     )
 
 
-class VoiceOut(Answer):
+class VoiceOut(AnswerModel):
     """A voice that a person named."""
 
     id: str
@@ -214,7 +223,7 @@ class VoiceOut(Answer):
     recordings: int = Field(description="In how many recordings a person confirmed it.")
 
 
-class SpeakerNames(Request):
+class SpeakerNames(RequestModel):
     """Names for speakers."""
 
     names: Annotated[
@@ -227,7 +236,7 @@ class SpeakerNames(Request):
     )
 
 
-class DiarizeRequest(Request, Diarization):
+class DiarizeRequest(RequestModel, Diarization):
     """A request to find a job's speakers, with what is known of them."""
 
     @property
@@ -236,7 +245,7 @@ class DiarizeRequest(Request, Diarization):
         return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
-class JobOut(Answer):
+class JobOut(AnswerModel):
     """One job, as in lists."""
 
     id: str
@@ -328,13 +337,13 @@ class JobDeletion(JobDetail):
     )
 
 
-class PhrasesOut(Answer):
+class PhrasesOut(AnswerModel):
     """The words and phrases that a job boosts; empty if it boosts none."""
 
     phrases: list[str] = Field(description="In alphabetical order, each once.")
 
 
-class AudioLink(Answer):
+class AudioLink(AnswerModel):
     """A signed link to the recording, for a player."""
 
     url: str

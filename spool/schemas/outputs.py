@@ -8,13 +8,13 @@ from pydantic import Field, SecretStr, WithJsonSchema
 from spool.domain.archive.outputs import Layout
 from spool.domain.manifest import Printable
 from spool.formats import FORMATS, Format
-from spool.schemas.common import Answer, Project, Request
+from spool.schemas.common import AnswerModel, Project, RequestModel
 
 Access = Literal["read", "write", "both"]
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class OutputRequest(Request):
+class OutputRequest(RequestModel):
     """Where transcripts are to be written, and how."""
 
     prefix: Annotated[Printable, Field(min_length=1, max_length=1000)] = Field(
@@ -47,7 +47,7 @@ Connection = Annotated[
 ]
 
 
-class OutputOut(Answer):
+class OutputOut(AnswerModel):
     """Where a job's transcript is written."""
 
     prefix: str
@@ -56,7 +56,7 @@ class OutputOut(Answer):
     connection: str | None
 
 
-class ExportOut(Answer):
+class ExportOut(AnswerModel):
     """One file of a job's output."""
 
     format: str
@@ -71,7 +71,7 @@ class ExportOut(Answer):
     written_at: datetime | None = Field(description="When it was last written.")
 
 
-class ConnectionRequest(Request):
+class ConnectionRequest(RequestModel):
     """A connection to be created."""
 
     name: ConnectionName
@@ -90,7 +90,7 @@ class ConnectionRequest(Request):
     )
 
 
-class ConnectionOut(Answer):
+class ConnectionOut(AnswerModel):
     """A connection, without its secret."""
 
     name: str

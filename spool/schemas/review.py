@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 from pydantic import AliasPath, Field
 
 from spool.domain.transcript import Share
-from spool.schemas.common import ROUNDED, Answer, Project, Request
+from spool.schemas.common import ROUNDED, AnswerModel, Project, RequestModel
 
 RoundedShare = Annotated[Share, ROUNDED]
 Rounded = Annotated[float, ROUNDED]
 Reason = Literal["confidence", "versions", "speech", "language"]
 
 
-class DoubtsOut(Answer):
+class DoubtsOut(AnswerModel):
     """Why a passage is doubtful, each from 0 to 1."""
 
     confidence: Annotated[RoundedShare, Field(description="One minus the mean of the words' confidence.")]
@@ -32,7 +32,7 @@ class DoubtsOut(Answer):
     ]
 
 
-class ReviewPassageOut(Answer):
+class ReviewPassageOut(AnswerModel):
     """A stretch of a transcript as it was recognised."""
 
     job: str = Field(validation_alias=AliasPath("job", "id"))
@@ -63,7 +63,7 @@ class ReviewPassageOut(Answer):
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
 
 
-class ReviewRecordingOut(Answer):
+class ReviewRecordingOut(AnswerModel):
     """A recording with the sums of its passages."""
 
     job: str = Field(
@@ -82,7 +82,7 @@ class ReviewRecordingOut(Answer):
     url: Annotated[str, Field(description="Its passages on the page, below the server's address.")]
 
 
-class CheckRequest(Request):
+class CheckRequest(RequestModel):
     """Who checked a passage."""
 
     checked: bool = Field(default=True, description="False removes the mark.")
@@ -97,7 +97,7 @@ Margin = Annotated[
 ]
 
 
-class SizeOut(Answer):
+class SizeOut(AnswerModel):
     """How many passages to listen to."""
 
     population: Annotated[int, Field(description="Passages with words in all.")]
@@ -107,7 +107,7 @@ class SizeOut(Answer):
     ]
 
 
-class SampleRequest(Request):
+class SampleRequest(RequestModel):
     """What to draw passages from, and how many."""
 
     project: Project | None = Field(default=None, description="Default: the key's project.")
@@ -130,7 +130,7 @@ class SampleRequest(Request):
     )
 
 
-class EstimateOut(Answer):
+class EstimateOut(AnswerModel):
     """The word error rate of the checked passages."""
 
     checked: Annotated[int, Field(description="Passages.")]
@@ -143,7 +143,7 @@ class EstimateOut(Answer):
     high: Annotated[Rounded | None, Field(description="Its upper end.")]
 
 
-class SampleOut(Answer):
+class SampleOut(AnswerModel):
     """A random sample of passages, and its result so far."""
 
     id: str = Field(validation_alias=AliasPath("sample", "id"))

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from spool.domain.transcript import Share
-from spool.schemas.common import Answer
+from spool.schemas.common import AnswerModel
 
 
-class MatchOut(Answer):
+class MatchOut(AnswerModel):
     """Words that match: when they are spoken, the confidence of the least certain of them, and their
     characters in the hit's `text`. A match by an alternative has it as its `alternative`; the characters are
     then those of the transcript in its place."""
@@ -25,7 +25,7 @@ class MatchOut(Answer):
     ]
 
 
-class HitOut(Answer):
+class HitOut(AnswerModel):
     """A passage of a transcript with words that match."""
 
     job: str = Field(validation_alias="id")

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, RootModel
 
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Answer, Pool, Project, Request, Requires, WorkerName
+from spool.schemas.common import AnswerModel, Pool, Project, RequestModel, Requires, WorkerName
 from spool.schemas.jobs import Priority, option_schema
 from spool.schemas.outputs import Connection, Output, OutputOut
 
 ItemState = Literal["settling", "taken", "skipped", "refused"]
 
 
-class SourceRequest(Request):
+class SourceRequest(RequestModel):
     """A folder or prefix to watch, and the options of its jobs."""
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
@@ -52,7 +52,7 @@ class SourceRequest(Request):
         return self.model_dump(mode="json", exclude=own, exclude_none=True)
 
 
-class SourceChangeRequest(Request):
+class SourceChangeRequest(RequestModel):
     """What to change; omitted fields stay as they are."""
 
     name: Name | None = Field(None, description="Its name, for display.")
@@ -72,7 +72,7 @@ class SourceChangeRequest(Request):
     )
 
 
-class SourceCounts(Answer):
+class SourceCounts(AnswerModel):
     """Versions of files, by state."""
 
     settling: int = Field(0, description="Files that may still be growing.")
@@ -81,7 +81,7 @@ class SourceCounts(Answer):
     refused: int = Field(0, description="Recordings for which no job could be created.")
 
 
-class WatchedSourceOut(Answer):
+class WatchedSourceOut(AnswerModel):
     """A watched folder or prefix."""
 
     id: str
@@ -105,7 +105,7 @@ class WatchedSourceOut(Answer):
     next_listing_at: datetime | None = Field(description="Null while it is paused.")
 
 
-class SourceItemOut(Answer):
+class SourceItemOut(AnswerModel):
     """One version of a file."""
 
     path: str = Field(
@@ -123,7 +123,7 @@ class S3Notification(RootModel[dict[str, Any] | list[dict[str, Any]]]):
     are ignored."""
 
 
-class Marked(Answer):
+class Marked(AnswerModel):
     """How many files will be looked at."""
 
     marked: int

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from spool.domain.manifest import Name
-from spool.schemas.common import Answer, Project, Request
+from spool.schemas.common import AnswerModel, Project, RequestModel
 
 
-class NewUploadRequest(Request):
+class NewUploadRequest(RequestModel):
     """A recording to be sent straight to the object store."""
 
     name: Name = Field(description="The file's name, and the default name of its job.")
@@ -25,8 +25,8 @@ class NewUploadRequest(Request):
     )
 
 
-class UploadOut(Answer):
-    """A direct upload."""
+class UploadOut(AnswerModel):
+    """A direct upload, past the API."""
 
     id: str
     state: Literal["open", "complete", "used"] = Field(description="`used`: it is a job's recording.")
@@ -42,7 +42,7 @@ class UploadOut(Answer):
     expires_at: datetime = Field(description="When it is deleted unless a job uses it.")
 
 
-class PartOut(Answer):
+class PartOut(AnswerModel):
     """A part of an upload."""
 
     number: int = Field(description="1, 2, 3 …")
@@ -52,7 +52,7 @@ class PartOut(Answer):
     url: str | None = Field(description="Where to PUT it, without a key; null once it was received.")
 
 
-class PartPage(Answer):
+class PartPage(AnswerModel):
     """Parts of an upload, by number."""
 
     items: list[PartOut]

@@ -9,11 +9,11 @@ from spool.domain.jobs import JobState
 from spool.domain.manifest import Tags
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Share
-from spool.schemas.common import ROUNDED, Answer, Money, Pool, Request
+from spool.schemas.common import ROUNDED, AnswerModel, Money, Pool, RequestModel
 from spool.schemas.jobs import CostOut, Priority, option_schema
 
 
-class RerunRequest(Request):
+class RerunRequest(RequestModel):
     """What to change for the new version."""
 
     options: dict[str, Any] = Field(
@@ -26,7 +26,7 @@ class RerunRequest(Request):
     priority: Priority = "normal"
 
 
-class VersionOut(Answer):
+class VersionOut(AnswerModel):
     """One job on a recording."""
 
     job: str = Field(validation_alias="id")
@@ -43,7 +43,7 @@ class VersionOut(Answer):
     cost: CostOut
 
 
-class VersionList(Answer):
+class VersionList(AnswerModel):
     """The versions of a recording, oldest first."""
 
     recording: Annotated[str, Field(description="The first job on it.")]
@@ -54,7 +54,7 @@ class VersionList(Answer):
     items: list[VersionOut]
 
 
-class ComparedWord(Answer):
+class ComparedWord(AnswerModel):
     """One word of one version."""
 
     text: str
@@ -63,7 +63,7 @@ class ComparedWord(Answer):
     confidence: Share
 
 
-class DifferenceOut(Answer):
+class DifferenceOut(AnswerModel):
     """A stretch where the words of two versions differ; either side may be empty."""
 
     channel: int
@@ -74,7 +74,7 @@ class DifferenceOut(Answer):
     other: list[ComparedWord]
 
 
-class DiffOut(Answer):
+class DiffOut(AnswerModel):
     """Where the words of two versions differ. Case and punctuation are ignored."""
 
     base: str
@@ -86,7 +86,7 @@ class DiffOut(Answer):
     items: list[DifferenceOut]
 
 
-class ComparedSums(Answer):
+class ComparedSums(AnswerModel):
     """Two versions of some recordings in numbers."""
 
     recordings: int
@@ -98,7 +98,7 @@ class ComparedSums(Answer):
     currency: str
 
 
-class ComparedJob(Answer):
+class ComparedJob(AnswerModel):
     """A job of the batch and the newest later version of its recording."""
 
     base: str
@@ -111,7 +111,7 @@ class ComparedJob(Answer):
     cost_after: Money
 
 
-class BatchDiff(Answer):
+class BatchDiff(AnswerModel):
     """A page of the jobs of a batch beside their later versions. `sums` cover this page only."""
 
     items: list[ComparedJob]

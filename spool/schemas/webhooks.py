@@ -7,24 +7,24 @@ from pydantic import AfterValidator, Field
 
 from spool.domain.events import BATCH_DONE, EVENT_TYPES, JOB_ENDS
 from spool.domain.manifest import Printable
-from spool.schemas.common import Answer, Project, Request
+from spool.schemas.common import AnswerModel, Project, RequestModel
 
 DeliveryState = Literal["pending", "delivered", "failed"]
 DEFAULT_EVENTS = (*sorted(JOB_ENDS), BATCH_DONE)
 
 
-def _known(name: str) -> str:
+def _check_event(name: str) -> str:
     if name not in EVENT_TYPES:
         raise ValueError(f"is not an event; choose from {', '.join(EVENT_TYPES)}")
     return name
 
 
 EventType = Annotated[
-    str, AfterValidator(_known), Field(max_length=32, json_schema_extra={"enum": list(EVENT_TYPES)})
+    str, AfterValidator(_check_event), Field(max_length=32, json_schema_extra={"enum": list(EVENT_TYPES)})
 ]
 
 
-class WebhookRequest(Request):
+class WebhookRequest(RequestModel):
     """A webhook to be created."""
 
     url: Annotated[Printable, Field(min_length=1, max_length=2000)] = Field(
@@ -43,7 +43,7 @@ class WebhookRequest(Request):
     description: Annotated[Printable, Field(max_length=200)] = ""
 
 
-class WebhookOut(Answer):
+class WebhookOut(AnswerModel):
     """A webhook and the state of its deliveries."""
 
     id: str
@@ -68,7 +68,7 @@ class WebhookSecret(WebhookOut):
     old_secret_until: datetime | None = Field(description="Until then the previous secret also signs.")
 
 
-class TryOut(Answer):
+class TryOut(AnswerModel):
     """One attempt at a delivery."""
 
     at: datetime
@@ -78,7 +78,7 @@ class TryOut(Answer):
     replayed: bool = Field(False, description="Not an attempt: the delivery was replayed here.")
 
 
-class DeliveryOut(Answer):
+class DeliveryOut(AnswerModel):
     """One delivery to one webhook."""
 
     id: str = Field(description="The header `webhook-id`, the same in every attempt.")

@@ -33,7 +33,7 @@ def _add_fields(message: Any, *fields: tuple[str, str]) -> None:  # noqa: ANN401
             field.type_name = f".wenet.{owner}.{kind}"
 
 
-def _described() -> descriptor_pb2.FileDescriptorProto:
+def _describe() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(name="wenet.proto", package="wenet", syntax="proto3")
     request = file.message_type.add(name="Request")
     config = request.nested_type.add(name="DecodeConfig")
@@ -64,7 +64,7 @@ def _described() -> descriptor_pb2.FileDescriptorProto:
 
 
 _POOL = descriptor_pool.DescriptorPool()
-_POOL.Add(_described())
+_POOL.Add(_describe())
 
 Request: Any = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("wenet.Request"))
 """`decode_config` (`nbest_config`, `continuous_decoding_config`) first, then `audio_data`, 16-bit PCM."""

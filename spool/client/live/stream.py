@@ -63,7 +63,7 @@ class LiveStream(Session):
         self._base = self._sent = 0  # bytes of the session before `_kept`, and sent by this connection
         self._heard = 0.0
         self._finished = False
-        self._socket = self._connected(query | {"resume": str(resume), "acknowledge": "true"})
+        self._socket = self._connect(query | {"resume": str(resume), "acknowledge": "true"})
         assert self._socket.response is not None
         self.job: str = self._socket.response.headers["dg-request-id"]
         self.resumed = 0
@@ -138,7 +138,7 @@ class LiveStream(Session):
         while True:
             query = self._told | {"acknowledge": "true", "session": self.job, "from": f"{self._heard:.3f}"}
             try:
-                socket = self._connected(query)
+                socket = self._connect(query)
                 first = json.loads(socket.recv())
                 break
             except (ClientError, ConnectionClosed) as error:
@@ -155,7 +155,7 @@ class LiveStream(Session):
             self.resumed += 1
             self._send_kept()
 
-    def _connected(self, query: dict[str, str]) -> ClientConnection:
+    def _connect(self, query: dict[str, str]) -> ClientConnection:
         address = f"{self.url.replace('http', 'ws', 1)}/v1/listen?{urlencode(query)}"
         try:
             # From websockets 17.1 on a connection should be entered; `close` closes it all the same.
