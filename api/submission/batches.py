@@ -1,5 +1,4 @@
-"""From a manifest or a listing to jobs: checks each line like a single submission and reports the invalid
-ones.
+"""From a request to a batch: receives its manifest or lists its address, and commits the jobs of its lines.
 
 A manifest is received on disk and written to SQL in blocks, each with its outbox lines; the relay sends them
 to Redis within its window. A strict batch is read twice: once to check every line, once to create the jobs.
@@ -10,14 +9,12 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from api.auth.principal import Principal
@@ -26,223 +23,22 @@ from api.presenters.batches import present_batch_detail
 from api.problems import Problem
 from api.services import Services
 from api.submission.connections import Reach, reach_of
-from api.submission.direct import UploadLookup
-from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
+from api.submission.intake import Intake
 from api.submission.jobs import (
     canonical_request,
-    head_of,
-    reader_of,
     refuse_past,
-    requirement_of,
-    resolve_options,
 )
-from api.submission.listing import custom_id_of, list_recordings
-from api.submission.outputs import check_output, output_of, place_of
-from api.submission.sources import check_source, source_name
-from spool.domain.fleet.routing import Route
-from spool.domain.jobs import JobState, Source
-from spool.domain.manifest import LINES, BadLine, CustomIds, Report, SkippedFile, in_blocks, manifest_lines
-from spool.domain.options import AskedOptions
-from spool.domain.priority import PRIORITIES, PriorityName
-from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
+from api.submission.sources import check_source
+from spool.domain.jobs import JobState
+from spool.domain.manifest import BadLine, Report, in_blocks
+from spool.domain.priority import PRIORITIES
+from spool.errors import SourceMissing
 from spool.failpoints import failpoint
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
-from spool.store.archive.uploads import SCHEME, take_uploads, with_upload
+from spool.store.archive.uploads import take_uploads
 from spool.store.batch_progress import batch_progress
-from spool.store.jobs import NewJob
 from spool.store.queue.quotas import find_holds
-from spool.tracing import current
-
-LINES_A_TURN = 200
-"""Lines of one manifest that are read before another manifest has its turn."""
-
-
-class Intake:
-    """The lines of one request as jobs: those of the file `manifest`, or a listing of `address`."""
-
-    def __init__(
-        self,
-        services: Services,
-        caller: Principal,
-        request: BatchUploadRequest,
-        *,
-        manifest: Path | None = None,
-        address: str = "",
-    ) -> None:
-        self._settings = services.settings
-        self._fleet = services.fleet
-        self._default_model = services.fleet.default()
-        self._checked: set[tuple[str, str | None, str | None]] = set()
-        self.caller = caller
-        self.project = caller.project_for(request.project)
-        self._request = request
-        self.reach = reach_of(services, self.project, request.connection, address or "s3://")
-        self._manifest = manifest
-        self._address = address
-        # A listing waits for a disk or a bucket, and nobody else should have to.
-        self._turn = services.manifest_turn if manifest is not None else nullcontext()
-        self._output = None
-        if request.output is not None:
-            with services.database.read() as tx:
-                self._output = check_output(tx, services.settings, self.project, request.output)
-        self.uploads = UploadLookup(services, caller, self.project)
-        self._traceparent = current().header
-        self._glossaries = GlossaryLookup(services.database, self.project)
-        configured = services.settings.language_models
-        self._language_models = LanguageModelLookup(services.database, configured, self.project)
-        self._defaults: dict[str, Any] = request.options
-        # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
-        # may be ten thousand of them, for a million lines.
-        boost = self.options({}).boost
-        if request.options.get("align") is not None:
-            raise InvalidRequest(
-                "options: align: a transcript belongs to one recording; put it into that recording's line."
-            )
-        if request.options.get("boost") is not None:
-            self._defaults = request.options | {"boost": boost}
-
-    def jobs(self, report: Report) -> Iterator[NewJob]:
-        """The jobs in order, as they are read; `report` counts the lines and keeps the invalid ones.
-
-        Raises InvalidRequest for too many lines and whatever listing the address raises.
-        """
-        seen, lines = _SeenLines(), self._lines(report)
-        while True:
-            with self._turn:
-                read = list(islice(lines, LINES_A_TURN))
-                self.uploads.read(line.source for _, line in read if isinstance(line, _Line))
-                jobs = [
-                    line if isinstance(line, BadLine) else self._job(number, line, seen)
-                    for number, line in read
-                ]
-            for job in jobs:
-                if isinstance(job, BadLine):
-                    report.add(job)
-                else:
-                    yield job
-            if len(read) < LINES_A_TURN:
-                return
-
-    def options(self, own: dict[str, Any]) -> AskedOptions:
-        """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
-        named = self._language_models
-        layers = [named.with_version(self._glossaries.with_phrases(layer)) for layer in (self._defaults, own)]
-        try:
-            options = resolve_options(
-                self._settings, self._default_model, *layers, language_models=named.versions
-            )
-        except ValidationError as error:
-            raise InvalidRequest(first_fault(error, "options")) from None
-        model, reader, request = options.model, reader_of(options), self._request
-        asked = model, reader, head_of(options)
-        if asked not in self._checked:  # the fleet is asked once for each model of a batch
-            requires = requirement_of(self._settings, model, request.requires)
-            route = Route(request.pool, request.worker, requires=requires, reader=reader)
-            self._fleet.check(route, model, head_of(options))
-            self._checked.add(asked)
-        return options
-
-    def build_listed_job(self, place: str, source: Source) -> NewJob | BadLine:
-        """The job of one recording, found at `place` below the address and not part of any batch."""
-        job = self._job(1, _Line(custom_id_of(place), source, place=place), _SeenLines())
-        return job if isinstance(job, BadLine) else replace(job, batch_line=None)
-
-    def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:
-        if self._manifest is not None:
-            with self._manifest.open("rb") as stream:
-                for number, line in manifest_lines(stream, report):
-                    if isinstance(line, BadLine):
-                        yield number, line
-                        continue
-                    custom_id = line.custom_id or f"line-{number}"
-                    fields = (line.name, line.options, line.tags, line.priority)
-                    yield number, _Line(custom_id, line.source, *fields)
-            return
-        for recording in list_recordings(self._address, self.reach, self.caller):
-            if isinstance(recording, SkippedFile):
-                report.skip(recording)
-                continue
-            report.lines += 1
-            if report.lines > LINES:
-                raise InvalidRequest(f"A batch has at most {LINES} recordings; submit several batches.")
-            custom_id = custom_id_of(recording.place)
-            if isinstance(recording.source, Source):
-                yield report.lines, _Line(custom_id, recording.source, place=recording.place)
-            else:
-                refused = recording.source
-                yield report.lines, BadLine(report.lines, refused.code, refused.message, custom_id)
-
-    def _job(self, number: int, line: "_Line", seen: "_SeenLines") -> NewJob | BadLine:
-        upload, source = None, line.source
-        try:
-            if isinstance(source, str) and source.startswith(SCHEME):
-                upload = self.uploads.find(source)
-                source = Source("upload", upload.key)
-            elif isinstance(source, str):
-                source = self.reach.apply(check_source(source, self._settings, self.caller))
-            options = self.options(line.options)
-        except SpoolError as error:
-            return BadLine(number, error.code, error.message, line.custom_id)
-        if upload is not None and upload.id in seen.uploads:
-            message = "An earlier line of this batch names the same upload."
-            return BadLine(number, "conflict", message, line.custom_id)
-        if not seen.custom_ids.first(line.custom_id):
-            message = "An earlier line of this batch has the same custom_id."
-            return BadLine(number, "duplicate_custom_id", message, line.custom_id)
-        if upload is not None:
-            seen.uploads.add(upload.id)
-        name = line.name or (source_name(source) if upload is None else upload.name)
-        place = line.place or place_of(source, self._settings, name)
-        new = NewJob(
-            source=source,
-            options=options.kept(),
-            phrases=options.phrases,
-            typescript=options.typescript,
-            name=name,
-            project=self.project,
-            key_id=self.caller.key_id,
-            traceparent=self._traceparent,
-            pool=self._request.pool,
-            worker=self._request.worker,
-            requires=requirement_of(self._settings, options.model, self._request.requires),
-            reuse=self._request.reuse,
-            batch_line=number,
-            custom_id=line.custom_id,
-            tags=self._request.tags | line.tags,
-            priority=PRIORITIES[line.priority or self._request.priority],
-            deadline=self._request.deadline,
-            output=output_of(self._output, name, place),
-        )
-        return new if upload is None else with_upload(upload, new)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line whose options, and unless it was listed its source, have yet to be checked."""
-
-    custom_id: str
-    source: str | Source
-    name: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    priority: PriorityName | None = None
-    place: str | None = None
-    """Its path below the address that was listed."""
-
-
-@dataclass(slots=True)
-class _SeenLines:
-    """Custom ids and uploads that earlier lines of the batch use."""
-
-    custom_ids: CustomIds = field(default_factory=CustomIds)
-    uploads: set[str] = field(default_factory=set)
-
-
-def present_bad_lines(report: Report) -> list[dict[str, Any]]:
-    """The invalid lines as they are stored and sent."""
-    return [asdict(bad) for bad in report.bad_lines]
-
 
 BLOCK = 1000
 # The relay is woken only after this many blocks, since each time it reads a window of the outbox.
@@ -273,13 +69,13 @@ def create_from_address(
     """The batch of the manifest, folder or prefix that `body` names, and whether it is new."""
     if not body.source.lower().endswith(_MANIFESTS):
         intake = Intake(services, caller, body, address=body.source)
-        return _run(services, body, intake, body.source, "", idempotency_key)
+        return _submit(services, body, intake, body.source, "", idempotency_key)
     reach = reach_of(services, caller.project_for(body.project), body.connection)
     with _fetch(services, caller, body.source, reach) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         intake = Intake(services, caller, body, manifest=path)
-        return _run(services, body, intake, body.source, digest, idempotency_key)
+        return _submit(services, body, intake, body.source, digest, idempotency_key)
 
 
 def create_from_manifest(
@@ -292,7 +88,7 @@ def create_from_manifest(
     """The batch of an uploaded manifest (its path and digest), and whether it is new."""
     path, digest = manifest
     intake = Intake(services, caller, body, manifest=path)
-    return _run(services, body, intake, "manifest", digest, idempotency_key)
+    return _submit(services, body, intake, "manifest", digest, idempotency_key)
 
 
 @contextmanager
@@ -322,7 +118,7 @@ def _fetch(services: Services, caller: Principal, address: str, reach: Reach) ->
         yield Path(folder) / "manifest"
 
 
-def _run(
+def _submit(
     services: Services,
     request: BatchUploadRequest,
     intake: Intake,
@@ -352,7 +148,7 @@ def _run(
     else:
         intake.uploads.batch_id = known.id
     if request.strict:
-        _refuse_invalid(intake)
+        _refuse_bad_lines(intake)
     report = Report()
     batch, created = _write(services, intake, report, new)
     if batch is None:
@@ -367,7 +163,7 @@ def _write(
     services: Services, intake: Intake, report: Report, new: store.NewBatch
 ) -> tuple[store.Batch | None, bool]:
     batch, created = None, False
-    for number, block in enumerate(in_blocks(intake.jobs(report), BLOCK)):
+    for number, block in enumerate(in_blocks(intake.read_jobs(report), BLOCK)):
         with services.database.begin() as tx:
             if batch is None:
                 batch, created = store.create_batch(tx, new)
@@ -383,9 +179,9 @@ def _write(
     return batch, created
 
 
-def _refuse_invalid(intake: Intake) -> None:
+def _refuse_bad_lines(intake: Intake) -> None:
     report = Report()
-    for _ in intake.jobs(report):
+    for _ in intake.read_jobs(report):
         pass
     if report.bad:
         raise _invalid(
@@ -405,4 +201,4 @@ def _invalid(report: Report, sentence: str) -> Problem:
     members: dict[str, Any] = {"lines": report.lines, "bad": report.bad, "skipped": report.skipped}
     if report.skipped:
         members["skipped_files"] = [asdict(file) for file in report.skipped_files]
-    return Problem(422, "bad_lines", sentence, **members, bad_lines=present_bad_lines(report))
+    return Problem(422, "bad_lines", sentence, **members, bad_lines=list(map(asdict, report.bad_lines)))

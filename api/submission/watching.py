@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from api.auth.principal import Principal
 from api.services import Services
-from api.submission.batches import Intake
+from api.submission.intake import Intake
 from api.submission.listing import folder_of
 from api.submission.notifications import places_below
 from api.submission.sources import check_place, is_bucket

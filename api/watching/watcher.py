@@ -13,7 +13,7 @@ import structlog
 
 from api.auth.principal import OPERATOR, Principal
 from api.services import Services
-from api.submission.batches import Intake
+from api.submission.intake import Intake
 from api.submission.listing import (
     PROBED_AT_ONCE,
     Candidate,
