@@ -6,42 +6,25 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from spool.domain.jobs import JobState
-from spool.domain.manifest import Name, Tags
-from spool.schemas.common import AnswerModel, Money, Pool, Project, RequestModel, Requires, WorkerName
-from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
-from spool.schemas.outputs import Connection, Output
+from spool.domain.manifest import Name
+from spool.schemas.common import AnswerModel, Money
+from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, SubmissionRequest
+from spool.schemas.outputs import Connection
 
 BatchState = Literal["receiving", "running", "ended"]
 
 
-class BatchUploadRequest(RequestModel):
-    """Everything about a batch except its manifest; a line's own values take precedence."""
+class BatchUploadRequest(SubmissionRequest):
+    """Everything about a batch except its manifest; a line's own name, options and priority take
+    precedence, and its tags are added."""
 
     name: Name | None = Field(None, description="A display name. Default: where it came from.")
-    project: Project | None = Field(
-        None, description="The project that pays. Default: the key's project, or `default`."
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="How to transcribe; a line's own options take precedence.",
-        json_schema_extra=option_schema(),
-    )
-    tags: Tags = Field(
-        default_factory=dict, description="Kept with every job, in addition to the line's own."
-    )
     strict: bool = Field(False, description="Create no job if any line is bad.")
     reuse: bool = Field(
         True,
         description="Reuse existing transcripts of the same content, options and model, free of charge.",
     )
-    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
-    worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    requires: Requires = Field(None, description="Requirements of its jobs' machines.")
-    priority: Priority = Field(
-        "normal", description="high, normal or low; a line's own priority takes precedence."
-    )
     deadline: Deadline | None = None
-    output: Output = None
     connection: Connection = None
 
 

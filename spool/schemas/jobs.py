@@ -89,10 +89,9 @@ class DeadlineOut(AnswerModel):
     basis: str
 
 
-class UploadRequest(RequestModel):
-    """The `request` part of an upload: everything about the job except its source."""
+class SubmissionRequest(RequestModel):
+    """What jobs have in common however they are submitted."""
 
-    name: Name | None = Field(None, description="A display name. Default: the source's file name.")
     project: Project | None = Field(
         None, description="The project that pays. Default: the key's project, or `default`."
     )
@@ -102,16 +101,22 @@ class UploadRequest(RequestModel):
         json_schema_extra=option_schema(),
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
-    worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
+    worker: WorkerName | None = Field(None, description="Pin it to one worker, by name.")
     requires: Requires = Field(None, description="Requirements of its machine.")
     tags: Tags = Field(default_factory=dict)
+    priority: Priority = "normal"
+    output: Output = None
+
+
+class UploadRequest(SubmissionRequest):
+    """The `request` part of an upload: everything about the job except its source."""
+
+    name: Name | None = Field(None, description="A display name. Default: the source's file name.")
     reuse: bool = Field(
         False,
         description="Reuse an existing transcript of the same content, options and model, free of charge.",
     )
-    priority: Priority = "normal"
     deadline: Deadline | None = None
-    output: Output = None
 
 
 class JobRequest(UploadRequest):

@@ -5,24 +5,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel
 
-from spool.domain.manifest import Name, Tags
-from spool.schemas.common import AnswerModel, Pool, Project, RequestModel, Requires, WorkerName
-from spool.schemas.jobs import Priority, option_schema
-from spool.schemas.outputs import Connection, Output, OutputOut
+from spool.domain.manifest import Name
+from spool.schemas.common import AnswerModel, RequestModel
+from spool.schemas.jobs import SubmissionRequest, option_schema
+from spool.schemas.outputs import Connection, OutputOut
 
 ItemState = Literal["settling", "taken", "skipped", "refused"]
 
 
-class SourceRequest(RequestModel):
+class SourceRequest(SubmissionRequest):
     """A folder or prefix to watch, and the options of its jobs."""
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`s3://bucket/prefix/`, or `file:///folder/` under an allowed folder."
     )
     name: Name | None = Field(None, description="A display name. Default: the address.")
-    project: Project | None = Field(
-        None, description="The project that pays. Default: the key's project, or `default`."
-    )
     every_seconds: Annotated[float, Field(ge=10, le=7 * 86400, allow_inf_nan=False)] = Field(
         300, description="How often it is listed."
     )
@@ -31,19 +28,10 @@ class SourceRequest(RequestModel):
         description="A file is submitted once it has been unchanged for so long. Default: 30 for a folder; 0 "
         "for a bucket, where objects appear whole.",
     )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="How to transcribe.", json_schema_extra=option_schema()
-    )
-    tags: Tags = Field(default_factory=dict, description="Kept with every job.")
     reuse: bool = Field(
         True,
         description="Reuse existing transcripts of the same content, options and model, free of charge.",
     )
-    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
-    worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    requires: Requires = Field(None, description="Requirements of its jobs' machines.")
-    priority: Priority = "normal"
-    output: Output = None
     connection: Connection = None
 
     def for_jobs(self) -> dict[str, Any]:

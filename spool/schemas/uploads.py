@@ -26,7 +26,7 @@ class NewUploadRequest(RequestModel):
 
 
 class UploadOut(AnswerModel):
-    """A direct upload, past the API."""
+    """A direct upload to the object store."""
 
     id: str
     state: Literal["open", "complete", "used"] = Field(description="`used`: it is a job's recording.")
