@@ -17,11 +17,12 @@ Injection = tuple[str, str, float, float, float | None]
 
 
 class Repeats(NamedTuple):
-    """All decodings and their audio in samples, and those of utterances that a model had been given before.
+    """All decodings and their audio in samples, and which of them were repeats.
 
-    `again_samples` is the audio of all of these. `in_flight` are those whose earlier decoding was among the
-    last two batches of an engine that died, or around a time in which it was stopped; nothing of them can
-    have been saved. `besides` are all others.
+    `again_samples` is what was decoded beyond the chunks that jobs keep. The others count utterances that a
+    model had been given before, for whichever job: two jobs with one recording that run at once are among
+    them. `in_flight` are those whose earlier decoding was among the last two batches of an engine that died,
+    or around a time in which it was stopped; nothing of them can have been saved. `besides` are all others.
     """
 
     decodings: int
@@ -91,20 +92,22 @@ class Outcome:
         }
 
 
-def repeated_decodings(given: Sequence[Decoding], stopped: Iterable[tuple[float, float]]) -> Repeats:
-    """Count them. `stopped` are spans (s of the monotonic clock) in which an engine did not run."""
+def repeated_decodings(
+    given: Sequence[Decoding], stopped: Iterable[tuple[float, float]], kept_samples: int
+) -> Repeats:
+    """Count them. `stopped` are spans (s of the monotonic clock) in which an engine did not run,
+    `kept_samples` is the audio of all chunks that jobs keep."""
     last: dict[int, list[int]] = {}
     for pid, batches in groupby(sorted(given, key=lambda one: (one.pid, one.begun_ns)), lambda one: one.pid):
         last[pid] = sorted({one.begun_ns for one in batches})[-2:]
     spans = [(int(begun * 1e9) - LATE_NS, int(ended * 1e9) + LATE_NS) for begun, ended in stopped]
     first: dict[str, Decoding] = {}
-    in_flight = besides = again_samples = besides_samples = 0
+    in_flight = besides = besides_samples = 0
     for one in sorted(given, key=lambda one: one.begun_ns):
         earlier = first.get(one.digest)
         first[one.digest] = one
         if earlier is None:
             continue
-        again_samples += one.samples
         died = earlier.pid != one.pid and earlier.begun_ns in last[earlier.pid]
         if died or any(begun <= earlier.begun_ns <= ended for begun, ended in spans):
             in_flight += 1
@@ -112,7 +115,7 @@ def repeated_decodings(given: Sequence[Decoding], stopped: Iterable[tuple[float,
             besides += 1
             besides_samples += one.samples
     samples = sum(one.samples for one in given)
-    return Repeats(len(given), samples, again_samples, in_flight, besides, besides_samples)
+    return Repeats(len(given), samples, samples - kept_samples, in_flight, besides, besides_samples)
 
 
 def summary(outcome: Outcome) -> str:
@@ -140,10 +143,10 @@ def summary(outcome: Outcome) -> str:
         f"{len(outcome.injected)} faults, {outcome.deaths} processes died",
         f"clients had to ask again {outcome.again} times and read {outcome.read} transcripts",
         f"jobs: {outcome.jobs} ({states})",
-        f"decodings: {repeats.decodings}, of which {again} were repeats "
-        f"({again / max(1, repeats.decodings):.2%}, {repeats.again_samples / max(1, repeats.samples):.2%} of "
-        f"the audio): {repeats.in_flight} on a device that died or slept, {repeats.besides} besides "
-        f"({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
+        f"decoded again: {repeats.again_samples / max(1, repeats.samples):.2%} of the audio",
+        f"decodings: {repeats.decodings}, of which {again} of utterances that were decoded before "
+        f"({again / max(1, repeats.decodings):.2%}): {repeats.in_flight} on a device that died or slept, "
+        f"{repeats.besides} besides ({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
         f"engine time: {outcome.billable_ns / 1e9:.1f} s billable, {outcome.wasted_ns / 1e9:.2f} s wasted "
         f"({wasted:.2%})",
         f"uploads left without a job, and removed: {outcome.orphans}",

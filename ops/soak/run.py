@@ -241,7 +241,9 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
             select(cost_lines.c.wasted, func.sum(cost_lines.c.engine_ns)).group_by(cost_lines.c.wasted)
         )
         engine_ns = {bool(wasted): int(total) for wasted, total in sums}
-        saved = int(tx.scalar(select(func.count()).select_from(chunks)) or 0)
+        saved, kept_samples = tx.execute(
+            select(func.count(), func.coalesce(func.sum(chunks.c.end_sample - chunks.c.start_sample), 0))
+        ).one()
     return Outcome(
         seed=args.seed,
         submitted=len(load.submitted),
@@ -259,7 +261,9 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
         verified_seconds=verified,
         audio_seconds=load.audio_seconds,
         saved=saved,
-        repeats=repeated_decodings(decodings(stack.decoded_list.read_text()), faults.stopped),
+        repeats=repeated_decodings(
+            decodings(stack.decoded_list.read_text()), faults.stopped, int(kept_samples)
+        ),
         billable_ns=engine_ns.get(False, 0),
         wasted_ns=engine_ns.get(True, 0),
         orphans=swept.removed,

@@ -6,7 +6,7 @@ and its time is billed as wasted.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
@@ -15,7 +15,7 @@ from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
-from spool.store.sql import ManyRows, now_utc, upsert
+from spool.store.sql import ManyRows, now_utc
 from spool.tables import chunks, speaker_turns
 
 
@@ -61,17 +61,28 @@ def save_chunk(
     """
     if not renewed:
         lock_claim(tx, claim)
-    row = _row(claim, chunk) | {"created_at": now_utc()}
-    saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
-    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
+    save_chunks(tx, claim, [(chunk, charge)])
 
 
-def save_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charge]]) -> None:
+def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[SavedChunk, Charge]]) -> None:
+    """As `save_chunk`, of several chunks that one attempt decoded; the transaction has renewed its lease."""
+    rows = [_row(claim, chunk) for chunk, _ in decoded]
+    saved = {(row.channel, row.number) for row in _SAVED.execute(tx, rows)}
+    for wasted in (False, True):
+        bills = [bill for chunk, bill in decoded if ((chunk.channel, chunk.index) not in saved) is wasted]
+        if bills:
+            engine_ns = sum(bill.engine_ns for bill in bills)
+            samples = sum(bill.audio_samples for bill in bills)
+            total = replace(bills[0], engine_ns=engine_ns, audio_samples=samples)
+            charges.charge(tx, claim.job.id, claim.attempt, total, wasted=wasted)
+
+
+def save_last_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charge]]) -> None:
     """As `save_chunk`, each of another job whose row this transaction holds; all decoded by one worker."""
     if not decoded:
         return
     rows = [_row(claim, chunk) for claim, chunk, _ in decoded]
-    saved = set(_SAVED.execute(tx, rows).scalars())
+    saved = {row.job_id for row in _SAVED.execute(tx, rows)}
     charges.charge_jobs(
         tx,
         [
@@ -86,7 +97,7 @@ _SAVED = ManyRows(
     [column.name for column in chunks.c if column.name != "created_at"],
     {"created_at": now_utc()},
     skip=True,
-    returning=[chunks.c.job_id],
+    returning=[chunks.c.job_id, chunks.c.channel, chunks.c.number],
 )
 
 

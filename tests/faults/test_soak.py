@@ -133,9 +133,9 @@ def test_repeats_on_a_device_that_died_stand_apart() -> None:
     again += [Decoding("asleep", 10, 3, 10 * SECOND), Decoding("other", 10, 2, 21 * SECOND)]
     again += [Decoding("more", 10, 2, 22 * SECOND), Decoding("other", 10, 2, 23 * SECOND)]
 
-    repeated = repeated_decodings([*first, *again], stopped=[(5.0, 9.0)])
+    repeated = repeated_decodings([*first, *again], stopped=[(5.0, 9.0)], kept_samples=60)
 
-    assert (repeated.decodings, repeated.samples) == (10, 100)
+    assert (repeated.decodings, repeated.samples, repeated.again_samples) == (10, 100, 40)
     assert repeated.in_flight == 2, "`two` was in the last batches of its process, `asleep` around a sleep"
     assert (repeated.besides, repeated.besides_samples) == (2, 20), (
         "`early` could have been saved, `other` was no death"

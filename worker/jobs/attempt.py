@@ -1,16 +1,17 @@
-"""One attempt at a job: sends its chunks to the engine and commits each one as soon as it is decoded.
+"""One attempt at a job: sends its chunks to the engine and commits them as soon as they are decoded.
 
-`Attempt` is the decoding of `worker.jobs.decoding` under a claim. `ChunkCommit` saves one chunk: words,
-charge, progress and lease renewal, all or nothing. Chunks that an earlier attempt saved are not decoded again
-(law 4): the plan depends on the samples alone, so it comes out the same. How the job ends is decided in
-`worker.jobs.runner`.
+`Attempt` is the decoding of `worker.jobs.decoding` under a claim. Chunks that come back together are one
+commit: words, charge, progress and lease renewal, all or nothing. Chunks that an earlier attempt saved are
+not decoded again (law 4): the plan depends on the samples alone, so it comes out the same. How the job ends
+is decided in `worker.jobs.runner`.
 """
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import structlog
 from sqlalchemy import Connection
@@ -25,7 +26,7 @@ from spool.errors import (
 )
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
-from spool.store.chunks import SavedChunk, drop_stale, load_chunks, save_chunk
+from spool.store.chunks import SavedChunk, drop_stale, load_chunks, save_chunks
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
@@ -36,7 +37,7 @@ from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import DecodedChunk, decoded_chunk
+from worker.jobs.transcript import DecodedChunk, decoded_chunk, saved_chunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
@@ -44,68 +45,12 @@ from worker.service.context import WorkerContext
 from worker.sources.language_models import fetched_language_model
 
 
-def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
-    """The chunk as it is saved."""
-    span = chunk.span
-    return SavedChunk(
-        index=span.index,
-        channel=span.channel,
-        core_start=span.core_start,
-        core_end=span.core_end,
-        start=span.start,
-        end=span.end,
-        words=chunk.words,
-        engine_ns=engine_ns,
-        attempt=0,
-        nbest=chunk.nbest,
-        lattice=chunk.lattice,
-        language=chunk.language,
-        emissions=chunk.emissions,
-    )
+class BilledChunk(NamedTuple):
+    """A chunk to save, and the charge for it."""
 
-
-@dataclass(slots=True)
-class ChunkCommit:
-    """Saves one chunk. Called again after a commit whose outcome is unknown, it first checks whether that
-    commit succeeded: billing a chunk twice is as wrong as losing it."""
-
-    attempt: "Attempt"
+    span: ChunkSpan
     chunk: SavedChunk
     bill: Charge
-    done_seconds: float
-    tried: bool = False
-
-    def __call__(self) -> None:
-        """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
-        claim = self.attempt.claim
-        with self.attempt.context.db.begin() as tx:
-            if self.tried and any(self._is_this(saved) for saved in load_chunks(tx, claim.job.id)):
-                return
-            self.tried = True
-            cancel = renew_lease(
-                tx,
-                claim,
-                self.attempt.context.settings.lease_seconds,
-                self.attempt.lease.ran_seconds,
-                self.done_seconds,
-                *self.attempt.unpinned,
-            )
-            # Last: the worker's other jobs wait for its row until the commit.
-            save_chunk(tx, claim, self.chunk, self.bill, renewed=True)
-            failpoint("save.written")
-        failpoint("save.committed")
-        self.attempt.unpinned = (None, None)
-        if cancel:  # so that a cancel does not wait for the next renewal
-            self.attempt.lease.cancel()
-
-    def with_ending(self) -> tuple[SavedChunk, Charge]:
-        """The chunk and its bill, for the commit that ends the job; that counts as a try."""
-        self.tried = True
-        return self.chunk, self.bill
-
-    def _is_this(self, saved: SavedChunk) -> bool:
-        own_key = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
-        return (saved.channel, saved.index, saved.attempt) == own_key
 
 
 log = structlog.get_logger(__name__)
@@ -140,7 +85,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     done_samples: int = 0
     engine_ns: int = 0
     unpinned: tuple[float | None, str | None] = (None, None)
-    last: ChunkCommit | None = None
+    last: BilledChunk | None = None
     _short: bool = False
     _sent: bool = False
     _kept: int = 0
@@ -217,19 +162,19 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
-        self._save_last()
         if self.in_flight:
             self.context.engine.forget(self.engine_name)
-        for future, piece in list(self.in_flight.items()):
-            try:
-                result = future.result()
-            except SpoolError:
-                continue
-            try:
-                self.keep(piece, result)
-            except SpoolError as error:
-                log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
+        results: list[tuple[ChunkSpan, UtteranceResult | None]] = []
+        for future, span in self.in_flight.items():
+            with contextlib.suppress(SpoolError):
+                results.append((span, future.result()))
         self.in_flight.clear()
+        if results:
+            try:
+                self.keep(results)
+            except SpoolError as error:
+                log.info("finished chunks not kept", chunks=len(results), reason=error.code)
+        self.save_last()
         self._waste_listening()
 
     def check(self) -> None:
@@ -307,48 +252,56 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         follow(future, chunk.span, self.claim.job.ids)
         return future
 
-    def keep(self, piece: ChunkSpan, result: UtteranceResult | None) -> None:
-        """Save what was heard and bill the time in one commit; where that fails for good, the time is wasted.
+    def keep(self, answers: Sequence[tuple[ChunkSpan, UtteranceResult | None]]) -> None:
+        """Save the chunks and bill their time in one commit; where that fails for good, the time is wasted.
 
-        Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
+        Raises WeightsChanged if another model answered; what the right one answered is saved.
         """
-        engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
-        self.engine_ns += engine_ns
-        bill, job = self.charge(engine_ns, piece.core), self.claim.job
-        if result is not None and self.info is not None and result.weights != self.info.makers:
-            self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
-            raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
-        saved = saved_chunk(self.heard(piece, result), engine_ns)
-        tail = self.tail_after(piece, result)
-        self.save(piece, replace(saved, tail=tail), bill)
+        chunks: list[BilledChunk] = []
+        changed: list[Charge] = []
+        for span, result in answers:
+            engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
+            self.engine_ns += engine_ns
+            if result is not None and self.info is not None and result.weights != self.info.makers:
+                changed.append(self.charge(engine_ns, 0))
+                continue
+            chunk = saved_chunk(self.decoded_chunk(span, result), engine_ns, self.tail_after(span, result))
+            chunks.append(BilledChunk(span, chunk, self.charge(engine_ns, span.core)))
+        if chunks:
+            self.commit_chunks(chunks)
+        for bill in changed:
+            self._waste(bill)
+        if changed:
+            raise WeightsChanged(f"{self.name}: {WeightsChanged().message}")
 
     def drop_intermediate(self, tx: Connection) -> None:
         """Drop what was kept for the transcript alone, in the commit that ends the job."""
 
-    def heard(self, piece: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
-        """What is kept of an answer; without one the piece is silence."""
-        return decoded_chunk(piece, result)
+    def decoded_chunk(self, span: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
+        """What is kept of an answer; without one the chunk is silence."""
+        return decoded_chunk(span, result)
 
-    def save(self, piece: ChunkSpan, chunk: SavedChunk, bill: Charge) -> None:
-        """Commit the chunk with its bill, as `keep` does; the last one of a short recording with the
-        ending."""
-        chunk = replace(chunk, attempt=self.claim.attempt, fingerprint=self.mark)
+    def commit_chunks(self, decoded: Sequence[BilledChunk]) -> None:
+        """Commit the chunks with their bills; the last one of a short recording is left to the ending."""
+        attempt, mark = self.claim.attempt, self.mark
+        chunks = [
+            each._replace(chunk=replace(each.chunk, attempt=attempt, fingerprint=mark)) for each in decoded
+        ]
         failpoint("save.begun")
-        done = self.done_samples + chunk.core_end - chunk.core_start
-        commit = ChunkCommit(self, chunk, bill, done / self.channels / SAMPLE_RATE)
-        if self._short and self._sent and not self.in_flight and self._ends_at_once:
-            self.last = commit
+        if len(chunks) == 1 and self._short and self._sent and not self.in_flight and self._ends_at_once:
+            self.last = chunks[0]
         else:
-            self._commit(commit)
-        if chunk.tail is not None:
-            self.token_context.keep(piece.channel, chunk.tail)
-        self._add(piece, chunk)
-        self.done_samples += piece.core
+            self._commit(chunks, self.done_samples + sum(span.core for span, _, _ in chunks))
+        for span, chunk, _ in chunks:
+            if chunk.tail is not None:
+                self.token_context.keep(span.channel, chunk.tail)
+            self._add(span, chunk)
+            self.done_samples += span.core
 
     def ended(self) -> None:
         """The job's ending is committed, with the last chunk if that was left to it."""
         if self.last is not None:
-            self._count(self.last.chunk)
+            self._count(self.last.span)
             self.last = None
 
     @property
@@ -357,33 +310,67 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         options = self.claim.job.options
         return options.diarization is None and options.align is None
 
-    def _save_last(self) -> None:
+    def save_last(self) -> None:
         """Commit the chunk that was left to an ending which did not come."""
         last, self.last = self.last, None
         if last is None:
             return
         try:
-            self._commit(last)
+            # The ending's commit may have gone through, although nobody heard of it.
+            self._commit([last], self.done_samples, tried=True)
         except SpoolError as error:
             log.info("finished chunk not kept", chunk=last.chunk.index, reason=error.code)
 
-    def _commit(self, commit: ChunkCommit) -> None:
-        job, chunk = self.claim.job, commit.chunk
+    def _commit(self, chunks: Sequence[BilledChunk], done_samples: int, *, tried: bool = False) -> None:
+        """Save the chunks, renew the lease and note the progress. Where the outcome of an earlier try is
+        unknown (`tried`), first look whether it succeeded: billing a chunk twice is as wrong as losing it."""
+
+        def commit() -> None:
+            nonlocal tried
+            with self.context.db.begin() as tx:
+                if tried and self._are_saved(tx, chunks):
+                    return
+                tried = True
+                cancel = renew_lease(
+                    tx,
+                    self.claim,
+                    self.context.settings.lease_seconds,
+                    self.lease.ran_seconds,
+                    done_samples / self.channels / SAMPLE_RATE,
+                    *self.unpinned,
+                )
+                # Last: the worker's other jobs wait for its row until the commit.
+                save_chunks(tx, self.claim, [(chunk, bill) for _, chunk, bill in chunks])
+                failpoint("save.written")
+            failpoint("save.committed")
+            self.unpinned = (None, None)
+            if cancel:  # so that a cancel does not wait for the next renewal
+                self.lease.cancel()
+
         try:
             retry_storage(commit, self.context.outage_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
-            bill, place = replace(commit.bill, audio_samples=0), (chunk.channel, chunk.index)
-            self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
+            for _, chunk, bill in chunks:
+                self._waste(replace(bill, audio_samples=0), unless_saved=(chunk.channel, chunk.index))
             raise
-        self._count(chunk)
+        for span, _, _ in chunks:
+            self._count(span)
 
-    def _count(self, chunk: SavedChunk) -> None:
+    def _are_saved(self, tx: Connection, chunks: Sequence[BilledChunk]) -> bool:
+        saved = {(each.channel, each.index, each.attempt) for each in load_chunks(tx, self.claim.job.id)}
+        return all((chunk.channel, chunk.index, self.claim.attempt) in saved for _, chunk, _ in chunks)
+
+    def _waste(self, bill: Charge, unless_saved: tuple[int, int] | None = None) -> None:
+        job = self.claim.job
+        self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=unless_saved)
+
+    def _count(self, span: ChunkSpan) -> None:
         self._kept += 1
-        self.context.counters.saved(chunk.core_end - chunk.core_start)
+        self.context.counters.saved(span.core)
 
-    def _add(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
+    def _add(self, span: ChunkSpan, chunk: SavedChunk) -> None:
         kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions
-        self.decoded.append(DecodedChunk(piece, *kept))
+        self.decoded.append(DecodedChunk(span, *kept))
 
     def _take_listening(self) -> int:
         """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""
@@ -393,8 +380,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
 
     def _waste_listening(self) -> None:
         """Bill what no chunk's bill carries: of chunks that were saved before, or that nobody keeps."""
-        bill = self.charge(self._take_listening(), 0)
-        self.context.wasted.add(self.claim.job.id, self.claim.attempt, bill, self.claim.job.batch_id)
+        self._waste(self.charge(self._take_listening(), 0))
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
         """What `engine_ns` of this worker's engine for this job is billed as."""

@@ -7,7 +7,7 @@ channel for searches that continue from the previous chunk.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from typing import Generic, TypeVar
@@ -87,8 +87,8 @@ class ChunkDecoder(ABC, Generic[Answer]):
         """Send a chunk to the engine."""
 
     @abstractmethod
-    def keep(self, span: ChunkSpan, answer: Answer | None) -> None:
-        """Add what was recognized to `decoded`; without an answer it is silence."""
+    def keep(self, answers: Sequence[tuple[ChunkSpan, Answer | None]]) -> None:
+        """Add the chunks that were recognized to `decoded`; one without an answer is silence."""
 
     def has_room(self) -> bool:
         """Whether the engine takes another chunk now."""
@@ -126,23 +126,23 @@ class ChunkDecoder(ABC, Generic[Answer]):
             while self.request.carries and any(
                 each.channel == span.channel for each in self.in_flight.values()
             ):
-                self._land(WAIT_SECONDS)
+                self._take_answers(WAIT_SECONDS)
             if self.is_known(span):
                 continue
             if not chunk.speech:
-                self.keep(span, None)
+                self.keep([(span, None)])
                 continue
             while not self.has_room():
-                self._land(WAIT_SECONDS)
+                self._take_answers(WAIT_SECONDS)
             if self.request.carries:
                 ask = replace(ask, context=self.token_context.before(span))
             self.in_flight[self.submit(chunk, ask)] = span
-            self._land(0)
+            self._take_answers(0)
 
     def finish(self) -> None:
         """Wait for what is still in the engine; `decoded` is then complete. Raises as `send` does."""
         while self.in_flight:
-            self._land(WAIT_SECONDS)
+            self._take_answers(WAIT_SECONDS)
 
     def transcript(
         self,
@@ -172,15 +172,23 @@ class ChunkDecoder(ABC, Generic[Answer]):
         frame = self.info.frame_seconds * SAMPLE_RATE
         return self.token_context.after(span, answer.hypotheses[0], frame)
 
-    def _land(self, seconds: float) -> None:
+    def _take_answers(self, seconds: float) -> None:
+        """Keep what has come back, after waiting up to `seconds` for something to come."""
         done = self.wait_for_answers(seconds)
+        answers: list[tuple[ChunkSpan, Answer | None]] = []
+        error: SpoolError | None = None
         for future in [each for each in self.in_flight if each in done]:
             span = self.in_flight.pop(future)
             try:
-                answer = future.result()
-            except SpoolError as error:
+                answers.append((span, future.result()))
+            except SpoolError as failure:
                 place = f"{span.core_start / SAMPLE_RATE:.1f} to {span.core_end / SAMPLE_RATE:.1f} s"
-                raise type(error)(f"{self.name}: at {place}: {error.message}") from error
-            self.keep(span, answer)
+                error = type(failure)(f"{self.name}: at {place}: {failure.message}")
+                error.__cause__ = failure
+                break
+        if answers:
+            self.keep(answers)
+        if error is not None:
+            raise error
         if seconds:
             self.check()

@@ -71,7 +71,7 @@ from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease, write_cancel
 from worker.jobs.live.decoding import LiveDesk
 from worker.jobs.live.recording import KeptRecording, LiveJob
-from worker.jobs.output import attempt_of, deliver, outcome_of, withdraw
+from worker.jobs.output import Delivered, attempt_of, deliver, outcome_of, withdraw
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
@@ -299,11 +299,15 @@ class JobRunner:
 
     def _finish(self, transcript: Transcript, facts: Facts) -> None:
         self._lease.check()
-        delivered = retry_storage(
-            lambda: deliver(self._services.objects, self._job.id, self._claim.attempt, transcript),
-            self._context.settings.lease_seconds,
-            self._lease.stop,
-        )
+
+        def store() -> Delivered:
+            try:
+                return deliver(self._services.objects, self._job.id, self._claim.attempt, transcript)
+            except StorageError:
+                self._attempt.save_last()  # the ending is some time away
+                raise
+
+        delivered = retry_storage(store, self._context.settings.lease_seconds, self._lease.stop)
         failpoint("deliver.stored")
         outcome = outcome_of(transcript, delivered, facts)
         try:
@@ -324,7 +328,7 @@ class JobRunner:
     def _write_ending(self, outcome: Outcome, transcript: Transcript) -> None:
         """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""
         attempt, passages = self._attempt, passages_of(transcript)
-        last = None if attempt.last is None else attempt.last.with_ending()
+        last = None if attempt.last is None else (attempt.last.chunk, attempt.last.bill)
         context = self._context
         if last is not None:
             ending = Ending(self._claim, outcome, passages, last)

@@ -1,6 +1,6 @@
 """From the chunks of one recording to its transcript: stitched words, segments, and what was covered (law 6).
 
-Knows numbers and words; knows no engine and no store.
+Knows numbers and words; calls no engine and no store.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from spool.domain.transcript import (
     Word,
 )
 from spool.errors import AudioTruncated, SpoolError
+from spool.store.chunks import SavedChunk
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.stated_length import Length, describe_shortfall
 from worker.decode.types import Hypothesis
@@ -102,6 +103,27 @@ def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
     if words and result.language is not None:
         language = ChunkLanguage(code=result.language, probabilities=dict(result.languages))
     return DecodedChunk(span, words, nbest, lattice, language)
+
+
+def saved_chunk(chunk: DecodedChunk, engine_ns: int, tail: tuple[tuple[int, int], ...] | None) -> SavedChunk:
+    """The chunk as it is saved by an attempt, which adds its number and fingerprint."""
+    span = chunk.span
+    return SavedChunk(
+        index=span.index,
+        channel=span.channel,
+        core_start=span.core_start,
+        core_end=span.core_end,
+        start=span.start,
+        end=span.end,
+        words=chunk.words,
+        engine_ns=engine_ns,
+        attempt=0,
+        nbest=chunk.nbest,
+        tail=tail,
+        lattice=chunk.lattice,
+        language=chunk.language,
+        emissions=chunk.emissions,
+    )
 
 
 def transcript_of(

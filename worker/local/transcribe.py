@@ -214,14 +214,15 @@ class _FileDecoder(ChunkDecoder[Recognition]):
             self.engine.flush()
         return {future for future in self.in_flight if future.done()}
 
-    def keep(self, span: ChunkSpan, answer: Recognition | None) -> None:
-        """Keep a decoded chunk for the result."""
-        if answer is not None:
-            self.spoken.append((span, answer))
-        tail = self.tail_after(span, answer)
-        if tail is not None:
-            self.token_context.keep(span.channel, tail)
-        self.decoded.append(decoded_chunk(span, answer))
+    def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition | None]]) -> None:
+        """Keep decoded chunks for the result."""
+        for span, answer in answers:
+            if answer is not None:
+                self.spoken.append((span, answer))
+            tail = self.tail_after(span, answer)
+            if tail is not None:
+                self.token_context.keep(span.channel, tail)
+            self.decoded.append(decoded_chunk(span, answer))
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
         """The chunks as for jobs, or the whole file as one chunk."""

@@ -26,7 +26,7 @@ from spool.domain.archive.passages import Passage
 from spool.domain.archive.review import ReviewPassage
 from spool.domain.jobs import JobState
 from spool.store.archive.exports import enqueue_exports
-from spool.store.chunks import SavedChunk, save_chunks
+from spool.store.chunks import SavedChunk, save_last_chunks
 from spool.store.event_log import note_jobs
 from spool.store.ledger.charges import Charge
 from spool.store.queue.fair_share import settle_jobs
@@ -68,7 +68,7 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
     for job in done:
         enqueue_exports(tx, job)
     # Last: the worker's other jobs wait for its row until the commit.
-    save_chunks(tx, [(one.claim, *one.chunk) for one in free if one.chunk is not None])
+    save_last_chunks(tx, [(one.claim, *one.chunk) for one in free if one.chunk is not None])
     return ended
 
 

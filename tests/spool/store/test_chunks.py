@@ -12,10 +12,11 @@ from spool.domain.transcript import NbestText
 from spool.errors import LeaseLost, NotFound
 from spool.ids import new_id
 from spool.store import batches
-from spool.store.chunks import drop_stale, load_chunks, save_chunk
+from spool.store.chunks import drop_stale, load_chunks, save_chunk, save_chunks
 from spool.store.database import Database
 from spool.store.jobs import keep_phrases, phrases_of
 from spool.store.ledger.charges import job_cost
+from spool.store.queue.leases import renew_lease
 from spool.tables import phrase_lists, workers
 from tests.spool.formats.test_lattices import lattice
 
@@ -66,6 +67,23 @@ def test_a_chunk_comes_back_with_all_that_was_noted(db: Database) -> None:
         save_chunk(tx, claim, told, bill(worker))
         save_chunk(tx, claim, chunk(1), bill(worker))
         assert load_chunks(tx, claim.job.id) == [replace(told, attempt=1), replace(chunk(1), attempt=1)]
+
+
+def test_of_chunks_that_are_saved_together_those_that_are_there_are_billed_as_wasted(db: Database) -> None:
+    worker = registered(db)
+    claim = claimed(db, worker_id=worker)
+    with db.begin() as tx:
+        save_chunk(tx, claim, chunk(1, engine_ns=5), bill(worker, 5, 480_000))
+    with db.begin() as tx:
+        renew_lease(tx, claim, 60.0)
+        decoded = [(chunk(n, engine_ns=n + 1), bill(worker, n + 1, 480_000)) for n in range(3)]
+        save_chunks(tx, claim, decoded)
+    with db.read() as tx:
+        saved, lines = load_chunks(tx, claim.job.id), bill_of(tx, claim.job.id)
+        cost = job_cost(tx, claim.job.id)
+    assert [(each.index, each.engine_ns) for each in saved] == [(0, 1), (1, 5), (2, 3)]
+    assert [(line.wasted, line.engine_ns) for line in lines] == [(False, 9), (True, 2)]
+    assert cost.audio_seconds == 90.0
 
 
 def test_chunks_of_other_weights_go_and_their_time_is_wasted(db: Database) -> None:

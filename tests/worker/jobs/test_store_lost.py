@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
-from ops.testbed.waiting import until
+from ops.testbed.waiting import DEADLINE, until
 from spool.domain.jobs import JobState
 from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings
@@ -20,8 +20,10 @@ from spool.store.database import Database
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim
 from worker.engine.client import Engine
+from worker.jobs.attempt import Attempt
 from worker.jobs.lease import Lease
 from worker.jobs.retry import retry_storage
+from worker.segmentation.spans import ChunkSpan
 from worker.service.wasted_time import WastedTime
 
 
@@ -96,6 +98,28 @@ def test_a_lost_answer_bills_nothing_twice(
     harness.assert_bills_equal_busy_time()
 
 
+@pytest.mark.integration
+def test_chunks_that_come_back_together_are_one_commit(harness: WorkerHarness, db: ForgetfulDatabase) -> None:
+    claim = claimed(db, worker_id=harness.worker_id)
+    attempt = Attempt(context=harness.services.context, claim=claim, lease=Lease(db, claim, 60.0))
+    chunks = [(ChunkSpan(0, n, 100 * n, 100 * n + 100, 100 * n, 100 * n + 100), None) for n in range(6)]
+    before = db.commits
+    attempt.keep(chunks[:4])
+    assert db.commits == before + 1
+    assert [chunk.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3]
+    assert harness.job(claim.job.id).done_seconds == 400 / 16_000
+
+    db.lost_answers = 1.0  # the commit goes through, and nobody is told
+    saving = threading.Thread(target=attempt.keep, args=(chunks[4:],))
+    saving.start()
+    until(lambda: db.breaks, "an answer that was lost")
+    db.lost_answers = 0.0
+    saving.join(DEADLINE)
+    assert not saving.is_alive()
+    assert [chunk.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3, 4, 5]
+    assert harness.cost(claim.job.id).audio_seconds == 600 / 16_000
+
+
 def let_lapse_if_running(harness: WorkerHarness, db: ForgetfulDatabase, job_id: str) -> None:
     """A claim whose answer was lost is nobody's: its lease has to run out."""
     if harness.job(job_id).state is JobState.RUNNING:
@@ -122,7 +146,7 @@ def test_wasted_time_waits_for_the_database(db: ForgetfulDatabase) -> None:
 
 def test_a_lease_that_cannot_be_renewed_is_given_up_in_time(db: ForgetfulDatabase) -> None:
     claim = claimed(db, lease=0.6)
-    with Lease(db, claim, 0.6) as lease:
+    with Lease(db, claim, 0.6, outage_seconds=lambda: 0.6) as lease:
         lease.check()
         db.away = True
         until(lease.stop.is_set, "the lease given up")

@@ -65,11 +65,11 @@ class AlignAttempt(Attempt):
         """Drop what the head said of the tokens; the words have their places now."""
         drop_emissions(tx, self.claim.job.id)
 
-    def heard(self, piece: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
+    def decoded_chunk(self, span: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
         """The words that were heard, with what the head says of the text's tokens."""
         assert self.info is not None
         emissions = None if result is None else result.output
-        return heard_chunk(piece, result, emissions, self.info.frame_seconds)
+        return heard_chunk(span, result, emissions, self.info.frame_seconds)
 
     def transcript(
         self,

@@ -21,7 +21,7 @@ from spool.store.chunks import SavedChunk
 from worker.audio import SAMPLE_RATE
 from worker.audio.resample import Resampler
 from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
-from worker.jobs.attempt import Attempt, GiveBack
+from worker.jobs.attempt import Attempt, BilledChunk, GiveBack
 from worker.jobs.live.log_reader import LogReader
 from worker.live.endpoint import EndpointRules, Reason
 from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
@@ -263,7 +263,7 @@ class LiveDecoding:
                 attempt=0,
                 tail=() if ends else None,
             )
-            attempt.save(span, chunk, attempt.charge(spent, span.core))
+            attempt.commit_chunks([BilledChunk(span, chunk, attempt.charge(spent, span.core))])
         self._index, self._at = span.index + 1, span.core_end
         message: Message = {"type": "final", "number": span.index, "reason": reason}
         self.desk.signals.tell(words_channel(attempt.claim.job.id), message)
