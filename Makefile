@@ -10,8 +10,10 @@ HOURS ?= 0.5
 PROCESSES ?= 1
 # The tests of a file share what they start: servers, workers, models.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# Lines that run in the tests' own processes; what the servers and workers that they start run is not counted.
+COVERED := --cov=api --cov=spool --cov=worker --cov=kernels --cov=migrations --cov-report=
 
-.PHONY: help run up down test test-all test-long faults soak check test-train train lock vulnerabilities clean env env-dev
+.PHONY: help run up down test test-all test-long faults soak check test-train train lock vulnerabilities dist clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -26,11 +28,11 @@ down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
 test: check  ## format, lint, types, and the quick tests, which need no server and no other process (two minutes)
-	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not slow and not long"
+	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not slow and not long" $(if $(COVERAGE),$(COVERED))
 
 # More processes than cores: tests with servers wait for others' processes half of their time.
 test-all: check  ## all of `make test`, slow tests, and those with servers and processes (on free ports; 15 minutes)
-	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "not long"
+	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "$(or $(ONLY),not long)" $(if $(COVERAGE),$(COVERED))
 
 test-long: env-dev  ## the tests that are left out of `make test-all`, but for the faults: sanitizers, more widths and freezes
 	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m long --ignore tests/faults
@@ -73,5 +75,8 @@ env:
 env-dev: env
 	@ops/environment.sh $(VENV) api,worker,embedded,dev
 
+dist: env-dev  ## the wheel and the source distribution, in dist/
+	@rm -rf dist && build/uv/bin/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist && ls -l dist
+
 clean:  ## remove environments and everything that runs left behind
-	rm -rf $(VENV) $(TRAIN_VENV) var build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRAIN_VENV) var build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -19,7 +19,7 @@ TOP = ("api", "spool", "worker", "kernels", "migrations", "ops", "tests", "docs"
 ENDINGS = "py|md|metal|h|sh|yml|yaml|json|jsonl|js|toml|svg|txt|flac"
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "models/**/*.md", "samples/**/*.md", "ops/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "models/**/*.md", "samples/**/*.md", "ops/**/*.md")
     for path in ROOT.glob(pattern)
     if path.name != "LOG.md"  # a diary: it names files as they were called then
 )

@@ -73,7 +73,7 @@ make_release() {
     say "release: $release"
     run mkdir -p "$release"
     if [ -z "$dry" ]; then
-        (cd "$source" && tar -cf - --exclude __pycache__ pyproject.toml constraints.txt README.md LICENSE \
+        (cd "$source" && tar -cf - --exclude __pycache__ pyproject.toml constraints.txt README.md LICENSE NOTICE \
             spool kernels worker api migrations models ops/locks ops/mac ops/environment.sh) \
             | tar -C "$release" --no-same-owner -xf -
         # A checkout may be readable by its owner only.

@@ -38,7 +38,7 @@ def broken_source(folder: Path) -> Path:
     names = ("spool", "kernels", "worker", "api", "migrations", "models", "ops/locks", "ops/mac")
     for name in names:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "ops/environment.sh"):
+    for name in ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "NOTICE", "ops/environment.sh"):
         shutil.copy(ROOT / name, source / name)
     (source / "worker/cli/check.py").write_text("def check() -> None:\n    raise SystemExit('broken')\n")
     return source
