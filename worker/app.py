@@ -48,7 +48,7 @@ from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.intake import QueueIntake
-from worker.service.quality import measured_paths
+from worker.service.quality import list_measured
 from worker.service.schedule import OffHours
 from worker.service.supervisor import Supervisor
 from worker.service.wasted_time import WastedTime
@@ -80,7 +80,7 @@ class Worker:
         self._db = Database(
             settings.database_url, pool_size=2 * settings.concurrency + 4, statement_seconds=10
         )
-        measured = measured_paths(settings.home, settings.models, settings.min_qoi)
+        measured = list_measured(settings.home, settings.models, settings.min_qoi)
         self._engine = Engine(replace(engine_options(settings, loader), measured=measured))
         self._info = WorkerInfo(
             id=new_id("wrk"),

@@ -5,7 +5,7 @@ the queries are in `spool.store.audit`. Every rule holds after each commit, what
 violation is a defect of Spool or a manual change, never bad luck.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
@@ -110,6 +110,22 @@ class JobFacts:
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
+    @property
+    def keeps_transcript(self) -> bool:
+        """It is done, and its transcript was not deleted on purpose."""
+        return self.state is JobState.DONE and Content.TRANSCRIPT not in self.deleted
+
+    @property
+    def names_transcript(self) -> bool:
+        """It says where its transcript is, its hash, and how long the recording is."""
+        return bool(self.transcript_key and self.transcript_sha256) and self.audio_seconds is not None
+
+    @property
+    def searchable(self) -> int:
+        """The number of words that the search should have: of the transcript, if any, as corrected."""
+        words = (self.words or 0) if self.edited_words is None else self.edited_words
+        return words if self.transcript_key else 0
+
 
 class Core(NamedTuple):
     """A saved chunk's core, in samples at 16 kHz."""
@@ -196,52 +212,66 @@ def check_owner(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]
         )
 
 
-def check_version(job: JobFacts) -> Iterator[Breach]:
-    """A rerun is a version of a recording that its project has."""
-    if job.stray:
-        yield Breach(
-            "version", job.id, "The first job on its recording does not exist, or has another recording."
-        )
+class RowRule(NamedTuple):
+    """A rule about one job's row: `breaks` is whether the row violates it, `message` how, with the `job`."""
+
+    rule: str
+    breaks: Callable[[JobFacts], object]
+    message: str
 
 
-def check_end(job: JobFacts) -> Iterator[Breach]:
-    """What a row in a terminal state must have."""
-    if job.state.terminal and job.finished_at is None:
-        yield Breach("ended", job.id, f"It is {job.state} without an end time.")
-    if job.state is JobState.FAILED and not job.error_code:
-        yield Breach("ended", job.id, "It failed without a reason.")
-    if job.state is not JobState.DONE:
-        return
-    if Content.TRANSCRIPT in job.deleted:
-        return  # the rules of deletion apply
-    if not job.transcript_key or not job.transcript_sha256 or job.audio_seconds is None:
-        yield Breach("ended", job.id, "It is done but names no transcript.")
-    elif job.coverage != 1:
-        yield Breach("ended", job.id, f"It is done with a coverage of {job.coverage}.")
+ROW_RULES = (
+    RowRule(
+        "version",
+        lambda job: job.stray,
+        "The first job on its recording does not exist, or has another recording.",
+    ),
+    RowRule(
+        "ended",
+        lambda job: job.state.terminal and job.finished_at is None,
+        "It is {job.state} without an end time.",
+    ),
+    RowRule(
+        "ended",
+        lambda job: job.state is JobState.FAILED and not job.error_code,
+        "It failed without a reason.",
+    ),
+    RowRule(
+        "ended",
+        lambda job: job.keeps_transcript and not job.names_transcript,
+        "It is done but names no transcript.",
+    ),
+    RowRule(
+        "ended",
+        lambda job: job.keeps_transcript and job.names_transcript and job.coverage != 1,
+        "It is done with a coverage of {job.coverage}.",
+    ),
+    RowRule(
+        "searchable",
+        lambda job: job.indexed != job.searchable,
+        "The search has {job.indexed} words of it; it has {job.searchable}.",
+    ),
+    RowRule(
+        "searchable",
+        lambda job: job.spelled and not job.indexed and not job.searchable,
+        "The search by sound has words of it; it has none.",
+    ),
+    RowRule(
+        "corrected", lambda job: job.missing_edits, "Of its corrections {job.missing_edits} are missing."
+    ),
+    RowRule(
+        "exported",
+        lambda job: job.transcript_key and job.state is JobState.DONE and job.exports != job.files,
+        "Its output has {job.files} files, but only {job.exports} of them are written or due.",
+    ),
+)
 
 
-def check_index(job: JobFacts) -> Iterator[Breach]:
-    """The words in the search are those of the job's transcript, if it has one, with its corrections."""
-    words = (job.words or 0) if job.edited_words is None else job.edited_words
-    words = words if job.transcript_key else 0
-    if job.indexed != words:
-        yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
-    elif job.spelled and not words:
-        yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
-
-
-def check_corrections(job: JobFacts) -> Iterator[Breach]:
-    """No correction is lost: the revisions of a transcript are 1, 2, 3 and so on."""
-    if job.missing_edits:
-        yield Breach("corrected", job.id, f"Of its corrections {job.missing_edits} are missing.")
-
-
-def check_exports(job: JobFacts) -> Iterator[Breach]:
-    """Each file of a finished job's output has a row, which by the tables' constraints says where it is or
-    why not."""
-    if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
-        message = f"Its output has {job.files} files, but only {job.exports} of them are written or due."
-        yield Breach("exported", job.id, message)
+def check_row(job: JobFacts) -> Iterator[Breach]:
+    """What a job's row shows by itself."""
+    for rule, breaks, message in ROW_RULES:
+        if breaks(job):
+            yield Breach(rule, job.id, message.format(job=job))
 
 
 def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
@@ -254,7 +284,7 @@ def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     for core in cores:
         if core.channel != channel:
             if done:
-                yield from _channel_ends(job, channel, at, total)
+                yield from _check_channel_end(job, channel, at, total)
                 if core.channel != channel + 1:
                     yield Breach("covered", job.id, f"Channel {channel + 1} has no chunks.")
             channel, number, at = core.channel, -1, 0
@@ -267,12 +297,12 @@ def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
             yield Breach("covered", job.id, f"{where} begins at {core.start}; covered up to {at}.")
         number, at = core.number, max(at, core.end)
     if done:
-        yield from _channel_ends(job, channel, at, total)
+        yield from _check_channel_end(job, channel, at, total)
         if channel < 0 or (channel > 0 and not job.separate):
             yield Breach("covered", job.id, f"It has chunks of {channel + 1} channels.")
 
 
-def _channel_ends(job: JobFacts, channel: int, at: int, total: int | None) -> Iterator[Breach]:
+def _check_channel_end(job: JobFacts, channel: int, at: int, total: int | None) -> Iterator[Breach]:
     if channel >= 0 and at != total:
         yield Breach("covered", job.id, f"Channel {channel} is covered up to {at} of {total} samples.")
 

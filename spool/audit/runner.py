@@ -25,18 +25,14 @@ from spool.audit.rules import (
     JobFacts,
     check_bill,
     check_busy_time,
-    check_corrections,
     check_days,
     check_deleted_object,
     check_deletion,
-    check_end,
-    check_exports,
-    check_index,
     check_line,
     check_owner,
     check_retention,
+    check_row,
     check_tiling,
-    check_version,
     measure_lost_time,
 )
 from spool.background.upload_sweeper import STRAY_SECONDS, find_strays
@@ -125,7 +121,7 @@ def audit(
     """Check everything; without `objects`, only SQL. Raises StorageError."""
     grace = grace or Grace()
     report = AuditReport()
-    for page in _pages(db, grace, report, retention or {}):
+    for page in _check_pages(db, grace, report, retention or {}):
         if objects is not None:
             with db.read(IDLE_SECONDS) as tx:
                 ids = [job.id for job, _ in page]
@@ -137,16 +133,16 @@ def audit(
             for job, channels in page:
                 digest = indexed.get(job.id, _NOTHING)
                 corrections = Corrections(edits.get(job.id, ()), reviewed.get(job.id, ()))
-                report.add(_objects_of(objects, job, channels, digest, corrections))
-    _ledger(db, grace, report)
+                report.add(_check_objects(objects, job, channels, digest, corrections))
+    _check_ledger(db, grace, report)
     if objects is not None:
-        report.add(_language_models(db, objects))
-        _orphans(db, objects, grace, report, remove_orphans)
-        report.add(_uploads(db, objects, grace, report, remove_orphans))
+        report.add(_check_language_models(db, objects))
+        _check_orphans(db, objects, grace, report, remove_orphans)
+        report.add(_check_uploads(db, objects, grace, report, remove_orphans))
     return report
 
 
-def _pages(
+def _check_pages(
     db: Database, grace: Grace, report: AuditReport, retention: Mapping[str, Retention]
 ) -> Iterator[list[tuple[JobFacts, int]]]:
     """Judge the jobs a page at a time by their rows, and pass on each page, every job with the number of
@@ -159,16 +155,12 @@ def _pages(
             ids = [job.id for job in page]
             for bill in facts.bills(tx, ids):
                 report.add(check_bill(bill))
-            channels = _chunks(tx, page, report)
+            channels = _check_chunks(tx, page, report)
         if not page:
             return
         for job in page:
             report.add(check_owner(job, sweeping, grace))
-            report.add(check_end(job))
-            report.add(check_version(job))
-            report.add(check_index(job))
-            report.add(check_corrections(job))
-            report.add(check_exports(job))
+            report.add(check_row(job))
             report.add(check_deletion(job, channels[job.id]))
             report.add(check_retention(job, retention))
             finished = job.state is JobState.DONE
@@ -179,11 +171,11 @@ def _pages(
         yield [(job, channels[job.id]) for job in page]
 
 
-def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Counter[str]:
+def _check_chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Counter[str]:
     """Judge the chunks of these jobs as they are streamed; returns how many channels each job has."""
     channels: Counter[str] = Counter()
 
-    def counted(cores: Iterable[Core]) -> Iterator[Core]:
+    def count(cores: Iterable[Core]) -> Iterator[Core]:
         for core in cores:
             report.chunks += 1
             channels[core.job_id] = core.channel + 1
@@ -191,13 +183,13 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
 
     without = {job.id: job for job in page}
     for job_id, cores in groupby(facts.cores(tx, list(without)), attrgetter("job_id")):
-        report.add(check_tiling(without.pop(job_id), counted(cores)))
+        report.add(check_tiling(without.pop(job_id), count(cores)))
     for job in without.values():
         report.add(check_tiling(job, ()))
     return channels
 
 
-def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
+def _check_ledger(db: Database, grace: Grace, report: AuditReport) -> None:
     with db.read(IDLE_SECONDS) as tx:
         for line in facts.lines(tx):
             report.lines += 1
@@ -212,7 +204,7 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
         report.add(check_days(facts.worker_days(tx), grace))
 
 
-def _language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
+def _check_language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
     with db.read() as tx:
         versions = all_versions(tx)
     for sha256, kept in {each.sha256: each for each in versions}.items():
@@ -228,7 +220,7 @@ def _language_models(db: Database, objects: ObjectStore) -> Iterator[Breach]:
             yield Breach("language_model", subject, error.message)
 
 
-def _objects_of(
+def _check_objects(
     objects: ObjectStore, job: JobFacts, channels: int, indexed: str, corrections: Corrections
 ) -> Iterator[Breach]:
     """A job's upload, and a finished one's files; `indexed` is the digest of its words in the search."""
@@ -288,7 +280,9 @@ def _check_renderings(
             yield Breach("stored", job_id, error.message)
 
 
-def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool) -> None:
+def _check_orphans(
+    db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool
+) -> None:
     oldest = datetime.now(UTC).timestamp() - grace.upload_seconds
     listing = objects.list(JOBS)
     while page := list(islice(listing, PAGE)):
@@ -301,7 +295,7 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
             job_id = _job_of(item.key)
             if job_id in known:
                 report.add(check_deleted_object(item.key, known[job_id]))
-                report.leftovers += _left_over(item.key, known[job_id].transcript_key)
+                report.leftovers += _is_left_over(item.key, known[job_id].transcript_key)
             elif job_id in waiting or (item.modified is not None and item.modified.timestamp() > oldest):
                 report.arriving += 1
             elif remove:
@@ -311,7 +305,7 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
                 report.add([Breach("orphan", item.key, "It belongs to no job.")])
 
 
-def _uploads(
+def _check_uploads(
     db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool
 ) -> Iterator[Breach]:
     """Direct uploads that should be deleted, and parts that belong to none."""
@@ -334,7 +328,7 @@ def _job_of(key: str) -> str:
     return key.removeprefix(JOBS).partition("/")[0]
 
 
-def _left_over(key: str, transcript_key: str | None) -> bool:
+def _is_left_over(key: str, transcript_key: str | None) -> bool:
     """Whether this is a transcript of another attempt than the one that counts."""
     if transcript_key is None or "/attempt-" not in key:
         return False

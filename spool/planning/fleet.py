@@ -15,8 +15,8 @@ from spool.planning.chips import THIS_MACHINE, Chip, chip_named, parse_fleet
 from spool.planning.model_size import Shape
 from spool.planning.plan import Machine, Ownership
 from spool.planning.recordings import CHUNK_SECONDS
-from spool.planning.roofline import Batch
-from spool.planning.throughput import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, ScaledPace, fit
+from spool.planning.roofline import Batch, cap
+from spool.planning.throughput import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, fit
 
 LEDGER_SECONDS = 600.0
 """Audio that a measurement of the ledger rests on at least."""
@@ -87,18 +87,18 @@ def _run(tree: Mapping[str, object]) -> Run:
 
 
 def _this_machine(count: int, shape: Shape, known: Known) -> Machine:
+    pace: Pace
     if known.calibration is not None:
         pace, name = known.calibration.pace(shape), known.calibration.chip
     else:
-        usable = _usable(known.ledger, shape, None)
-        if not usable:
+        measured = _best_measurement(known.ledger, shape, None)
+        if measured is None:
             raise InvalidRequest(
                 "Nothing is known of this machine yet: `spool-worker bench --calibrate --json > this.json` "
                 f"measures it, --calibration this.json uses that. The ledger has less than "
                 f"{LEDGER_SECONDS:.0f} s of audio with the model {shape.name}."
             )
-        best = max(usable, key=lambda item: item.audio_seconds)
-        pace, name = _from_ledger(RooflinePace(UNIT, 1.0), shape, best), best.chip
+        pace, name = _fit_ledger(UNIT, shape, measured), measured.chip
     return Machine(f"{THIS_MACHINE} ({name})", count, pace, known.price_per_hour, known.watts)
 
 
@@ -106,34 +106,34 @@ def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: K
     chip = chip_named(name)
     assert chip is not None  # parse_fleet knows the same table
     pace: Pace
-    calibration, usable = known.calibration, _usable(known.ledger, shape, chip)
-    if calibration is not None and chip_named(calibration.chip) == chip:
-        pace = calibration.pace(shape)
+    if known.calibration is not None and chip_named(known.calibration.chip) == chip:
+        pace = known.calibration.pace(shape)
     elif known.efficiency is not None:
         pace = RooflinePace(chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as told")
-    elif usable:
-        pace = _from_ledger(RooflinePace(chip, 1.0), shape, max(usable, key=lambda item: item.audio_seconds))
+    elif (measured := _best_measurement(known.ledger, shape, chip)) is not None:
+        pace = _fit_ledger(chip, shape, measured)
     else:
         pace = RooflinePace(chip, ASSUMED_EFFICIENCY)
     return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes)
 
 
-def _usable(ledger: Sequence[Measured], shape: Shape, chip: Chip | None) -> list[Measured]:
-    return [
+def _best_measurement(ledger: Sequence[Measured], shape: Shape, chip: Chip | None) -> Measured | None:
+    """The measurement of this model, on this chip if one is given, that has the most audio."""
+    usable = (
         item
         for item in ledger
         if item.model == shape.name
         and item.audio_seconds >= LEDGER_SECONDS
         and item.engine_seconds > 0
         and (chip is None or chip_named(item.chip) == chip)
-    ]
+    )
+    return max(usable, key=lambda item: item.audio_seconds, default=None)
 
 
-def _from_ledger(pace: Pace, shape: Shape, measured: Measured) -> Pace:
-    """The pace at which the model's work takes the time that the ledger has."""
+def _fit_ledger(chip: Chip, shape: Shape, measured: Measured) -> Pace:
+    """The share of the chip's roofline at which the model takes as long as the ledger says."""
     batch = Batch(CHUNK_SECONDS, 16, measured.decoder, measured.beam)
-    modelled = batch.audio_seconds / pace.parts(shape, batch).seconds
     rtfx = measured.audio_seconds / measured.engine_seconds
     hours = measured.audio_seconds / 3600
     basis = f"RTFx {rtfx:.0f} over {hours:.1f} h of audio in the ledger ({measured.chip})"
-    return ScaledPace(pace, rtfx / modelled, basis)
+    return RooflinePace(chip, rtfx / cap(shape, chip, batch), basis)

@@ -1,7 +1,7 @@
 """The sizes of a model that its cost depends on, by a known name or from its configuration.
 
-Reads `config.json` of a model's folder for numbers alone: what the engine refuses is refused by the engine
-(`worker.models.nemo.config`). Reads no weights.
+Reads `config.json` of a model's folder for numbers only: what the engine refuses is refused by the engine
+(`worker.models.nemo.config`). Reads no weights. A multiply-add is two operations.
 """
 
 import json
@@ -13,11 +13,15 @@ from typing import Any, Literal
 import yaml
 
 from spool.errors import InvalidRequest
-from spool.planning.whisper import KNOWN_WHISPERS, WhisperShape, known_whisper, whisper_of_config
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
 WENET_NAME = "train.yaml"
+WINDOW_SECONDS = 30.0
+"""A Whisper's window; it costs the same whatever is in it."""
+WINDOW_FRAMES = 1500
+FEATURE_ROWS = 3000
+HEAD_WIDTH = 64
 
 Head = Literal["tdt", "rnnt", "ctc", "attention"]
 
@@ -108,82 +112,165 @@ class ModelShape:
         return self.labels + 1 + self.durations
 
 
-KNOWN: Mapping[str, ModelShape] = {
-    "parakeet-tdt-0.6b": ModelShape("parakeet-tdt-0.6b", 128, 24, 1024, lstm_layers=2),
-    "parakeet-tdt_ctc-110m": ModelShape("parakeet-tdt_ctc-110m", 80, 17, 512),
-    "canary-180m-flash": ModelShape(
-        "canary-180m-flash", 128, 17, 512, labels=5248, decoder=DecoderShape(4, 1024, stamped=True)
-    ),
-    "canary-1b-flash": ModelShape(
-        "canary-1b-flash", 128, 32, 1024, labels=5248, decoder=DecoderShape(4, 1024, stamped=True)
-    ),
-    "canary-1b-v2": ModelShape(
-        "canary-1b-v2", 128, 32, 1024, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)
-    ),
-    "canary-1b": ModelShape(
-        "canary-1b", 128, 24, 1024, labels=4128, decoder=DecoderShape(24, 1024, prompt=5)
-    ),
-}
-# The first that a name holds; canary-1b is in the names of two others.
-_SHORT = {
-    "0.6b": "parakeet-tdt-0.6b",
-    "110m": "parakeet-tdt_ctc-110m",
-    **{name: name for name in KNOWN if name.startswith("canary")},
-}
+@dataclass(frozen=True, slots=True)
+class WhisperShape:
+    """Sizes in numbers of values; a head is 64 wide."""
+
+    name: str
+    mels: int
+    width: int
+    encoder_layers: int
+    decoder_layers: int
+    vocabulary: int = 51865
+
+    @property
+    def encoder_weights(self) -> int:
+        """Matrices of the encoder and the convolutions."""
+        return self.encoder_layers * 12 * self.width**2 + 3 * self.width * (self.mels + self.width)
+
+    @property
+    def step_weights(self) -> int:
+        """What one step of the decoder reads: its layers' matrices and the token table."""
+        return self.decoder_layers * 14 * self.width**2 + self.vocabulary * self.width
+
+    @property
+    def cross_values(self) -> int:
+        """Numbers of a window's cross keys and values."""
+        return 2 * self.decoder_layers * WINDOW_FRAMES * self.width
+
+    @property
+    def encoder_operations(self) -> float:
+        """Of one window: L (24 d² T + 4 T² d), the convolutions before them."""
+        d, t = self.width, WINDOW_FRAMES
+        convolutions = 6 * FEATURE_ROWS * self.mels * d + 6 * t * d * d
+        return float(self.encoder_layers * (24 * d * d * t + 4 * t * t * d) + convolutions)
+
+    @property
+    def cross_operations(self) -> float:
+        """Of one window's cross keys and values."""
+        return float(4 * self.decoder_layers * self.width**2 * WINDOW_FRAMES)
+
+    def token_operations(self, position: float) -> float:
+        """Of one token of one hypothesis behind `position` others."""
+        attention = 4 * (WINDOW_FRAMES + position) * self.width
+        return self.decoder_layers * (28 * self.width**2 + attention) + 2.0 * self.vocabulary * self.width
 
 
 Shape = ModelShape | WhisperShape
 
-
+_FLASH = DecoderShape(4, 1024, stamped=True)
+KNOWN: Mapping[str, ModelShape] = {
+    shape.name: shape
+    for shape in (
+        ModelShape("parakeet-tdt-0.6b", 128, 24, 1024, lstm_layers=2),
+        ModelShape("parakeet-tdt_ctc-110m", 80, 17, 512),
+        ModelShape("canary-180m-flash", 128, 17, 512, labels=5248, decoder=_FLASH),
+        ModelShape("canary-1b-flash", 128, 32, 1024, labels=5248, decoder=_FLASH),
+        ModelShape("canary-1b-v2", 128, 32, 1024, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)),
+        ModelShape("canary-1b", 128, 24, 1024, labels=4128, decoder=DecoderShape(24, 1024, prompt=5)),
+    )
+}
+KNOWN_WHISPERS: Mapping[str, WhisperShape] = {
+    shape.name: shape
+    for shape in (
+        WhisperShape("tiny", 80, 384, 4, 4),
+        WhisperShape("base", 80, 512, 6, 6),
+        WhisperShape("small", 80, 768, 12, 12),
+        WhisperShape("medium", 80, 1024, 24, 24),
+        WhisperShape("distil-large-v3", 128, 1280, 32, 2, 51866),
+        WhisperShape("large-v3-turbo", 128, 1280, 32, 4, 51866),
+        WhisperShape("large-v3", 128, 1280, 32, 32, 51866),
+        WhisperShape("large", 80, 1280, 32, 32),
+        WhisperShape("turbo", 128, 1280, 32, 4, 51866),
+    )
+}
+# The first that a name contains; canary-1b is in the names of two others.
+_SHORT = {"0.6b": "parakeet-tdt-0.6b", "110m": "parakeet-tdt_ctc-110m"} | {
+    name: name for name in KNOWN if name.startswith("canary")
+}
 LANGUAGE_MODEL = "lstm_language_model"
-"""The `model_type` of a folder that only reads other models' hypotheses."""
+"""The `model_type` of a folder whose model only reads the hypotheses of others."""
 
 
 def read_shape(model: str) -> Shape:
-    """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
-    or of a folder with a `config.json` or WeNet's `train.yaml`.
+    """The shape of a known model (by any name that contains 0.6b, 110m, a Canary's name, or whisper and a
+    size) or of a folder with a `config.json` or WeNet's `train.yaml`.
 
-    Raises InvalidRequest for what is neither, or has no sizes.
+    Raises InvalidRequest for anything else, and for a configuration without sizes.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
-        is_wenet = (folder / WENET_NAME).is_file()
-        path = folder / (WENET_NAME if is_wenet else CONFIG_NAME)
-        try:
-            known = folder.resolve().name
-            if is_wenet:
-                return _wenet_shape(yaml.safe_load(path.read_text(encoding="utf-8")), known)
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            if tree.get("model_type") == LANGUAGE_MODEL:
-                raise InvalidRequest(
-                    f"{path} is a language model's, whose time is too little to count: plan without it."
-                )
-            # CTranslate2's configuration tells no sizes: the folder's name does.
-            whisper = whisper_of_config(tree, known) or known_whisper(known)
-            return whisper or _shape_of(tree, known)
-        except OSError as error:
-            raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
-        except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-            raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
-    if whisper := known_whisper(model):
-        return whisper
-    name = next((known for short, known in _SHORT.items() if short in model.lower()), None)
-    if name is None:
-        raise InvalidRequest(
-            f"The sizes of the model {model!r} are not known: it is no folder with a {CONFIG_NAME} that "
-            f"tells them, and none of {', '.join(KNOWN)} or whisper- with {', '.join(KNOWN_WHISPERS)}. "
-            f"Name one with --model."
-        )
-    return KNOWN[name]
+        return _read_folder(folder)
+    if shape := _find_known(model):
+        return shape
+    raise InvalidRequest(
+        f"The sizes of the model {model!r} are not known: it is not a folder with a {CONFIG_NAME} that gives "
+        f"them, and its name contains none of {', '.join(KNOWN)} or whisper- with "
+        f"{', '.join(KNOWN_WHISPERS)}. Name one with --model."
+    )
 
 
-def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
+def _find_known(model: str) -> Shape | None:
+    return _find_whisper(model) or next(
+        (KNOWN[name] for short, name in _SHORT.items() if short in model.lower()), None
+    )
+
+
+def _find_whisper(model: str) -> WhisperShape | None:
+    """The largest of the sizes in the name, if it is a Whisper's."""
+    name = model.lower()
+    if "whisper" not in name and "distil-large" not in name:
+        return None
+    sizes = sorted((size for size in KNOWN_WHISPERS if size in name), key=len)
+    return KNOWN_WHISPERS[sizes[-1]] if sizes else None
+
+
+def _read_folder(folder: Path) -> Shape:
+    name, path = folder.resolve().name, folder / WENET_NAME
+    try:
+        if path.is_file():
+            return _check(_wenet_shape(yaml.safe_load(path.read_text(encoding="utf-8")), name))
+        path = folder / CONFIG_NAME
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        if tree.get("model_type") == LANGUAGE_MODEL:
+            raise InvalidRequest(f"{path} is a language model's, whose time is negligible: plan without it.")
+        # CTranslate2's configuration has no sizes, so they are those of the folder's name.
+        return _check(_whisper_shape(tree, name) or _find_whisper(name) or _nemo_shape(tree, name))
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise InvalidRequest(f"{path} does not give the model's sizes: {error!r}.") from error
+
+
+def _check(shape: Shape) -> Shape:
+    sizes: tuple[int, ...]
+    if isinstance(shape, WhisperShape):
+        sizes = (shape.mels, shape.width, shape.encoder_layers, shape.decoder_layers, shape.vocabulary)
+    else:
+        sizes = (shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor)
+    if min(sizes) < 1:
+        raise ValueError("a size is below one")
+    return shape
+
+
+def _whisper_shape(tree: Mapping[str, Any], name: str) -> WhisperShape | None:
+    """The shape in OpenAI's, mlx-community's or Hugging Face's layout; None if it is none of these."""
+    if "n_audio_state" in tree:
+        keys = ("n_mels", "n_audio_state", "n_audio_layer", "n_text_layer", "n_vocab")
+    elif tree.get("model_type") == "whisper":
+        keys = ("num_mel_bins", "d_model", "encoder_layers", "decoder_layers", "vocab_size")
+    else:
+        return None
+    return WhisperShape(name, *(int(tree[key]) for key in keys))
+
+
+def _nemo_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
     attention = tree.get("transf_decoder")
     encoder, decoder, joint = tree["encoder"], tree.get("decoder", {}), tree.get("joint")
     if attention is None and "decoder" not in tree:
         raise KeyError("decoder")
     local = encoder.get("self_attention_model") == "rel_pos_local_attn"
-    shape = ModelShape(
+    return ModelShape(
         name=name,
         mels=int(encoder["feat_in"]),
         layers=int(encoder["n_layers"]),
@@ -201,9 +288,6 @@ def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
         durations=len(tree.get("model_defaults", {}).get("tdt_durations") or ()) if joint else 0,
         decoder=None if attention is None else _decoder(tree, attention["config_dict"]),
     )
-    if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor) < 1:
-        raise ValueError("a size is below one")
-    return shape
 
 
 def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
@@ -212,7 +296,7 @@ def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
     backwards = int(decoder.get("r_num_blocks", 0))
     layers = int(decoder.get("num_blocks", 6)) + backwards
     predictor = (tree.get("predictor_conf") or {}) if is_transducer else {}
-    shape = ModelShape(
+    return ModelShape(
         name=name,
         mels=int(tree.get("input_dim", 80)),
         layers=int(encoder["num_blocks"]),
@@ -229,20 +313,17 @@ def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
         durations=0,
         readers=DecoderShape(layers, width, prompt=1, backwards=backwards),
     )
-    if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel) < 1:
-        raise ValueError("a size is below one")
-    return shape
 
 
 def _decoder(tree: Mapping[str, Any], config: Mapping[str, Any]) -> DecoderShape:
-    """Canary's: the flash models have their special tokens in a tokenizer of its own, and write stamps."""
-    first = tree.get("prompt_format") == "canary"
+    """Canary's. The flash models have a separate tokenizer for their special tokens, and write times."""
+    is_first = tree.get("prompt_format") == "canary"
     is_aggregate = (tree.get("tokenizer") or {}).get("type") == "agg"
     return DecoderShape(
         int(config["num_layers"]),
         int(config["hidden_size"]),
-        prompt=5 if first else 9 if is_aggregate else 10,
-        stamped=is_aggregate and not first,
+        prompt=5 if is_first else 9 if is_aggregate else 10,
+        stamped=is_aggregate and not is_first,
     )
 
 

@@ -12,7 +12,7 @@ from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
 from spool.planning.model_size import Shape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
-from spool.planning.roofline import Batch, Reads, reading_of, work_of
+from spool.planning.roofline import Batch, Reads, cost_of, cost_of_reading
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 
@@ -40,19 +40,18 @@ class Workload:
     reader: Shape | None = None
     reads: Reads = "none"
 
-    def parts(self, pace: Pace, batch: Batch) -> Parts:
+    def time_batch(self, pace: Pace, batch: Batch) -> Parts:
         """How long a batch takes at this pace."""
-        first = pace.parts(self.shape, batch)
+        first = pace.time_batch(self.shape, batch)
         if self.reader is None or batch.decoder != "beam":
             return first
-        return first + pace.reading(self.reader, batch)
+        return first + pace.time_reading(self.reader, batch)
 
     def operations_per_second(self, batch: Batch) -> float:
-        """Of audio."""
-        operations = work_of(self.shape, batch).operations
+        """Operations for a second of audio."""
+        operations = cost_of(self.shape, batch).operations
         if self.reader is not None and batch.decoder == "beam":
-            read = reading_of(self.reader, batch)
-            operations += read.dense + read.attention + read.decoder
+            operations += cost_of_reading(self.reader, batch).operations
         return operations / batch.audio_seconds
 
     def batches(self) -> tuple[tuple[Batch, float], ...]:
@@ -169,8 +168,8 @@ def make_plan(workload: Workload, fleet: Sequence[Machine], around: Surroundings
     """How long the fleet takes. Raises InvalidRequest without hours or machines."""
     if workload.hours <= 0 or not fleet:
         raise InvalidRequest("A plan needs hours of audio and at least one machine.")
-    speeds = tuple(speed_of(workload, machine) for machine in fleet)
-    limits = _limits(workload, speeds, around or Surroundings())
+    speeds = tuple(measure_speed(workload, machine) for machine in fleet)
+    limits = _find_limits(workload, speeds, around or Surroundings())
     machines_rtfx = sum(speed.rtfx * speed.machine.count for speed in speeds)
     shared = min(rate for name, rate in limits if name in ("network", "object store"))
     rtfx = min(machines_rtfx, shared)
@@ -180,15 +179,17 @@ def make_plan(workload: Workload, fleet: Sequence[Machine], around: Surroundings
         speeds,
         rtfx,
         hours,
-        _sum(m.count * m.price_per_hour * hours if m.price_per_hour is not None else None for m in fleet),
-        _sum(m.count * m.watts / 1000 * hours if m.watts is not None else None for m in fleet),
+        _sum_known(
+            m.count * m.price_per_hour * hours if m.price_per_hour is not None else None for m in fleet
+        ),
+        _sum_known(m.count * m.watts / 1000 * hours if m.watts is not None else None for m in fleet),
         limits,
     )
 
 
-def speed_of(workload: Workload, machine: Machine) -> MachineSpeed:
+def measure_speed(workload: Workload, machine: Machine) -> MachineSpeed:
     """One machine's speed: the audio of each kind of batch takes its own time."""
-    spent = _spent(workload, machine.pace)
+    spent = _time_batches(workload, machine.pace)
     compute = sum(share * (parts.compute + parts.search_compute + parts.overhead) for parts, share in spent)
     bandwidth = sum(share * (parts.bandwidth + parts.search_bandwidth) for parts, share in spent)
     seconds = sum(share * parts.seconds for parts, share in spent)
@@ -208,7 +209,7 @@ def by_chip(
     rows = []
     for chip in chips:
         machine = Machine(chip.name, 1, RooflinePace(chip, efficiency))
-        rtfx = speed_of(workload, machine).rtfx
+        rtfx = measure_speed(workload, machine).rtfx
         hours, price = MILLION / rtfx, ownership.per_hour(chip)
         energy = None if chip.watts is None else chip.watts / 1000 * hours
         rows.append(ChipRow(chip, rtfx, hours, None if price is None else price * hours, energy))
@@ -217,36 +218,38 @@ def by_chip(
 
 def what_if(workload: Workload, fleet: Sequence[Machine]) -> tuple[WhatIf, ...]:
     """The same fleet with other chunks and with other searches; what it shares is left out."""
-    now = _fleet_rtfx(workload, fleet)
+    now = _sum_rtfx(workload, fleet)
     rows = [
-        _changed(f"chunks of {seconds:.0f} s", replace(workload, chunk_seconds=seconds), fleet, now)
+        _compare(f"chunks of {seconds:.0f} s", replace(workload, chunk_seconds=seconds), fleet, now)
         for seconds in CHUNKS
     ]
     searches: list[tuple[str, Decoder, int]] = [("greedy", "greedy", workload.beam)]
     searches += [(f"beam {beam}", "beam", beam) for beam in BEAMS]
     rows += [
-        _changed(name, replace(workload, decoder=decoder, beam=beam), fleet, now)
+        _compare(name, replace(workload, decoder=decoder, beam=beam), fleet, now)
         for name, decoder, beam in searches
     ]
     return tuple(rows)
 
 
-def _changed(what: str, workload: Workload, fleet: Sequence[Machine], now: float) -> WhatIf:
-    rtfx = _fleet_rtfx(workload, fleet)
+def _compare(what: str, workload: Workload, fleet: Sequence[Machine], now: float) -> WhatIf:
+    rtfx = _sum_rtfx(workload, fleet)
     operations = sum(share * workload.operations_per_second(batch) for batch, share in workload.batches())
     return WhatIf(what, rtfx, rtfx / now, operations / 1e9)
 
 
-def _fleet_rtfx(workload: Workload, fleet: Sequence[Machine]) -> float:
-    return sum(machine.count * speed_of(workload, machine).rtfx for machine in fleet)
+def _sum_rtfx(workload: Workload, fleet: Sequence[Machine]) -> float:
+    return sum(machine.count * measure_speed(workload, machine).rtfx for machine in fleet)
 
 
-def _spent(workload: Workload, pace: Pace) -> list[tuple[Parts, float]]:
+def _time_batches(workload: Workload, pace: Pace) -> list[tuple[Parts, float]]:
     """What each kind of batch takes, and how many of them a second of audio is."""
-    return [(workload.parts(pace, batch), share / batch.audio_seconds) for batch, share in workload.batches()]
+    return [
+        (workload.time_batch(pace, batch), share / batch.audio_seconds) for batch, share in workload.batches()
+    ]
 
 
-def _limits(
+def _find_limits(
     workload: Workload, speeds: Sequence[MachineSpeed], around: Surroundings
 ) -> tuple[tuple[str, float], ...]:
     compute = sum(speed.machine.count * speed.compute_rtfx for speed in speeds)
@@ -260,7 +263,7 @@ def _limits(
     return tuple(sorted(limits, key=lambda limit: limit[1]))
 
 
-def _sum(amounts: Iterable[float | None]) -> float | None:
+def _sum_known(amounts: Iterable[float | None]) -> float | None:
     """The sum; None as soon as one is unknown."""
     total = 0.0
     for amount in amounts:

@@ -62,21 +62,21 @@ def parse_lengths(text: str) -> Lengths:
             shares.append((float(match[1]) * _UNITS[match[2]], float(weight) if weight else 1.0))
         except ValueError as error:
             raise InvalidRequest(f"{share!r} is no share of the audio such as 40%.") from error
-    return _normalised(shares)
+    return _normalise(shares)
 
 
 def read_lengths(path: Path) -> Lengths:
     """What `spool-worker measure --json` printed. Raises InvalidRequest."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-        return measured([(float(item["seconds"]), int(item["bytes"])) for item in tree["recordings"]])
+        return summarize([(float(item["seconds"]), int(item["bytes"])) for item in tree["recordings"]])
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(f"{path} is not the output of `spool-worker measure --json`.") from error
 
 
-def measured(recordings: Iterable[tuple[float, int]]) -> Lengths:
+def summarize(recordings: Iterable[tuple[float, int]]) -> Lengths:
     """Lengths of recordings of so many seconds and bytes each. Raises InvalidRequest for none."""
     kept = [(seconds, size) for seconds, size in recordings if seconds > 0]
     if not kept:
@@ -85,7 +85,7 @@ def measured(recordings: Iterable[tuple[float, int]]) -> Lengths:
     for seconds, _ in kept:
         kinds[_kind(seconds)].append(seconds)
     total = sum(seconds for seconds, _ in kept)
-    lengths = _normalised([(sum(kind) / len(kind), sum(kind)) for kind in kinds.values()])
+    lengths = _normalise([(sum(kind) / len(kind), sum(kind)) for kind in kinds.values()])
     bits = 8 * sum(size for _, size in kept)
     return Lengths(lengths.shares, bits / 1000 / total, total, len(kept))
 
@@ -94,7 +94,7 @@ def _kind(seconds: float) -> int:
     return round(math.log(seconds) * KINDS)
 
 
-def _normalised(shares: list[tuple[float, float]]) -> Lengths:
+def _normalise(shares: list[tuple[float, float]]) -> Lengths:
     total = sum(share for _, share in shares)
     if not shares or total <= 0 or any(share < 0 for _, share in shares):
         raise InvalidRequest("The lengths' shares of the audio have to be positive.")

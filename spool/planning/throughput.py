@@ -12,13 +12,13 @@ from typing import Protocol
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
 from spool.planning.model_size import Shape
-from spool.planning.roofline import Batch, reading_of, work_of
+from spool.planning.roofline import Batch, Cost, cost_of, cost_of_reading
 
 ASSUMED_EFFICIENCY = 0.5
+"""The share of a chip's roofline if nothing was measured. Products of matrices alone reach 0.6 to 0.9 on
+Apple's GPUs (mlx #3196); whole engines on other machines 0.04 to 0.33."""
 PEER_EFFICIENCY = 0.13
 """What the best engine on Apple silicon whose published speed we know reaches (docs/planning.md)."""
-"""The share of a chip's roofline where nothing was measured. Products of matrices alone reach 0.6 to 0.9 on
-Apple's GPUs (mlx #3196); whole engines on other machines 0.04 to 0.33."""
 TERMS = (
     "dense",
     "attention",
@@ -69,12 +69,12 @@ class Pace(Protocol):
 
     @property
     def basis(self) -> str:
-        """What that rests on, for people."""
+        """What the figures rest on, for people."""
 
-    def parts(self, shape: Shape, batch: Batch) -> Parts:
+    def time_batch(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
 
-    def reading(self, reader: Shape, batch: Batch) -> Parts:
+    def time_reading(self, reader: Shape, batch: Batch) -> Parts:
         """How long a second model takes to read the batch's hypotheses."""
 
 
@@ -86,28 +86,22 @@ class RooflinePace:
     efficiency: float = ASSUMED_EFFICIENCY
     basis: str = "half of the chip's roofline, assumed"
 
-    def parts(self, shape: Shape, batch: Batch) -> Parts:
+    def time_batch(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
-        work = work_of(shape, batch)
-        compute = self.chip.teraflops * 1e12 * self.efficiency
-        bandwidth = self.chip.gigabytes * 1e9 * self.efficiency
-        return Parts(
-            compute=(work.dense + work.attention + work.positions) / compute,
-            bandwidth=work.encoder_bytes / bandwidth,
-            search_compute=work.search / compute,
-            search_bandwidth=work.search_bytes / bandwidth,
-        )
+        return self._time(cost_of(shape, batch))
 
-    def reading(self, reader: Shape, batch: Batch) -> Parts:
+    def time_reading(self, reader: Shape, batch: Batch) -> Parts:
         """How long a second model takes to read the batch's hypotheses."""
-        work = reading_of(reader, batch)
+        return self._time(cost_of_reading(reader, batch))
+
+    def _time(self, cost: Cost) -> Parts:
         compute = self.chip.teraflops * 1e12 * self.efficiency
         bandwidth = self.chip.gigabytes * 1e9 * self.efficiency
         return Parts(
-            compute=(work.dense + work.attention) / compute,
-            bandwidth=work.encoder_bytes / bandwidth,
-            search_compute=work.decoder / compute,
-            search_bandwidth=work.decoder_bytes / bandwidth,
+            compute=cost.encoder / compute,
+            bandwidth=cost.encoder_bytes / bandwidth,
+            search_compute=cost.search / compute,
+            search_bandwidth=cost.search_bytes / bandwidth,
         )
 
 
@@ -129,51 +123,25 @@ class FittedPace:
     costs: tuple[float, ...]
     basis: str
 
-    def parts(self, shape: Shape, batch: Batch) -> Parts:
-        """How long a batch takes; what computes and what moves bytes was measured together."""
+    def time_batch(self, shape: Shape, batch: Batch) -> Parts:
+        """How long a batch takes. Computing and moving bytes were measured together."""
         spent = [count * cost for count, cost in zip(terms(shape, batch), self.costs, strict=True)]
         return Parts(spent[0] + spent[1], 0.0, sum(spent[3:]), 0.0, spent[2])
 
-    def reading(self, reader: Shape, batch: Batch) -> Parts:
-        """How long a second model takes to read the batch's hypotheses, at the first one's pace: its reading
-        is products of matrices like an encoder's, not steps one after another."""
-        work, (dense, attention, *_) = reading_of(reader, batch), self.costs
-        return Parts(dense * work.dense + attention * work.attention, 0.0, dense * work.decoder, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledPace:
-    """Another pace, so many times as fast: what the ledger says beside what the model says."""
-
-    pace: Pace
-    factor: float
-    basis: str
-
-    def parts(self, shape: Shape, batch: Batch) -> Parts:
-        """How long a batch takes."""
-        return self._scaled(self.pace.parts(shape, batch))
-
-    def reading(self, reader: Shape, batch: Batch) -> Parts:
-        """How long a second model takes to read the batch's hypotheses."""
-        return self._scaled(self.pace.reading(reader, batch))
-
-    def _scaled(self, parts: Parts) -> Parts:
-        return Parts(*(seconds / self.factor for seconds in astuple(parts)))
+    def time_reading(self, reader: Shape, batch: Batch) -> Parts:
+        """How long a second model takes to read the batch's hypotheses, at the first one's pace: reading is
+        products of matrices like an encoder's, not steps one after another."""
+        cost, (dense, attention, *_) = cost_of_reading(reader, batch), self.costs
+        return Parts(dense * cost.dense + attention * cost.attention, 0.0, dense * cost.search, 0.0)
 
 
 def terms(shape: Shape, batch: Batch) -> tuple[float, ...]:
-    """What a batch holds of each of `TERMS`; seconds are of audio."""
-    work = work_of(shape, batch)
-    beam = batch.decoder == "beam"
-    search = (batch.seconds, batch.audio_seconds)
-    nothing = (0.0, 0.0)
-    return (
-        work.dense,
-        work.attention,
-        batch.utterances,
-        *(nothing if beam else search),
-        *((*search, batch.audio_seconds * batch.beam) if beam else (*nothing, 0.0)),
-    )
+    """How much of each of `TERMS` a batch has; seconds are of audio."""
+    cost, steps, seconds = cost_of(shape, batch), batch.seconds, batch.audio_seconds
+    search = (0.0, 0.0, steps, seconds, seconds * batch.beam)
+    if batch.decoder == "greedy":
+        search = (steps, seconds, 0.0, 0.0, 0.0)
+    return (cost.dense, cost.attention, batch.utterances, *search)
 
 
 def fit(shape: Shape, runs: Sequence[Run], basis: str = "measured") -> FittedPace:

@@ -5,6 +5,7 @@ rules are in `spool.audit.rules`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -275,38 +276,19 @@ def _contents(row: Row[Any], what: str) -> frozenset[Content]:
     return frozenset(content for content in Content if getattr(row, f"{content}_{what}"))
 
 
+_COMPUTED = {"state", "separate", "reused", "files", "deleted", "logged", "traces"}
+_SELECTED = [field.name for field in fields(JobFacts) if field.name not in _COMPUTED]
+"""Facts that are columns of the query in `jobs_after` under the same name."""
+
+
 def _facts_of(row: Row[Any]) -> JobFacts:
     return JobFacts(
-        id=row.id,
+        **{name: getattr(row, name) for name in _SELECTED},
         state=JobState(row.state),
-        attempt=row.attempt,
         separate=row.options.get("channels") == "separate",
-        source_kind=row.source_kind,
-        source_uri=row.source_uri,
-        lease_until=row.lease_until,
-        queued_at=row.queued_at,
-        hinted_at=row.hinted_at,
-        finished_at=row.finished_at,
-        in_outbox=bool(row.in_outbox),
-        audio_seconds=row.audio_seconds,
-        coverage=row.coverage,
-        complete=row.complete,
-        transcript_key=row.transcript_key,
-        transcript_sha256=row.transcript_sha256,
-        error_code=row.error_code,
-        now=row.now,
         reused=row.reused_from is not None,
-        project=row.project,
         files=len(row.output["formats"]) if row.output else 0,
-        exports=row.exports,
         deleted=_contents(row, "deleted_at"),
         logged=_contents(row, "logged"),
-        words=row.words,
-        indexed=int(row.indexed),
-        still_read=bool(row.still_read),
-        stray=bool(row.stray),
-        edited_words=row.edited_words,
-        missing_edits=int(row.missing_edits),
-        spelled=bool(row.spelled),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )

@@ -120,6 +120,7 @@ def heartbeat(
     worker_id: str,
     state: WorkerState,
     engine_busy_ns: int,
+    *,
     reason: str | None = None,
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,

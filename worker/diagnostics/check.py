@@ -27,7 +27,7 @@ from worker.engine.protocol import DEFAULT_LOADER
 from worker.machine.blas import preload_blas
 from worker.machine.hardware import METAL, Hardware, this_machine
 from worker.service.announcement import default_model_warning
-from worker.service.health import clock_problem, disk_problem, existing, write_problem
+from worker.service.health import clock_problem, disk_problem, find_existing, write_problem
 from worker.service.schedule import OffHours
 from worker.sources.shares import Shares
 
@@ -144,7 +144,7 @@ def _disk(settings: Settings) -> Finding:
     if problem is not None:
         advice = "Free some space: recordings are copied here while they are read."
         return Finding("disk", "fail", problem, advice)
-    place = existing(settings.home)
+    place = find_existing(settings.home)
     problem = write_problem(settings.home / "tmp") if place == settings.home else None
     if problem is not None or not os.access(place, os.W_OK):
         text = problem or f"{place} is not writable"

@@ -42,7 +42,7 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
-from worker.sources.language_models import fetched_language_model
+from worker.sources.language_models import fetch_language_model
 
 
 class BilledChunk(NamedTuple):
@@ -132,12 +132,12 @@ class Attempt(ChunkDecoder[UtteranceResult]):
 
     def ready_request(self, objects: ObjectStore) -> JobRequest:
         """What its chunks are asked, before the model has been heard. Raises as `job_request_of` and
-        `fetched_language_model`."""
+        `fetch_language_model`."""
         job, context = self.claim.job, self.context
         rescoring = job.options.rescore
         names = job.options.language_model, None if rescoring is None else rescoring.language_model
         hears, reads = (
-            fetched_language_model(context.settings, context.db, objects, job, name) for name in names
+            fetch_language_model(context.settings, context.db, objects, job, name) for name in names
         )
         return job_request_of(job.options, context.settings, context.db, job.name, hears, reads)
 
@@ -366,7 +366,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
 
     def _count(self, span: ChunkSpan) -> None:
         self._kept += 1
-        self.context.counters.saved(span.core)
+        self.context.counters.count_chunk(span.core)
 
     def _add(self, span: ChunkSpan, chunk: SavedChunk) -> None:
         kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions

@@ -16,7 +16,7 @@ from spool.errors import SpoolError
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.queue.outbox import hint_again, hint_used_up
 from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_next
-from worker.service.affinity import loaded_names
+from worker.service.affinity import list_loaded
 from worker.service.context import WorkerContext
 
 Answer = TypeVar("Answer")
@@ -34,7 +34,7 @@ def claimed_next(context: WorkerContext, hinted: str | None, *, live: bool = Fal
     `hinted` is the job whose message brought the worker here, if one did. live: of live sessions alone.
     """
     while True:
-        with context.job_gate.shared(context.resting) as entered:
+        with context.job_gate.share(context.resting) as entered:
             outcome = _next(context, live=live) if entered else None
             if not isinstance(outcome, NeedsAlone):
                 if outcome is None and hinted is not None:
@@ -81,7 +81,7 @@ def beside(context: WorkerContext, claims: Sequence[Claim], run: Callable[[Claim
 
 def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
     settings = context.settings
-    loaded = loaded_names(settings.models, context.engine.loaded)
+    loaded = list_loaded(settings.models, context.engine.loaded)
     first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
     request = ClaimRequest(
         context.worker_id,

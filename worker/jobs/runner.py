@@ -135,9 +135,9 @@ def run_claimed(services: JobServices, claim: Claim) -> str:
             ) as lease,
         ):
             life = JobRunner(services, claim, lease)
-            ending = context.counters.ended(life.live(), life.code)
+            ending = context.counters.count_ending(life.live(), life.code)
             if ending == "done":
-                context.appetite.ended(life.engine_ns)
+                context.appetite.note_ending(life.engine_ns)
             trace.note(outcome=ending, error=life.code)
             return ending
     finally:
@@ -410,7 +410,7 @@ class JobRunner:
         job = self._job
         if job.source.kind != "file" or not isinstance(error, (SourceError, AudioError, StorageError)):
             return None
-        return self._services.sources.missing_share(job.source, job.name)
+        return self._services.sources.find_missing_share(job.source, job.name)
 
     def _end_unreachable(self, error: SourceUnreachable) -> str:
         """Hand the job back: this worker cannot reach its folder."""

@@ -44,7 +44,7 @@ class Announcement:
             known |= {name: _from_engine(info, known[name]) for name, info in infos.items() if info}
         return {name: facts for name, facts in known.items() if facts != ModelFacts()}
 
-    def changed(self, engine: Engine) -> dict[str, ModelFacts] | None:
+    def take_changes(self, engine: Engine) -> dict[str, ModelFacts] | None:
         """The facts where they are not those of the last call; else None."""
         facts = self.facts(engine)
         if facts == self._sent:

@@ -21,7 +21,7 @@ class Appetite:
         self._lock = threading.Lock()
         self._mean_ns: float | None = None
 
-    def ended(self, engine_ns: int) -> None:
+    def note_ending(self, engine_ns: int) -> None:
         """A job is done and took so much of the engine."""
         with self._lock:
             mean = engine_ns if self._mean_ns is None else self._mean_ns

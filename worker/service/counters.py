@@ -23,12 +23,12 @@ class Counters:
         self._audio_samples = 0
         self._attempts: Counter[str] = Counter()
 
-    def saved(self, samples: int) -> None:
+    def count_chunk(self, samples: int) -> None:
         """Count a saved chunk that covers `samples` samples."""
         with self._lock:
             self._audio_samples += samples
 
-    def ended(self, ending: str, code: str) -> str:
+    def count_ending(self, ending: str, code: str) -> str:
         """Count an attempt that ended with `ending` and error `code` (empty if none); returns `ending`."""
         with self._lock:
             self._attempts[f"{ending.replace(' ', '_')}/{code}"] += 1

@@ -166,7 +166,7 @@ def machine_problems(settings: Settings, db: Database) -> Iterator[str]:
 def disk_problem(home: Path, floor: int) -> str | None:
     """Too little room under the home, where recordings are copied."""
     try:
-        free = shutil.disk_usage(existing(home)).free
+        free = shutil.disk_usage(find_existing(home)).free
     except OSError as error:
         return f"the disk of {home} cannot be asked: {error.strerror}"
     if free < floor:
@@ -223,7 +223,7 @@ def _still_valid(until: dict[str, float]) -> frozenset[str]:
     return frozenset(name for name, end in until.items() if end > now)
 
 
-def existing(place: Path) -> Path:
+def find_existing(place: Path) -> Path:
     """The place itself, or the nearest folder above it that there is."""
     while not place.exists():
         place = place.parent

@@ -9,7 +9,7 @@ import structlog
 
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
-from worker.service.affinity import loaded_names
+from worker.service.affinity import list_loaded
 from worker.service.context import WorkerContext
 from worker.service.quality import read_qualities
 
@@ -42,22 +42,25 @@ class Heartbeat(threading.Thread):
     def _beat(self) -> None:
         try:
             with self._context.db.begin() as tx:
+                context, engine = self._context, self._context.engine
                 state, reason = self._state()
-                engine = self._context.engine
-                counts = self._context.counters.counts(engine)
-                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
-                facts = self._context.announcement.changed(engine)
-                quality = read_qualities(self._context.settings.home)
-                heartbeat(tx, self._info.id, state, *status, facts, quality)
+                heartbeat(
+                    tx,
+                    self._info.id,
+                    state,
+                    engine.busy_ns,
+                    reason=reason,
+                    unbilled_ns=engine.unbilled_ns,
+                    counts=context.counters.counts(engine),
+                    loaded=list_loaded(context.settings.models, engine.loaded),
+                    facts=context.announcement.take_changes(engine),
+                    quality=read_qualities(context.settings.home),
+                )
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()
         except SpoolError as error:
             log.warning("no heartbeat", error=error.message)
-
-    def _loaded(self) -> list[str]:
-        """The models in memory by the names that jobs use."""
-        return loaded_names(self._context.settings.models, self._context.engine.loaded)
 
     def _register(self) -> None:
         try:

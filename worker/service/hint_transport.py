@@ -100,7 +100,7 @@ def install() -> None:
         kombu.transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
 
 
-def hinted_job(message: virtual.Message) -> str | None:
+def find_job_id(message: virtual.Message) -> str | None:
     """The id of the job that the message of `spool.broker.celery_app.send_hint` names; None for any other."""
     try:
         if message.headers["task"] != TASK or len(message.body) > MOST_BYTES:
@@ -113,7 +113,7 @@ def hinted_job(message: virtual.Message) -> str | None:
 
 def _deliver_hint(queue: str, callback: Callable[[Any], None], message: virtual.Message) -> None:
     """Pass on a message with the job's id and nothing else of the one that came."""
-    job_id = hinted_job(message)
+    job_id = find_job_id(message)
     if job_id is None:
         DROPPED.add("not a job's id")
         message.reject()  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ class JobGate:
             return self._taken
 
     @contextlib.contextmanager
-    def shared(self, stop: Callable[[], bool]) -> Iterator[bool]:
+    def share(self, stop: Callable[[], bool]) -> Iterator[bool]:
         """Enter beside others, once no job wants to run alone; False if `stop` ended the wait."""
         with self._changed:
             entered = self._enter(lambda: not self._wanted_alone, stop)

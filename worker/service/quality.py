@@ -30,7 +30,7 @@ def write_quality(home: Path, model: str, quality: Quality) -> None:
     path.replace(home / NAME)
 
 
-def measured_paths(home: Path, models: Mapping[str, str], least: float) -> frozenset[str]:
+def list_measured(home: Path, models: Mapping[str, str], least: float) -> frozenset[str]:
     """Where those of these models (name to path) lie that were measured here and hear well enough."""
     stored = read_qualities(home)
     return frozenset(path for name, path in models.items() if name in stored and stored[name].qoi >= least)

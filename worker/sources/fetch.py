@@ -83,11 +83,11 @@ class Sources:
         if source.kind == "file":
             yield self._file(source, name)
             return
-        with _naming_disk_errors(self._folder):
+        with _name_disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
             target = Path(own) / "source"
-            with _naming_disk_errors(self._folder):
+            with _name_disk_errors(self._folder):
                 floor = self._settings.disk_floor_bytes
                 copy = _Copy(target, name, check, self._limit(source), floor, self._limits)
                 copy.refuse_size(source.size)
@@ -103,7 +103,7 @@ class Sources:
         settings = self._settings
         return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
-    def missing_share(self, source: Source, name: str) -> ShareMissing | None:
+    def find_missing_share(self, source: Source, name: str) -> ShareMissing | None:
         """The error if the share of a `file://` source is not there now, which explains every other error of
         reading it."""
         path = _path_of(source).resolve()
@@ -287,7 +287,7 @@ def _too_large(name: str, limit: int) -> SourceTooLarge:
 
 
 @contextlib.contextmanager
-def _naming_disk_errors(folder: Path) -> Iterator[None]:
+def _name_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -27,7 +27,7 @@ _SUFFIX = ".arpa"
 log = structlog.get_logger(__name__)
 
 
-def fetched_language_model(
+def fetch_language_model(
     settings: Settings, db: Database, objects: ObjectStore, job: Job, reference: str | None
 ) -> Path | None:
     """The file of the language model `reference` (name@version) of the job's project; None if the job names

@@ -67,7 +67,7 @@ class Check:
         print("| | batch | tokens a second | measured | predicted | error |\n|---|---|---|---|---|---|")
         errors = []
         for number, run in enumerate(runs):
-            predicted = pace.parts(shape, run.batch).seconds
+            predicted = pace.time_batch(shape, run.batch).seconds
             error = predicted / run.seconds - 1
             held, told = number >= len(calibration), speaks[number]
             kind = ("predicted" if held else "calibrated") if told else "left out"

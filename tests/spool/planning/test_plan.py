@@ -11,7 +11,7 @@ from spool.planning.chips import chip_named
 from spool.planning.fleet import Known, build_fleet, read_calibration
 from spool.planning.model_size import read_shape
 from spool.planning.plan import Machine, Ownership, Surroundings, Workload, by_chip, make_plan, what_if
-from spool.planning.recordings import Lengths, measured, parse_lengths, read_lengths
+from spool.planning.recordings import Lengths, parse_lengths, read_lengths, summarize
 from spool.planning.roofline import Batch, cap
 from spool.planning.throughput import FittedPace, RooflinePace, Run, fit
 
@@ -29,9 +29,11 @@ def test_a_fit_finds_the_costs_that_made_the_times() -> None:
     true = FittedPace((2e-11, 6e-11, 4e-3, 9e-3, 1e-3, 4e-3, 2e-3, 3e-4), "made up")
     batches = [Batch(s, n) for s in (3, 8, 20, 30) for n in (1, 4, 12)]
     batches += [Batch(s, n, "beam", k) for s in (5, 25) for n in (1, 6) for k in (1, 4, 16)]
-    found = fit(LARGE, [Run(batch, true.parts(LARGE, batch).seconds) for batch in batches])
+    found = fit(LARGE, [Run(batch, true.time_batch(LARGE, batch).seconds) for batch in batches])
     for batch in (Batch(12, 7), Batch(28, 3, "beam", 9), Batch(6, 16, "beam", 2)):
-        assert found.parts(LARGE, batch).seconds == pytest.approx(true.parts(LARGE, batch).seconds, rel=0.005)
+        assert found.time_batch(LARGE, batch).seconds == pytest.approx(
+            true.time_batch(LARGE, batch).seconds, rel=0.005
+        )
 
 
 def test_no_cost_is_negative_however_odd_the_times() -> None:
@@ -97,7 +99,7 @@ def test_lengths_are_shares_of_the_audio() -> None:
 
 
 def test_measured_recordings_keep_their_lengths_and_bits(tmp_path: Path) -> None:
-    lengths = measured([(100.0, 1_600_000), (100.0, 1_600_000), (3600.0, 57_600_000)])
+    lengths = summarize([(100.0, 1_600_000), (100.0, 1_600_000), (3600.0, 57_600_000)])
     assert lengths.kbit == pytest.approx(128)
     assert lengths.mean == pytest.approx(3800 / 3)
     assert lengths.seconds == 3800
@@ -134,7 +136,7 @@ def test_this_machine_has_to_have_been_measured(tmp_path: Path) -> None:
     )
     known = Known(calibration=read_calibration(file), ledger=ledger)
     (machine,) = build_fleet("this machine", LARGE, Ownership(), known)
-    assert machine.pace.parts(LARGE, Batch(20, 2)).seconds == pytest.approx(4.0)
+    assert machine.pace.time_batch(LARGE, Batch(20, 2)).seconds == pytest.approx(4.0)
     file.write_text("{}")
     with pytest.raises(InvalidRequest, match="--calibrate"):
         read_calibration(file)

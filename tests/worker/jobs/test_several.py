@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 def hungry(harness: WorkerHarness) -> None:
-    harness.services.context.appetite.ended(1)
+    harness.services.context.appetite.note_ending(1)
 
 
 def states(harness: WorkerHarness, made: list[str]) -> list[JobState]:
@@ -27,10 +27,10 @@ def states(harness: WorkerHarness, made: list[str]) -> list[JobState]:
 def test_an_appetite_follows_what_the_engine_needs_for_a_job() -> None:
     appetite = Appetite()
     assert appetite.jobs == 1
-    appetite.ended(round(SECONDS * 1e9 / 100))
+    appetite.note_ending(round(SECONDS * 1e9 / 100))
     assert appetite.jobs == MOST_JOBS
     for _ in range(50):
-        appetite.ended(10**9)
+        appetite.note_ending(10**9)
     assert appetite.jobs == 1
 
 

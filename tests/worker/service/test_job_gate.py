@@ -22,10 +22,10 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out(
             leave_alone.wait()
 
     def third() -> None:
-        with gate.shared(never):
+        with gate.share(never):
             third_in.set()
 
-    with gate.shared(never) as here:
+    with gate.share(never) as here:
         assert here
         waiting = threading.Thread(target=alone)
         waiting.start()
@@ -45,9 +45,9 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out(
 
 def test_waiting_ends_when_it_is_pointless() -> None:
     gate = JobGate()
-    with gate.shared(never), gate.alone(lambda: True) as here:
+    with gate.share(never), gate.alone(lambda: True) as here:
         assert not here
         assert gate.taken == 1
-    with gate.shared(lambda: True) as here:
+    with gate.share(lambda: True) as here:
         assert not here
     assert gate.taken == 0

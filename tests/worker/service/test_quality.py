@@ -12,7 +12,7 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, heartbeat, list_workers, register_worker
 from worker.service.health import machine_problems
-from worker.service.quality import measured_paths, quality_problem, read_qualities, write_quality
+from worker.service.quality import list_measured, quality_problem, read_qualities, write_quality
 
 GOOD = Quality(21, 21, 0.048, 0.048, 20.0, "float32", "Device(cpu, 0)", "2026-11-22T19:00:00+00:00")
 BAD = replace(GOOD, no_worse=19, wer=0.09, dtype="float16")
@@ -53,12 +53,12 @@ def test_a_model_that_is_worse_than_allowed_is_a_problem(
 
 def test_models_that_were_measured_and_are_good_enough(tmp_path: Path) -> None:
     models = {"a": "/models/a", "b": "/models/b", "c": "/models/c"}
-    assert measured_paths(tmp_path, models, 0.99) == frozenset()
+    assert list_measured(tmp_path, models, 0.99) == frozenset()
     write_quality(tmp_path, "a", GOOD)
     write_quality(tmp_path, "b", BAD)
     write_quality(tmp_path, "d", GOOD)
-    assert measured_paths(tmp_path, models, 0.99) == {"/models/a"}
-    assert measured_paths(tmp_path, models, 0.9) == {"/models/a", "/models/b"}
+    assert list_measured(tmp_path, models, 0.99) == {"/models/a"}
+    assert list_measured(tmp_path, models, 0.9) == {"/models/a", "/models/b"}
 
 
 def test_a_heartbeat_reports_the_quality(db: Database) -> None:

@@ -51,7 +51,7 @@ def test_at_work_or_resting_is_well(
 ) -> None:
     worker_id = registered(sqlite, "mini")
     with sqlite.begin() as tx:
-        heartbeat(tx, worker_id, state, 0, reason)
+        heartbeat(tx, worker_id, state, 0, reason=reason)
     said = ask("--wait", "0")
     assert said.exit_code == code
     assert said.stdout.startswith(f"mini: {state}" + (f": {reason}" if reason else "") + "; version 0.1")
