@@ -1,4 +1,4 @@
-"""Opens somebody else's bucket with a named connection, where the key of the secrets is known."""
+"""How to reach somebody else's bucket by a named connection, in a process that has the key of the secrets."""
 
 from pydantic import SecretStr
 

@@ -12,7 +12,7 @@ _REFUSED = 403
 
 
 class Link(Protocol):
-    """Where to get addresses of the object, each good for a while and for GET alone."""
+    """Where to get addresses of the object, each valid for a while and only for GET."""
 
     def address(self) -> str:
         """An address that may be read now; waits for one. Raises SourceForbidden and StorageError."""

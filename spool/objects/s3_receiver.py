@@ -20,7 +20,7 @@ class S3Receiver:
     """A `Receiver` of a bucket. Safe to share between threads."""
 
     def __init__(self, bucket: str, prefix: str, options: S3Options) -> None:
-        """`prefix`: what keys lie below, with its slash."""
+        """`prefix`: what all keys start with, including a final slash."""
         self._bucket = bucket
         self._prefix = prefix
         self._options = replace(options, checksums=False)

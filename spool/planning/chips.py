@@ -18,8 +18,8 @@ STAND_IN = "watts of the chip before it"
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """`teraflops` 16-bit, `gigabytes` a second, `price` in dollars, `watts` at most. `notes` say what of it
-    is no published figure."""
+    """`teraflops` 16-bit, `gigabytes` a second, `price` in dollars, `watts` at most. `notes` say which
+    figures are not published ones."""
 
     name: str
     cores: int

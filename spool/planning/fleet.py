@@ -33,15 +33,15 @@ class Calibration:
     runs: tuple[Run, ...]
 
     def pace(self, shape: Shape) -> Pace:
-        """What the runs come to. Raises InvalidRequest."""
+        """The pace that the runs show. Raises InvalidRequest."""
         other = "" if self.model == shape.name else f", with {self.model} instead of {shape.name}"
         return fit(shape, self.runs, f"{len(self.runs)} batches measured on {self.chip}{other}")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of machines beside the table. `price_per_hour` is that of this machine in the settings,
-    `watts` what one says it draws."""
+    """What is known of machines besides the table. `price_per_hour` and `watts` are those of this
+    machine."""
 
     calibration: Calibration | None = None
     ledger: Sequence[Measured] = ()
@@ -66,7 +66,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def build_fleet(text: str, shape: Shape, ownership: Ownership, known: Known) -> tuple[Machine, ...]:
-    """The machines of `text` (`parse_fleet`). Raises InvalidRequest for `this machine` where nothing was
+    """The machines of `text` (`parse_fleet`). Raises InvalidRequest for `this machine` if nothing was
     measured."""
     return tuple(
         _this_machine(count, shape, known)

@@ -93,7 +93,7 @@ class ModelShape:
 
     @property
     def encoder_weights(self) -> int:
-        """Matrices of the encoder's layers; what is small beside them is left out."""
+        """Matrices of the encoder's layers, without what is negligible beside them."""
         square = self.width * self.width
         return self.layers * (4 * self.expansion + 4 + 1 + 3) * square
 

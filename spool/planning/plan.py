@@ -55,7 +55,7 @@ class Workload:
         return operations / batch.audio_seconds
 
     def batches(self) -> tuple[tuple[Batch, float], ...]:
-        """The batches that it comes to, each with its share of the audio."""
+        """The batches that the workload makes, each with its share of the audio."""
         batches = []
         for seconds, share in self.lengths.chunks(self.chunk_seconds):
             fitting = int(self.frame_budget / (seconds * FRAMES_A_SECOND))
@@ -66,15 +66,15 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """How a machine that was bought comes to a price an hour: written off over `years` of which it works the
-    share `duty`, and the power it draws."""
+    """What an hour of a bought machine costs: its price over `years`, of which it works the share `duty`, and
+    the power that it draws."""
 
     years: float = 3.0
     duty: float = 0.7
     price_per_kwh: float = 0.15
 
     def per_hour(self, chip: Chip) -> float | None:
-        """The price of a working hour; None where the machine's is not known."""
+        """The price of a working hour; None if the machine's price is unknown."""
         if chip.price is None or chip.watts is None:
             return None
         return chip.price / (self.years * HOURS_A_YEAR * self.duty) + chip.watts / 1000 * self.price_per_kwh
@@ -82,7 +82,8 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`count` alike. `price_per_hour` of each working hour, `watts` at work; None where unknown."""
+    """`count` machines of one kind, at `price_per_hour` for each working hour, drawing `watts`; None if
+    unknown."""
 
     name: str
     count: int
@@ -94,8 +95,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the fleet shares: the way to the recordings and to the object store, in megabit a second, and what
-    a second of audio leaves in the store."""
+    """What the fleet shares: the connections to the recordings and to the object store, in megabits a second.
+    A second of audio adds `transcript_bytes` to the store."""
 
     network_mbit: float = 1000.0
     store_mbit: float = 1000.0
@@ -104,7 +105,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """One kind of machine at this work. `rtfx` of one; `search_share` of its time goes to the search."""
+    """The speed of one machine of a kind; `search_share` of its time goes to the search."""
 
     machine: Machine
     rtfx: float
@@ -128,17 +129,17 @@ class Plan:
 
     @property
     def binds(self) -> str:
-        """What is slowest."""
+        """The bottleneck: the slowest of `limits`."""
         return self.limits[0][0]
 
     @property
     def margin(self) -> float:
-        """How much faster the next slowest is than what binds."""
+        """The speed of the next slowest limit, over that of the bottleneck."""
         return self.limits[1][1] / self.limits[0][1]
 
     @property
     def cost_per_million_hours(self) -> float | None:
-        """Of audio, at this plan's cost an hour."""
+        """The cost of a million hours of audio at this plan's rate."""
         return None if self.cost is None else self.cost / self.workload.hours * MILLION
 
 
@@ -217,7 +218,7 @@ def by_chip(
 
 
 def what_if(workload: Workload, fleet: Sequence[Machine]) -> tuple[WhatIf, ...]:
-    """The same fleet with other chunks and with other searches; what it shares is left out."""
+    """The same fleet with other chunks and with other searches, without the limits that it shares."""
     now = _sum_rtfx(workload, fleet)
     rows = [
         _compare(f"chunks of {seconds:.0f} s", replace(workload, chunk_seconds=seconds), fleet, now)
@@ -243,7 +244,7 @@ def _sum_rtfx(workload: Workload, fleet: Sequence[Machine]) -> float:
 
 
 def _time_batches(workload: Workload, pace: Pace) -> list[tuple[Parts, float]]:
-    """What each kind of batch takes, and how many of them a second of audio is."""
+    """How long each kind of batch takes, and how many of them make up a second of audio."""
     return [
         (workload.time_batch(pace, batch), share / batch.audio_seconds) for batch, share in workload.batches()
     ]
@@ -264,7 +265,7 @@ def _find_limits(
 
 
 def _sum_known(amounts: Iterable[float | None]) -> float | None:
-    """The sum; None as soon as one is unknown."""
+    """The sum; None if any amount is unknown."""
     total = 0.0
     for amount in amounts:
         if amount is None:

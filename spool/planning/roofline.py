@@ -57,12 +57,12 @@ class Batch:
 
     @property
     def audio_seconds(self) -> float:
-        """Of all utterances."""
+        """Seconds of audio of all utterances."""
         return self.seconds * self.utterances
 
     @property
     def hypotheses(self) -> int:
-        """Kept by the search for each utterance."""
+        """How many hypotheses the search keeps for each utterance."""
         return self.beam if self.decoder == "beam" else 1
 
 
@@ -227,7 +227,7 @@ def _subsample(shape: ModelShape, size: int, kernel: int, stride: int) -> int:
 
 
 def count_dense_operations(shape: ModelShape, seconds: float) -> float:
-    """Of one utterance: everything but attention, positions and the search."""
+    """Operations of one utterance without attention, positions and the search."""
     frames, bins, total = int(seconds * FEATURE_FRAMES), shape.mels, 0
     for stage, (kernel, stride) in enumerate(shape.subsampling):
         frames, bins = (_subsample(shape, size, kernel, stride) for size in (frames, bins))

@@ -45,7 +45,7 @@ class Parts:
     overhead: float = 0.0
 
     def __add__(self, other: "Parts") -> "Parts":
-        """Both, one after the other."""
+        """Two batches, one after the other."""
         return Parts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     @property
@@ -60,7 +60,7 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """How long the batch takes."""
         return self.encoder + self.search + self.overhead
 
 
@@ -118,7 +118,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class FittedPace:
-    """What measured runs came to. `costs` are seconds for one of each of `TERMS`."""
+    """A pace fitted to measured runs. `costs` are seconds for one of each of `TERMS`."""
 
     costs: tuple[float, ...]
     basis: str

@@ -1,7 +1,7 @@
 """Which models' jobs a worker takes first: those in its memory, as long as others do not wait too long.
 
 While the job whose turn it is wants a model that is not here, one behind it may go first, for a model's stay
-and for longer where more work waits for what is here than for the other, up to `MOST_STAYS`. Then jobs are
+and for longer if more work waits for what is here than for the other, up to `MOST_STAYS`. Then jobs are
 taken in their order until one of them has brought another model. Knows names and a clock; the choice itself
 is SQL's (`spool.store.queue.scheduler`), and which model leaves the memory is the engine's
 (`worker.engine.model_cache`).

@@ -1,4 +1,4 @@
-"""What this worker says of its models: family, hash, languages, tasks and precision, as far as it knows them.
+"""What this worker reports about its models as far as known: family, hash, languages, tasks, precision.
 
 What the catalogue says is known at once, the hash of weights that lie on this machine a little later, and the
 rest once the engine has loaded the model. Reads files; loads nothing.
@@ -36,7 +36,7 @@ class Announcement:
         threading.Thread(target=self._hash_all, name="worker-announcement", daemon=True).start()
 
     def facts(self, engine: Engine | None = None) -> dict[str, ModelFacts]:
-        """What is known now; `engine` knows the models that it has loaded."""
+        """The facts known now; `engine` has more about the models that it has loaded."""
         with self._lock:
             known = dict(self._facts)
         if engine is not None:
@@ -45,7 +45,7 @@ class Announcement:
         return {name: facts for name, facts in known.items() if facts != ModelFacts()}
 
     def take_changes(self, engine: Engine) -> dict[str, ModelFacts] | None:
-        """The facts where they are not those of the last call; else None."""
+        """The facts if they have changed since the last call, else None."""
         facts = self.facts(engine)
         if facts == self._sent:
             return None

@@ -1,6 +1,6 @@
-"""How many short jobs a worker takes at once, by what its engine needed for the last ones.
+"""How many short jobs a worker claims at once, from the engine time that the last ones took.
 
-A device batch holds utterances of many jobs, so short recordings fill it only where many are in flight. A
+A device batch holds utterances of many jobs, so short recordings fill it only if many are in flight. A
 thread therefore claims several at a time; as many as the engine does in `SECONDS`, so that a slow worker
 takes no jobs that another one could do meanwhile. Knows durations; which jobs are short is SQL's to say
 (`spool.store.queue.scheduler`).
@@ -22,7 +22,7 @@ class Appetite:
         self._mean_ns: float | None = None
 
     def note_ending(self, engine_ns: int) -> None:
-        """A job is done and took so much of the engine."""
+        """Note a job that is done and the engine time that it took."""
         with self._lock:
             mean = engine_ns if self._mean_ns is None else self._mean_ns
             self._mean_ns = mean + NEWEST * (engine_ns - mean)

@@ -1,4 +1,4 @@
-"""Shows in Celery's own tools which job a task is doing, also where it took another than its message named.
+"""Shows in Celery's own tools which job a task is doing, even if that is not the one its message named.
 
 `celery inspect active` reads the task's request, Flower the worker's events; both get the id of the job and
 its attempt as the task's keyword arguments. Knows Celery; decides nothing.

@@ -35,7 +35,7 @@ class Counters:
         return ending
 
     def counts(self, engine: Engine) -> WorkCounts:
-        """All counts as of now."""
+        """The counts so far."""
         unbilled_ns = engine.unbilled_ns  # first: a batch that ends between the two is in both, not in none
         stats = engine.stats
         with self._lock:

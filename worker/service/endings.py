@@ -1,6 +1,6 @@
 """Endings of short jobs that come at the same time, written in one transaction.
 
-While one thread commits, the endings of others gather; the next thread writes all of them. Where other jobs
+While one thread commits, the endings of others gather; the next thread writes all of them. If other jobs
 are in flight, it waits `GATHER_SECONDS` for more of them first. Whatever keeps them from being written
 together, each is then left to its own thread, so that a bad ending takes no other down. Knows the
 transaction; how a job ends is `spool.store.queue.endings`'s business.
@@ -35,12 +35,12 @@ class _Waiting:
 
     @property
     def finished(self) -> FinishedJob:
-        """What there may be to review."""
+        """The ended job, from which passages to review are drawn."""
         return FinishedJob(self.ending.claim.job, self.ending.outcome.content_sha256, self.transcript)
 
 
 class Endings:
-    """Thread-safe."""
+    """Writes the endings of many threads together. Thread-safe."""
 
     def __init__(self, most: int = MOST, gather_seconds: float = GATHER_SECONDS) -> None:
         """`most`: endings of a transaction; `gather_seconds`: how long one waits for others."""
@@ -51,7 +51,7 @@ class Endings:
         self._waiting: list[_Waiting] = []
 
     def __len__(self) -> int:
-        """How many wait while others are written."""
+        """The number of endings that wait while others are written."""
         return len(self._waiting)
 
     @property

@@ -1,7 +1,7 @@
-"""Whether this machine is well enough to take jobs, and the questions that tell.
+"""Whether this machine is well enough to take jobs, and the checks that decide it.
 
-Each question answers with what is wrong, in words for an operator, or None. Nothing here acts:
-`worker.service.supervisor` asks and draws the consequences, `spool-worker check` prints. Knows disk, clock
+Each check returns what is wrong, as a sentence for an operator, or None. Nothing here acts:
+`worker.service.supervisor` takes the worker out of service, `spool-worker check` prints. Knows disk, clock
 and engine; knows no job.
 """
 
@@ -84,7 +84,7 @@ class Health:
         return next((problem for problem in problems if problem is not None), None)
 
     def note(self, error: SpoolError) -> None:
-        """A job met this error here."""
+        """Note an error that a job met here."""
         if isinstance(error, DiskFull):
             with self._lock:
                 self._disk_failures.append(time.monotonic())
@@ -127,12 +127,12 @@ class Health:
             return _still_valid(self._lacking_language_models)
 
     def hangs(self, job_id: str) -> None:
-        """The thread of this job does not return."""
+        """Note that the thread of this job does not return."""
         with self._lock:
             self._hanging.add(job_id)
 
     def came_back(self, job_id: str) -> None:
-        """The thread of this job has returned, or never hung."""
+        """Note that the thread of this job has returned."""
         with self._lock:
             self._hanging.discard(job_id)
 
@@ -152,7 +152,7 @@ class Health:
 
 
 def machine_problems(settings: Settings, db: Database) -> Iterator[str]:
-    """What is wrong with disk, clock and hearing."""
+    """What is wrong with disk, clock and the quality of recognition."""
     for problem in (
         disk_problem(settings.home, settings.disk_floor_bytes),
         write_problem(settings.home / "tmp"),
@@ -195,7 +195,7 @@ def write_problem(folder: Path) -> str | None:
 
 def clock_problem(db: Database, most: float) -> str | None:
     """This machine's clock is not the database's. A database that does not answer is not this machine's
-    illness."""
+    fault."""
     before = time.time()
     try:
         with db.read() as tx:
@@ -224,7 +224,7 @@ def _still_valid(until: dict[str, float]) -> frozenset[str]:
 
 
 def find_existing(place: Path) -> Path:
-    """The place itself, or the nearest folder above it that there is."""
+    """The place itself, or the nearest folder above it that exists."""
     while not place.exists():
         place = place.parent
     return place

@@ -1,4 +1,4 @@
-"""The broker as a worker reads it: of a message nothing counts but the id of a job in it (law 1).
+"""The broker as a worker reads it: all that counts in a message is a job's id (law 1).
 
 Whoever reaches the broker can put anything into a queue. What is no hint of ours is dropped and counted here,
 before Celery sees it; of a hint Celery gets the job's id and a new task id. kombu's Redis transport would let
@@ -33,7 +33,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, 
 
 
 class _Dropped:
-    """How many messages were no hints. Thread-safe."""
+    """Counts messages that are not hints. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Message(virtual.Message):
 
 
 class Channel(redis.Channel):
-    """kombu's channel, which delivers hints alone from our queues."""
+    """kombu's channel, which delivers only hints from our queues."""
 
     Message = Message
 
@@ -77,7 +77,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """kombu's transport, which lives through what it cannot parse."""
+    """kombu's transport, which survives messages that it cannot parse."""
 
     Channel = Channel
 

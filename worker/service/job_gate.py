@@ -1,7 +1,7 @@
 """The jobs in flight in this process, and how one of them can have it to itself.
 
 A job whose attempts ended with a dead process may be what killed it, or may only have been beside that. On
-its last chance it runs alone, so that what dies then is known to die of this job. Knows numbers, and no job.
+its last chance it runs alone, so that a process that dies then is known to die of this job.
 """
 
 import contextlib
@@ -37,7 +37,8 @@ class JobGate:
 
     @contextlib.contextmanager
     def alone(self, stop: Callable[[], bool]) -> Iterator[bool]:
-        """Enter alone, once all others have left; meanwhile no other job enters. False as in `shared`."""
+        """Enter alone, once all others have left; meanwhile no other job enters. False if `stop` ended the
+        wait."""
         with self._changed:
             self._wanted_alone += 1
             entered = self._enter(lambda: not self._taken, stop)

@@ -1,4 +1,4 @@
-"""What the worker says, in a file that something else puts away: newsyslog on macOS, logrotate elsewhere.
+"""The worker's output in a file that another program rotates: newsyslog on macOS, logrotate elsewhere.
 
 Standard output and error go into the file. After SIGUSR1 they go into a new one of that name, those of the
 engine's process from its next start on; the process id stands in `worker.pid` under the home for whoever
@@ -18,7 +18,7 @@ PID_FILE = "worker.pid"
 
 @contextlib.contextmanager
 def log_into(path: Path | None, home: Path) -> Iterator[None]:
-    """Let the output of this process go into `path` from here on; None leaves it where it goes. Raises
+    """Send the output of this process to `path` from now on; None changes nothing. Raises
     OSError when the file cannot be written."""
     if path is None:
         yield

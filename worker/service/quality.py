@@ -31,13 +31,13 @@ def write_quality(home: Path, model: str, quality: Quality) -> None:
 
 
 def list_measured(home: Path, models: Mapping[str, str], least: float) -> frozenset[str]:
-    """Where those of these models (name to path) lie that were measured here and hear well enough."""
+    """The paths of the models (name to path) whose quality was measured here and is sufficient."""
     stored = read_qualities(home)
     return frozenset(path for name, path in models.items() if name in stored and stored[name].qoi >= least)
 
 
 def quality_problem(home: Path, models: Collection[str], least: float) -> str | None:
-    """The first of these models that hears worse here than is allowed."""
+    """The first of these models whose measured quality here is below `least`."""
     for name, quality in read_qualities(home).items():
         if name in models and quality.qoi < least:
             return (

@@ -2,7 +2,7 @@
 
 Unwell: no message is taken from the queue, running jobs go back to it at their next saved chunk, and the row
 in `workers` says why. At intervals the engine is restarted if it has stopped and has to transcribe a harmless
-sound; once that succeeds and disk and clock are in order, the worker resumes. Where its model does not load
+sound; once that succeeds and disk and clock are in order, the worker resumes. If its model does not load
 for a long time and no other worker of the pool offers it, the jobs that wait for it fail with the reason. If
 the settings ask for it, an unwell worker exits with code 1 instead. `worker.service.health` knows what can be
 wrong.
@@ -37,10 +37,10 @@ class Intake(Protocol):
     """Where messages come from."""
 
     def pause(self) -> None:
-        """Take no more."""
+        """Stop taking messages."""
 
     def resume(self) -> None:
-        """Take them again."""
+        """Resume taking messages."""
 
     def serve(self, queues: Iterable[str]) -> None:
         """Take messages of these queues too."""
@@ -152,7 +152,7 @@ class Supervisor(threading.Thread):
         self._next_try = time.monotonic() + min(most_seconds, self._context.settings.unwell_retry_seconds)
 
     def _still(self) -> str | None:
-        """What is still wrong; None when the self-test passes."""
+        """What is still wrong; None if the self-test passes."""
         context = self._context
         if context.health.hanging:
             return context.health.jobs_problem()
