@@ -4,6 +4,7 @@
     python -m migrations downgrade REV  back to a revision, or to `base`
     python -m migrations current        where the database stands
     python -m migrations revision TEXT  draft the next one from the difference to `spool.tables`
+    python -m migrations first          write the first one anew, as long as nothing is released
 
 One transaction holds a whole run: it happens entirely or not at all, and two processes that migrate at once
 take turns. Knows Alembic, `spool.tables` and the store's URLs; no query of the application is here.

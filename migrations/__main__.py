@@ -4,6 +4,7 @@ import argparse
 import sys
 
 import migrations
+from migrations import first
 from spool.errors import SpoolError
 from spool.settings import load_settings
 
@@ -21,7 +22,11 @@ def main() -> int:
     commands.add_parser("downgrade", help="back to a revision").add_argument("target")
     commands.add_parser("current", help="where the database stands")
     commands.add_parser("revision", help="draft the next revision").add_argument("message")
+    commands.add_parser("first", help="write the first revision anew, from spool.tables")
     arguments = parser.parse_args()
+    if arguments.command == "first":
+        first.write()
+        return 0
     try:
         url = arguments.url or load_settings().database_url
         _run(arguments, url)

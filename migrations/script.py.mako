@@ -6,7 +6,7 @@ Revision ${up_revision}, after ${down_revision}.
 #  - Old code runs beside it: add columns nullable or with a server default; remove only what no release uses.
 #  - It holds locks for seconds: build an index on a large table CONCURRENTLY, fill columns in batches elsewhere.
 #  - `downgrade` undoes `upgrade`; alter existing tables by `op.batch_alter_table`, for SQLite.
-#  - Change `spool/tables/` with it; a test compares the two.
+#  - Change the record or the table with it; a test compares the two.
 
 from alembic import op
 import sqlalchemy as sa

@@ -1,9 +1,8 @@
 """Column types as the revisions know them: copies, so that a revision keeps its meaning as code moves on."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import DateTime, Dialect, text
+from sqlalchemy import DateTime, Dialect
 from sqlalchemy.types import TypeDecorator
 
 
@@ -19,8 +18,3 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
-
-
-def partial(condition: str) -> dict[str, Any]:
-    """The condition of a partial index, for both databases."""
-    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}

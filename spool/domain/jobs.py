@@ -6,9 +6,10 @@ Pure. `spool.store` refuses in SQL whatever `MOVES` does not list; options are i
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from spool.domain.archive.outputs import JobOutput
+from spool.domain.columns import BigInt, Id, Length, Name, QueueName, Sha256, ShortName, SmallInt
 from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
 from spool.domain.priority import NEVER, NORMAL
@@ -63,9 +64,9 @@ class Source:
 
     kind: SourceKind
     uri: str
-    size: int | None = None
+    size: BigInt | None = None
     etag: str | None = None
-    connection: str | None = None
+    connection: ShortName | None = None
 
 
 class JobSpeaker(TypedDict):
@@ -77,101 +78,114 @@ class JobSpeaker(TypedDict):
     words: int
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One recording to be transcribed, as read from its row."""
+@dataclass(frozen=True)
+class SubmittedJob:
+    """What is decided when a job is submitted."""
 
-    id: str
-    project: str
-    state: JobState
-    name: str
     source: Source
     options: JobOptions
-    pool: str | None
-    """The requested pool, else that of the worker which ran the job last."""
-    worker: str | None
+    name: str
+    project: Name = "default"
+    pool: Name | None = "cpu"
+    """The requested pool, or None for any worker that has its model. Once it has run, the pool of the worker
+    that ran it last."""
+    worker: Name | None = None
     """Name of the worker it is pinned to."""
-    attempt: int
-    """Grows with each claim; it fences every write of a worker."""
-    crashes: int
-    """Attempts since the last retry whose lease ran out: their worker died or froze."""
-    lease_owner: str | None
-    lease_until: datetime | None
-    cancel_requested: bool
-    audio_seconds: float | None
-    """Length of the recording; None until known."""
-    done_seconds: float
-    """How much of it has been decoded."""
-    created_at: datetime
-    queued_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    updated_at: datetime
-    error_code: str | None
-    error_message: str | None
-    transcript_key: str | None
-    transcript_sha256: str | None
-    coverage: float | None
-    """Share of the samples that a chunk's core covered, 0 to 1."""
-    words: int | None
-    """How many words the transcript has."""
-    language: str | None
-    """The language spoken for most of the time, if the model detects it."""
-    batch_id: str | None = None
-    batch_line: int | None = None
-    """Its line in the batch's manifest, or its position in the listing of a prefix or folder, from 1."""
-    custom_id: str | None = None
-    """The submitter's own id; unique within a batch."""
-    tags: dict[str, str] | None = None
     reuse: bool = False
     """Whether an existing transcript of the same content, options and model may be reused."""
-    reused_from: str | None = None
-    """The job whose transcript was reused."""
-    rerun_of: str | None = None
+    batch_id: Id | None = None
+    batch_line: int | None = None
+    """Its line in the batch's manifest, or its position in the listing of a prefix or folder, from 1."""
+    custom_id: Name | None = None
+    """The submitter's own id; unique within a batch."""
+    tags: dict[str, str] | None = None
+    key_id: Id | None = None
+    """The API key that submitted it; None if no key was required."""
+    traceparent: Annotated[str, Length(55)] | None = None
+    """The W3C trace context of its submission."""
+    priority: SmallInt = NORMAL
+    """Its priority as a number (`spool.domain.priority`)."""
+    deadline: datetime | None = None
+    output: JobOutput | None = None
+    """Where its transcript is written, besides the object store."""
+    rerun_of: Id | None = None
     """The first job on its recording, if this job transcribes that recording again."""
-    content_sha256: str | None = None
-    """The hash of the source's bytes, once a worker has read them."""
-    fingerprint: str | None = None
-    """The hash of the options and the model's weights, once done."""
-    key_id: str | None = None
-    """The API key that submitted it."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What is known of a job once it is done; some of it is known before. None: not known."""
+
+    audio_seconds: float | None = None
+    """Length of the recording."""
+    transcript_key: str | None = None
+    transcript_sha256: Sha256 | None = None
+    coverage: float | None = None
+    """Share of the samples that a chunk's core covered, 0 to 1."""
+    words: int | None = None
+    """How many words the transcript has."""
+    language: Annotated[str, Length(8)] | None = None
+    """The language spoken for most of the time, if the model detects it."""
+    content_sha256: Sha256 | None = None
+    """The hash of the source's bytes: as announced, or as the first worker read them."""
+    fingerprint: Sha256 | None = None
+    """The hash of the options and the model's weights."""
+    reused_from: Id | None = None
+    """The job whose transcript was reused."""
+    speakers: list[JobSpeaker] | None = None
+    """The speakers of its transcript, with the names that people gave them; None if speakers were not
+    requested."""
+    complete: bool | None = None
+    """Whether the recording was as long as its header states; None if the header states no length."""
+    expected_seconds: float | None = None
+    """The length that the recording's header states."""
+    warnings: list[str] | None = None
+    """Anomalies of its recording, and requested options that could not be applied."""
+    decoded_seconds: float | None = None
+    """How much of it the engine decoded; the rest is silence or has no speech."""
+    speech_coverage: float | None = None
+    """The share of detected speech that has words; None without a detector."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(JobResult, SubmittedJob):
+    """One recording to be transcribed: a row of `jobs`, whose columns these fields are."""
+
+    id: Id
+    state: JobState
+    queue: QueueName = ""
+    """The name of its route (`spool.domain.fleet.routing`)."""
+    attempt: int = 0
+    """Grows with each claim; it fences every write of a worker."""
+    crashes: int = 0
+    """Attempts since the last retry whose worker's process has ended (`spool.store.queue.crashes`)."""
     transient_failures: int = 0
     """Attempts in a row that ended with a retryable error and saved no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
+    lease_owner: Name | None = None
+    lease_until: datetime | None = None
+    cancel_requested: bool = False
+    done_seconds: float = 0.0
+    """How much of it has been decoded."""
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    updated_at: datetime
+    error_code: ShortName | None = None
+    error_message: str | None = None
     refusals: dict[str, str] | None = None
-    """By worker name: why that worker returned the job as one that it cannot run."""
-    priority: int = NORMAL
-    """Its priority as a number (`spool.domain.priority`)."""
-    deadline: datetime | None = None
-    deadline_rank: int = NEVER
+    """By worker name: why that worker returned the job as one that it cannot run. It is passed over until
+    another worker has tried."""
+    deadline_rank: BigInt = NEVER
     """The deadline in Unix seconds while it can be met; else `NEVER`."""
     forecast_seconds: float | None = None
-    """The seconds of audio charged to its project's fair share when it was claimed."""
-    traceparent: str | None = None
-    """The W3C trace context of its submission."""
+    """What `done_seconds` should reach, according to what its project was charged when it was claimed."""
     source_deleted_at: datetime | None = None
     """When its uploaded recording was deleted."""
     transcript_deleted_at: datetime | None = None
     """When its transcript was deleted, with every chunk and phrase."""
-    queue: str = ""
-    """The name of its route (`spool.domain.fleet.routing`)."""
-    speakers: list[JobSpeaker] | None = None
-    """The speakers of its transcript, with the names that people gave them; None if speakers were not
-    requested."""
-    warnings: list[str] | None = None
-    """Anomalies of its recording, and requested options that could not be applied."""
-    decoded_seconds: float | None = None
-    """Once done, how much of it the engine decoded; the rest is silence or has no speech."""
-    speech_coverage: float | None = None
-    """Once done, the share of detected speech that has words; None without a detector."""
-    complete: bool | None = None
-    """Once done, whether the recording was as long as its header states; None if the header states no
-    length."""
-    expected_seconds: float | None = None
-    """The length that the recording's header states."""
-    output: JobOutput | None = None
-    """Where its transcript is written, besides the object store."""
 
     @property
     def recording(self) -> str:

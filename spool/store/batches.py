@@ -25,13 +25,13 @@ from spool.store.deletions import whole
 from spool.store.event_log import note_batch, note_cancelled
 from spool.store.jobs import (
     NewJob,
+    columns_of_new,
     job_of_key,
     keep_key,
     keep_phrases,
     key_in_use,
     key_reused,
     retry_values,
-    values_of,
 )
 from spool.store.queue.queues import in_queue
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of
@@ -146,7 +146,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
     if new:
         # The database's clock, one more for each line, so that the order of the manifest is kept.
         start = tx.scalar(select(epoch_us())) or 0
-        rows = [values_of(job) | {"queue_position": start + step} for step, job in enumerate(new)]
+        rows = [columns_of_new(job) | {"queue_position": start + step} for step, job in enumerate(new)]
         keep_phrases(tx, [job.phrases for job in new])
         # One prepared statement row by row: lists of ten thousand parameters take far longer to parse.
         upsert(tx, jobs, times, rows)

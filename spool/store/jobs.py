@@ -14,11 +14,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
 from spool.domain.archive.alignment import Typescript
-from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
-from spool.domain.jobs import Job, JobState, Source
-from spool.domain.options import JobOptions
-from spool.domain.priority import NORMAL, deadline_rank_of
+from spool.domain.jobs import Job, JobState, SubmittedJob
+from spool.domain.priority import deadline_rank_of
 from spool.domain.search.phrases import PhraseList
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
@@ -28,42 +26,24 @@ from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
 from spool.tables import idempotency, jobs, phrase_lists, source_hashes
+from spool.tables.record import values_of
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+@dataclass(frozen=True)
+class NewJob(SubmittedJob):
     """A job to be created. `id` may be chosen beforehand with `new_id("job")`: an upload's key needs it.
 
     `request_hash` (hex SHA-256 of the request) tells a repeated `idempotency_key` from a misused one.
     """
 
-    source: Source
-    options: JobOptions
-    name: str
-    project: str = "default"
-    pool: str | None = "cpu"
-    """None: any worker that has its model."""
-    worker: str | None = None
+    id: str | None = None
     requires: Requirement = ANY_MACHINE
     idempotency_key: str | None = None
     request_hash: str | None = None
-    id: str | None = None
-    reuse: bool = False
-    batch_id: str | None = None
-    batch_line: int | None = None
-    custom_id: str | None = None
-    tags: dict[str, str] | None = None
-    key_id: str | None = None
-    traceparent: str | None = None
     phrases: PhraseList | None = None
     """The list whose digest `options` names."""
     typescript: Typescript | None = None
     """The text to align, whose digest `options` names."""
-    priority: int = NORMAL
-    deadline: datetime | None = None
-    output: JobOutput | None = None
-    rerun_of: str | None = None
-    """The first job on the recording, if this one transcribes it again."""
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
     content_sha256: str | None = None
@@ -236,37 +216,16 @@ def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int
     return {state: counts.get(state, 0) for state in JobState}
 
 
-def values_of(new: NewJob) -> dict[str, Any]:
+def columns_of_new(new: NewJob) -> dict[str, Any]:
     """The column values of a new job, except the times, which come from the database."""
     return {
         "id": new.id or new_id("job"),
-        "project": new.project,
         "state": JobState.QUEUED.value,
-        "name": new.name,
-        "source_kind": new.source.kind,
-        "source_uri": new.source.uri,
-        "source_size": new.source.size,
-        "source_etag": new.source.etag,
-        "source_connection": new.source.connection,
-        "options": new.options.model_dump(mode="json"),
         "queue": new.route.queue,
-        "pool": new.pool,
-        "worker": new.worker,
-        "reuse": new.reuse,
         "content_sha256": new.content_sha256,
-        "rerun_of": new.rerun_of,
-        "batch_id": new.batch_id,
-        "batch_line": new.batch_line,
-        "custom_id": new.custom_id,
-        "tags": new.tags,
-        "key_id": new.key_id,
-        "traceparent": new.traceparent,
-        "priority": new.priority,
-        "deadline": new.deadline,
         "deadline_rank": deadline_rank_of(new.deadline),
-        "output": new.output,
         "phrases_sha256": new.phrases and new.phrases.sha256,
-    }
+    } | values_of(new, SubmittedJob)
 
 
 def _insert_job(tx: Connection, new: NewJob) -> Job:
@@ -277,7 +236,7 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
         "queue_position": epoch_us(),
     }
     keep_phrases(tx, [new.phrases])
-    row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
+    row = tx.execute(insert(jobs).values(**columns_of_new(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)
     if new.source_hashes is not None:
         tx.execute(insert(source_hashes).values(job_id=job.id, hashes=new.source_hashes))

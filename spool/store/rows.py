@@ -1,39 +1,25 @@
 """The row of a job as a `Job`, and the SQL that every change of a job's state shares.
 
-Maps columns to fields and states the legal moves in SQL. Runs no query except the insert of the outbox lines
-that belong to a change.
+States the legal moves in SQL. Runs no query except the insert of the outbox lines that belong to a change.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, update
+from sqlalchemy import ColumnElement, Connection, insert, update
 
 from spool.domain.fleet.routing import route_of
-from spool.domain.jobs import MOVES, Job, JobState, Source
-from spool.domain.options import JobOptions
+from spool.domain.jobs import MOVES, Job, JobState
 from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs, outbox
+from spool.tables.record import columns_of, reader_of
 
-_INSIDE = {"hinted_at", "queue_position", "not_before", "phrases_sha256", "live_parts", "suspects"}
-JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)
+JOB_COLUMNS = tuple(jobs.c[column.name] for column in columns_of(Job))
 CHANGED_JOB = update(jobs).returning(*JOB_COLUMNS)
 """Built once: naming all columns takes longer than running it."""
 
 
-def job_of(row: Row[Any] | Mapping[str, Any]) -> Job:
-    """The Job of a row with the columns `JOB_COLUMNS`."""
-    fields = dict(row._mapping if isinstance(row, Row) else row)
-    source = Source(
-        kind=fields.pop("source_kind"),
-        uri=fields.pop("source_uri"),
-        size=fields.pop("source_size"),
-        etag=fields.pop("source_etag"),
-        connection=fields.pop("source_connection"),
-    )
-    state = JobState(fields.pop("state"))
-    options = JobOptions.model_validate(fields.pop("options"))
-    return Job(source=source, state=state, options=options, **fields)
+job_of = reader_of(Job)
+"""The Job of a row with the columns `JOB_COLUMNS`."""
 
 
 def may_become(state: JobState) -> ColumnElement[bool]:

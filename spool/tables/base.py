@@ -6,7 +6,7 @@ and fixed-width text on SQLite, where text order is time order. The database's c
 
 from datetime import UTC, datetime
 
-from sqlalchemy import DateTime, Dialect, MetaData, String
+from sqlalchemy import DateTime, Dialect, Index, MetaData, String, text
 from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData(
@@ -48,3 +48,9 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index of the rows that meet a condition, on both databases."""
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)

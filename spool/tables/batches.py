@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 from spool.domain.priority import NORMAL
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
 
 batches = Table(
     "batches",
@@ -51,19 +51,17 @@ batches = Table(
     Column("expected_basis", Text),
     CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
     Index("ix_batches_created_at_id", "created_at", "id"),
-    Index(
+    partial_index(
         "ix_batches_deadline",
         "deadline",
-        sqlite_where=text("deadline IS NOT NULL"),
-        postgresql_where=text("deadline IS NOT NULL"),
+        where="deadline IS NOT NULL",
     ),
     Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
-    Index(
+    partial_index(
         "ix_batches_project_idempotency_key",
         "project",
         "idempotency_key",
+        where="idempotency_key IS NOT NULL",
         unique=True,
-        sqlite_where=text("idempotency_key IS NOT NULL"),
-        postgresql_where=text("idempotency_key IS NOT NULL"),
     ),
 )

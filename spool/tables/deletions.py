@@ -1,8 +1,8 @@
 """Deletions on request or by retention, and the sums that verify the bills of deleted chunks."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Integer, String, Table, text
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
 
 deletions = Table(
     "deletions",
@@ -20,11 +20,10 @@ deletions = Table(
     # When its objects are to be deleted (again); NULL when that is done.
     Column("due_at", UtcDateTime),
     CheckConstraint("content IN ('source', 'transcript')", name="content"),
-    Index(
+    partial_index(
         "ix_deletions_due_at",
         "due_at",
-        sqlite_where=text("due_at IS NOT NULL"),
-        postgresql_where=text("due_at IS NOT NULL"),
+        where="due_at IS NOT NULL",
     ),
 )
 

@@ -4,14 +4,12 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    Index,
     Integer,
     String,
     Table,
-    text,
 )
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
 
 _COUNT = BigInteger().with_variant(Integer, "sqlite")
 
@@ -43,19 +41,17 @@ events = Table(
     Column("batch_id", ID),
     Column("custom_id", String(200)),
     Column("data", JSON, nullable=False),
-    Index(
+    partial_index(
         "ix_events_job_id_id",
         "job_id",
         "id",
-        sqlite_where=text("job_id IS NOT NULL"),
-        postgresql_where=text("job_id IS NOT NULL"),
+        where="job_id IS NOT NULL",
     ),
-    Index(
+    partial_index(
         "ix_events_batch_id_id",
         "batch_id",
         "id",
-        sqlite_where=text("batch_id IS NOT NULL"),
-        postgresql_where=text("batch_id IS NOT NULL"),
+        where="batch_id IS NOT NULL",
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, text
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
 
 # Credentials of external object stores. Jobs name a connection, and never contain its values.
 connections = Table(
@@ -59,11 +59,10 @@ exports = Table(
     CheckConstraint("state IN ('pending', 'written', 'failed', 'replaced')", name="state"),
     CheckConstraint("state NOT IN ('failed', 'replaced') OR error IS NOT NULL", name="reason"),
     CheckConstraint("state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL)", name="written"),
-    Index(
+    partial_index(
         "ix_exports_pending",
         "due_at",
-        sqlite_where=text("state = 'pending'"),
-        postgresql_where=text("state = 'pending'"),
+        where="state = 'pending'",
     ),
     Index("ix_exports_target", "target", unique=True),
 )

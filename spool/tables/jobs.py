@@ -4,27 +4,24 @@ from sqlalchemy import (
     DDL,
     JSON,
     BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
-    Double,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    SmallInteger,
     String,
     Table,
     Text,
     event,
-    false,
     text,
 )
 from sqlalchemy.schema import ExecutableDDLElement
 
-from spool.domain.jobs import JobState
-from spool.domain.priority import NEVER, NORMAL
-from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
+from spool.domain.jobs import Job, JobState
+from spool.domain.priority import NEVER
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
+from spool.tables.record import table_of
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 KEPT_SOURCE = "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
@@ -32,101 +29,22 @@ KEPT_TRANSCRIPT = "finished_at IS NOT NULL AND transcript_deleted_at IS NULL"
 SUSPECTED = "suspects IS NOT NULL AND state IN ('queued', 'running')"
 STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
-jobs = Table(
+jobs = table_of(
     "jobs",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("source_kind", String(16), nullable=False),
-    Column("source_uri", Text, nullable=False),
-    Column("source_size", BigInteger),
-    Column("source_etag", Text),
-    # The project's connection whose credentials read it; for S3 sources only.
-    Column("source_connection", String(64)),
-    Column("options", JSON, nullable=False),
-    # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the requested one, else
-    # that of the worker which ran it last.
-    Column("queue", QUEUE, nullable=False),
-    Column("pool", NAME),
-    Column("worker", NAME),
-    Column("attempt", Integer, nullable=False, server_default=text("0")),
-    Column("crashes", Integer, nullable=False, server_default=text("0")),
+    Job,
+    # When a message for this job was last put into Redis; the sweeper re-sends when that is long ago.
+    Column("hinted_at", UtcDateTime),
+    # What a class is sorted by, in Unix microseconds. A job that is taken back keeps its position.
+    Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
+    # A pause after a transient error, or while a worker makes itself free for this job alone.
+    Column("not_before", UtcDateTime),
     # Workers that let its lease run out and may have crashed: by id, when each was last seen
     # (`spool.store.queue.crashes`).
     Column("suspects", JSON(none_as_null=True)),
-    # Since the last retry: consecutive transient errors without a saved chunk, and seconds in workers.
-    Column("transient_failures", Integer, nullable=False, server_default=text("0")),
-    Column("ran_seconds", Double, nullable=False, server_default=text("0")),
-    Column("lease_owner", NAME),
-    Column("lease_until", UtcDateTime),
-    Column("cancel_requested", Boolean, nullable=False, server_default=false()),
-    Column("audio_seconds", Double),
-    Column("done_seconds", Double, nullable=False, server_default=text("0")),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("queued_at", UtcDateTime, nullable=False),
-    # When a message for this job was last put into Redis; the sweeper re-sends when that is long ago.
-    Column("hinted_at", UtcDateTime),
-    Column("started_at", UtcDateTime),
-    Column("finished_at", UtcDateTime),
-    Column("updated_at", UtcDateTime, nullable=False),
-    Column("error_code", String(64)),
-    Column("error_message", Text),
-    Column("transcript_key", Text),
-    Column("transcript_sha256", String(64)),
-    Column("coverage", Double),
-    # How much of the recording the engine decoded, and the share of detected speech that has words.
-    Column("decoded_seconds", Double),
-    Column("speech_coverage", Double),
-    # Whether the recording was as long as its header states, and that length; NULL if it states none.
-    Column("complete", Boolean),
-    Column("expected_seconds", Double),
-    Column("words", Integer),
-    # Anomalies of the recording, and requested options that could not be applied.
-    Column("warnings", JSON(none_as_null=True)),
-    Column("language", String(8)),
-    # No foreign key: SQLite can neither add nor drop a column that has one.
-    Column("batch_id", ID),
-    Column("batch_line", Integer),
-    Column("custom_id", String(200)),
-    Column("tags", JSON(none_as_null=True)),
-    # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log`).
-    Column("live_parts", JSON(none_as_null=True)),
-    # Whether a transcript of the same content, options and model may be reused, and the job it was reused
-    # from.
-    Column("reuse", Boolean, nullable=False, server_default=false()),
-    Column("reused_from", ID),
-    # The first job on its recording, if it transcribes that job's recording again.
-    Column("rerun_of", ID),
-    Column("content_sha256", String(64)),
-    Column("fingerprint", String(64)),
-    # The API key that submitted it; none if no key was required.
-    Column("key_id", ID),
-    # Its order (`spool.domain.priority`): the class, the requested deadline, and what a class is sorted by:
-    # the deadline in Unix seconds while it can be met, and the position in Unix microseconds. A job that is
-    # taken back keeps its position.
-    Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
-    Column("deadline", UtcDateTime),
-    Column("deadline_rank", BigInteger, nullable=False, server_default=text(str(NEVER))),
-    Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
-    # By worker name: why that worker returned the job. It is passed over until another worker has tried.
-    Column("refusals", JSON(none_as_null=True)),
-    # A pause after a transient error, or while a worker makes itself free for this job alone.
-    Column("not_before", UtcDateTime),
-    # What `done_seconds` should reach, according to what its project was charged when it was claimed.
-    Column("forecast_seconds", Double),
-    # The W3C trace context of its submission.
-    Column("traceparent", String(55)),
     # The list of phrases in its options, until they are deleted with its transcript.
     Column("phrases_sha256", String(64)),
-    # The speakers of its transcript: label, name as a person gave it, seconds, words.
-    Column("speakers", JSON(none_as_null=True)),
-    # Where its transcript is written, besides the object store (`spool.domain.archive.outputs`).
-    Column("output", JSON(none_as_null=True)),
-    # When its uploaded recording, and every word of it, were deleted on purpose.
-    Column("source_deleted_at", UtcDateTime),
-    Column("transcript_deleted_at", UtcDateTime),
+    # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log`).
+    Column("live_parts", JSON(none_as_null=True)),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https', 'live')", name="source_kind"),
     CheckConstraint(
@@ -136,15 +54,14 @@ jobs = Table(
     Index("ix_jobs_created_at_id", "created_at", "id"),
     Index("ix_jobs_state_created_at_id", "state", "created_at", "id"),
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
-    Index(
+    partial_index(
         "ix_jobs_queued",
         "queue",
         "hinted_at",
-        sqlite_where=text("state = 'queued'"),
-        postgresql_where=text("state = 'queued'"),
+        where="state = 'queued'",
     ),
     # Whose turn it is, read from its front: never a scan, however many wait.
-    Index(
+    partial_index(
         "ix_jobs_next",
         "queue",
         "project",
@@ -152,112 +69,96 @@ jobs = Table(
         "deadline_rank",
         "queue_position",
         "id",
-        sqlite_where=text("state = 'queued'"),
-        postgresql_where=text("state = 'queued'"),
+        where="state = 'queued'",
     ),
-    Index(
+    partial_index(
         "ix_jobs_due",
         "deadline_rank",
-        sqlite_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
-        postgresql_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
+        where=f"state = 'queued' AND deadline_rank < {NEVER}",
     ),
     # Jobs by end, counted in the index alone, which stores equal entries once.
-    Index(
+    partial_index(
         "ix_jobs_ended",
         "project",
         "state",
         "error_code",
-        sqlite_where=text("state IN ('done', 'failed', 'cancelled')"),
-        postgresql_where=text("state IN ('done', 'failed', 'cancelled')"),
+        where="state IN ('done', 'failed', 'cancelled')",
     ),
     # Not by its lease: a renewal that changes no indexed column writes to no index (HOT updates).
-    Index(
+    partial_index(
         "ix_jobs_running",
         "pool",
-        sqlite_where=text("state = 'running'"),
-        postgresql_where=text("state = 'running'"),
+        where="state = 'running'",
     ),
-    Index(
+    partial_index(
         "ix_jobs_refused",
         "pool",
-        sqlite_where=text("state = 'queued' AND refusals IS NOT NULL"),
-        postgresql_where=text("state = 'queued' AND refusals IS NOT NULL"),
+        where="state = 'queued' AND refusals IS NOT NULL",
     ),
-    Index(
+    partial_index(
         "ix_jobs_suspected",
         "id",
-        sqlite_where=text(SUSPECTED),
-        postgresql_where=text(SUSPECTED),
+        where=SUSPECTED,
     ),
-    Index(
+    partial_index(
         "ix_jobs_batch_id_custom_id",
         "batch_id",
         "custom_id",
+        where="batch_id IS NOT NULL",
         unique=True,
-        sqlite_where=text("batch_id IS NOT NULL"),
-        postgresql_where=text("batch_id IS NOT NULL"),
     ),
-    Index(
+    partial_index(
         "ix_jobs_batch_id_batch_line",
         "batch_id",
         "batch_line",
-        sqlite_where=text("batch_id IS NOT NULL"),
-        postgresql_where=text("batch_id IS NOT NULL"),
+        where="batch_id IS NOT NULL",
     ),
     # Whether a batch has unfinished jobs.
-    Index(
+    partial_index(
         "ix_jobs_open_in_batch",
         "batch_id",
-        sqlite_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
-        postgresql_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
+        where=f"batch_id IS NOT NULL AND {STILL_OPEN}",
     ),
     # The copies of a transcript, for its deletion.
-    Index(
+    partial_index(
         "ix_jobs_reused_from",
         "reused_from",
-        sqlite_where=text("reused_from IS NOT NULL"),
-        postgresql_where=text("reused_from IS NOT NULL"),
+        where="reused_from IS NOT NULL",
     ),
     # The versions of a recording; the first one has only its own id.
-    Index(
+    partial_index(
         "ix_jobs_rerun_of",
         "rerun_of",
-        sqlite_where=text("rerun_of IS NOT NULL"),
-        postgresql_where=text("rerun_of IS NOT NULL"),
+        where="rerun_of IS NOT NULL",
     ),
-    Index(
+    partial_index(
         "ix_jobs_phrases_sha256",
         "phrases_sha256",
-        sqlite_where=text("phrases_sha256 IS NOT NULL"),
-        postgresql_where=text("phrases_sha256 IS NOT NULL"),
+        where="phrases_sha256 IS NOT NULL",
     ),
     # What retention has yet to examine, by age.
-    Index(
+    partial_index(
         "ix_jobs_kept_source",
         "project",
         "finished_at",
-        sqlite_where=text(KEPT_SOURCE),
-        postgresql_where=text(KEPT_SOURCE),
+        where=KEPT_SOURCE,
     ),
-    Index(
+    partial_index(
         "ix_jobs_kept_transcript",
         "project",
         "finished_at",
-        sqlite_where=text(KEPT_TRANSCRIPT),
-        postgresql_where=text(KEPT_TRANSCRIPT),
+        where=KEPT_TRANSCRIPT,
     ),
     # What a job may reuse: the same content, or the same version of an S3 object.
-    Index(
+    partial_index(
         "ix_jobs_known_content",
         "content_sha256",
-        sqlite_where=text("state = 'done' AND content_sha256 IS NOT NULL"),
-        postgresql_where=text("state = 'done' AND content_sha256 IS NOT NULL"),
+        where="state = 'done' AND content_sha256 IS NOT NULL",
     ),
-    Index(
+    partial_index(
         "ix_jobs_known_etag",
         "source_etag",
-        sqlite_where=text("state = 'done' AND source_kind = 's3' AND fingerprint IS NOT NULL"),
-        postgresql_where=text("state = 'done' AND source_kind = 's3' AND fingerprint IS NOT NULL"),
+        where="state = 'done' AND source_kind = 's3' AND fingerprint IS NOT NULL",
     ),
 )
 

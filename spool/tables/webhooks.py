@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
 
 # A removed webhook keeps its row, without address and secrets, for the counts.
 webhooks = Table(
@@ -59,12 +59,11 @@ webhook_deliveries = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
     CheckConstraint("state IN ('pending', 'delivered', 'failed')", name="state"),
-    Index(
+    partial_index(
         "ix_webhook_deliveries_pending",
         "webhook_id",
         "due_at",
-        sqlite_where=text("state = 'pending'"),
-        postgresql_where=text("state = 'pending'"),
+        where="state = 'pending'",
     ),
     Index("ix_webhook_deliveries_webhook_id_created_at_id", "webhook_id", "created_at", "id"),
     Index("ix_webhook_deliveries_created_at", "created_at"),

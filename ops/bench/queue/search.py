@@ -30,7 +30,7 @@ from spool.domain.archive.passages import Passage, Spoken
 from spool.domain.archive.query import parse_query
 from spool.domain.archive.tokens import pairs_of, sound_of
 from spool.store.database import Database
-from spool.store.jobs import JobFilter, values_of
+from spool.store.jobs import JobFilter, columns_of_new
 from spool.store.queue.leases import Outcome, finish_job
 from spool.store.sql import Page
 from spool.store.transcripts.passages import recording_doubts, row_of
@@ -130,7 +130,7 @@ def fill(db: Database, speech: Speech, count: int) -> None:
     times = row_of("", "", job_passages(speech, 1)[0])["times"]
     for block in _blocks(count // OF_JOB):
         made_jobs = [
-            values_of(
+            columns_of_new(
                 new_job(
                     name=f"Reel {number}",
                     project=f"archive-{number % 2}",

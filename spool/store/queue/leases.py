@@ -8,7 +8,7 @@ it anew. Which job a worker should claim is asked in `spool.store.queue.schedule
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -29,7 +29,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.review import ReviewPassage
-from spool.domain.jobs import Job, JobSpeaker, JobState
+from spool.domain.jobs import Job, JobResult, JobState
 from spool.errors import LeaseLost
 from spool.store.archive.exports import enqueue_exports
 from spool.store.event_log import note_jobs
@@ -39,6 +39,7 @@ from spool.store.rows import CHANGED_JOB, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
 from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
 from spool.tables import jobs
+from spool.tables.record import values_of
 
 
 class Passed(NamedTuple):
@@ -150,39 +151,16 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a finished job came to. `coverage` is a share 0 to 1, `words` a count, `language` what is spoken
-    for most of the time, where the model tells."""
+@dataclass(frozen=True)
+class Outcome(JobResult):
+    """What a finished job came to, and what was found of its source, where that was not known before."""
 
-    audio_seconds: float
-    transcript_key: str
-    transcript_sha256: str
-    coverage: float
-    words: int
-    language: str | None = None
-    content_sha256: str | None = None
-    fingerprint: str | None = None
     source_etag: str | None = None
     source_size: int | None = None
-    reused_from: str | None = None
-    """The job that decoded the transcript, where this one took it over."""
-    speakers: list[JobSpeaker] | None = None
-    """Who speaks in the transcript, where that was asked."""
-    complete: bool | None = None
-    """Whether the recording is as long as its header states; None where it states no length."""
-    expected_seconds: float | None = None
-    """The length that its header states."""
-    warnings: list[str] | None = None
-    """What was odd about the recording, and what was asked for and could not be done."""
-    decoded_seconds: float | None = None
-    """How much of it the engine decoded; the rest is silence, or nobody speaks in it."""
-    speech_coverage: float | None = None
-    """The share of detected speech that has words, where a detector listened."""
 
     def columns(self, job: Job) -> dict[str, Any]:
         """What it changes in the row of this job, by column."""
-        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        columns = values_of(self, Outcome)
         columns["done_seconds"] = self.audio_seconds
         columns["warnings"] = self.warnings or None
         columns["source_etag"] = job.source.etag if self.source_etag is None else self.source_etag

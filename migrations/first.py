@@ -1,0 +1,59 @@
+"""The statements of the first revision, one file for each database, written from `spool.tables`.
+
+Run `python -m migrations first` after a change of the tables until the first release; from then on the files
+stay as they are, and every change is a revision of its own.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from sqlalchemy import Executable, create_mock_engine
+from sqlalchemy.sql.ddl import ExecutableDDLElement
+
+from spool.tables import metadata
+
+DIALECTS = ("sqlite", "postgresql")
+_FOLDER = Path(__file__).parent / "versions"
+_END = ";\n\n"
+_CREATES = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
+
+
+def statements(dialect: str) -> list[str]:
+    """What the file of this database says."""
+    return _file(dialect).read_text(encoding="utf-8").removesuffix(_END).split(_END)
+
+
+def tables(dialect: str) -> list[str]:
+    """The tables in the order in which they are created."""
+    found = map(_CREATES.match, statements(dialect))
+    return [match[1] for match in found if match is not None]
+
+
+def write() -> None:
+    """Write the files anew."""
+    for dialect in DIALECTS:
+        text = "".join(statement + _END for statement in _created(dialect))
+        _file(dialect).write_text(text, encoding="utf-8")
+
+
+def _created(dialect: str) -> Iterator[str]:
+    created: list[str] = []
+
+    def note(statement: Executable, *_: object, **__: object) -> None:
+        assert isinstance(statement, ExecutableDDLElement)
+        lines = str(statement.compile(dialect=engine.dialect)).strip().splitlines()
+        created.append("\n".join(line.rstrip().replace("\t", "    ") for line in lines if line.strip()))
+
+    url = "postgresql+psycopg://" if dialect == "postgresql" else "sqlite://"
+    engine = create_mock_engine(url, note)
+    metadata.create_all(engine, checkfirst=False)
+    # A table's indexes are a set: sort them, so that the file changes only where the tables do.
+    for is_index, group in groupby(created, lambda statement: " INDEX " in statement.split("(")[0]):
+        together = list(group)
+        yield from sorted(together) if is_index else together
+
+
+def _file(dialect: str) -> Path:
+    return _FOLDER / f"0001_first.{dialect}.sql"

@@ -1,1 +1,0 @@
-"""The tables of the first revision, which is too long for one file."""
