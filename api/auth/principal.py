@@ -15,12 +15,16 @@ from spool.domain.ledger import CostSums
 from spool.errors import Forbidden, NotFound
 from spool.ids import is_id
 from spool.store.api_keys import ApiKey
-from spool.store.archive.sources import WatchedSource, get_source
-from spool.store.archive.uploads import StoredUpload, get_upload
-from spool.store.batches import Batch, get_batch
+from spool.store.archive.sources import get_source
+from spool.store.archive.uploads import get_upload
+from spool.store.batches import get_batch
 from spool.store.jobs import get_job
 from spool.store.ledger.charges import job_with_cost
-from spool.store.webhooks import Webhook, get_webhook
+from spool.store.webhooks import get_webhook
+from spool.tables.batches import Batch
+from spool.tables.sources import WatchedSource
+from spool.tables.uploads import StoredUpload
+from spool.tables.webhooks import Webhook
 
 _CLIMBS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 DEFAULT_PROJECT = "default"

@@ -19,7 +19,7 @@ from spool.schemas.batches import (
 )
 from spool.schemas.jobs import DeadlineOut
 from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
-from spool.store.batches import Batch
+from spool.tables.batches import Batch
 
 
 def present_batch(

@@ -27,8 +27,8 @@ from spool.schemas.jobs import (
     SourceOut,
     VoiceMatchOut,
 )
-from spool.store.archive.exports import Export
 from spool.store.workers import Worker
+from spool.tables.exports import Export
 
 
 def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from spool.schemas.outputs import OutputOut
 from spool.schemas.sources import SourceCounts, WatchedSourceOut
-from spool.store.archive.sources import WatchedSource
+from spool.tables.sources import WatchedSource
 
 
 def present_source(source: WatchedSource, counts: Mapping[str, int]) -> WatchedSourceOut:

@@ -20,6 +20,7 @@ from spool.schemas.outputs import ConnectionOut, ConnectionRequest, ExportOut
 from spool.store.archive import connections as store
 from spool.store.archive.exports import enqueue_exports, exports_of
 from spool.store.deletions import refuse_deleted
+from spool.tables.exports import NewConnection
 
 
 def create(
@@ -32,7 +33,7 @@ def create(
     Stores the credentials of an S3-compatible store under a name that outputs of the project can use. The
     secret is not shown again.
     """
-    new = store.NewConnection(
+    new = NewConnection(
         project=caller.project_for(body.project),
         name=body.name,
         endpoint=body.endpoint,

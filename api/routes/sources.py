@@ -30,7 +30,7 @@ from spool.schemas.sources import (
     WatchedSourceOut,
 )
 from spool.store.archive import sources as store
-from spool.store.archive.sources import WatchedSource
+from spool.tables.sources import WatchedSource
 
 _NOTIFICATION = BodyLimits(size=512 * 2**10, values=20_000, keys=20_000, text=256 * 2**10)
 """SQS wraps a message of up to 256 KiB, or several smaller ones."""

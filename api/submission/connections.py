@@ -12,7 +12,8 @@ from spool.errors import InvalidRequest, NotFound
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import ConnectionRow, get_connection
+from spool.store.archive.connections import get_connection
+from spool.tables.exports import ConnectionRow
 
 
 @dataclass(frozen=True, slots=True)

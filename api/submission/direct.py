@@ -22,7 +22,7 @@ from spool.ids import is_id, new_id
 from spool.objects import Receiver
 from spool.schemas.uploads import NewUploadRequest, PartOut, PartPage
 from spool.store.archive import uploads as store
-from spool.store.archive.uploads import SCHEME, NewUpload, StoredUpload, UploadState
+from spool.tables.uploads import SCHEME, NewUpload, StoredUpload, UploadState, key_of
 
 PART_BYTES = 16 * 2**20
 """S3 takes parts of 5 MiB to 5 GiB."""
@@ -47,7 +47,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         store.refuse_too_many(tx, project)
     job_id = new_id("job")
     # The object store first: a row without it could not be completed. The sweeper aborts what a crash leaves.
-    multipart_id = receiver.begin(store.key_of(job_id), body.content_type)
+    multipart_id = receiver.begin(key_of(job_id), body.content_type)
     failpoint("upload.begun")
     new = NewUpload(
         project=project,
@@ -63,7 +63,7 @@ def open_upload(services: Services, caller: Principal, body: NewUploadRequest) -
         with services.database.begin() as tx:
             return store.create_upload(tx, new, services.settings.upload_days), True
     except Conflict:
-        receiver.abort(store.key_of(job_id), multipart_id)
+        receiver.abort(key_of(job_id), multipart_id)
         raise
 
 

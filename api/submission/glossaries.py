@@ -12,11 +12,12 @@ from spool.domain.search.glossary import check_phrases, parse_reference, read_cs
 from spool.domain.search.phrases import Boost, PhraseList
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.schemas.glossaries import GlossaryRequest
-from spool.store.archive.glossaries import Glossary, add_version, get_glossary
+from spool.store.archive.glossaries import add_version, get_glossary
 from spool.store.archive.language_models import get_language_model
 from spool.store.archive.suggestions import add_suggestions
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
+from spool.tables.glossaries import Glossary
 
 
 def read_phrases(body: GlossaryRequest) -> PhraseList:

@@ -47,12 +47,13 @@ from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
 from spool.store.archive.typescripts import typescript_of
-from spool.store.archive.uploads import SCHEME, create_job_of_upload
+from spool.store.archive.uploads import create_job_of_upload
 from spool.store.archive.versions import rerun_job
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.quotas import find_holds
+from spool.tables.uploads import SCHEME
 from spool.tracing import current
 
 

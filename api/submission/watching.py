@@ -16,14 +16,8 @@ from api.submission.sources import check_place, is_bucket
 from spool.errors import InvalidRequest
 from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.sources import SourceChangeRequest, SourceRequest
-from spool.store.archive.sources import (
-    NewSource,
-    SourceChange,
-    WatchedSource,
-    create_source,
-    list_sources,
-    mark_places,
-)
+from spool.store.archive.sources import SourceChange, create_source, list_sources, mark_places
+from spool.tables.sources import NewSource, WatchedSource
 
 SETTLE_FOLDER_S = 30.0
 
@@ -45,7 +39,7 @@ def create_from_request(services: Services, caller: Principal, body: SourceReque
         every_seconds=body.every_seconds,
         settle_seconds=settle if body.settle_seconds is None else body.settle_seconds,
         key_id=caller.key_id,
-        reads=caller.sources,
+        reads=None if caller.sources is None else list(caller.sources),
     )
     with services.database.begin() as tx:
         return create_source(tx, new)

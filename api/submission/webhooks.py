@@ -9,7 +9,8 @@ from spool.errors import Forbidden, InvalidRequest
 from spool.net.address_policy import AddressRules, HostRefused
 from spool.net.pinned_http import check_scheme, split_address
 from spool.schemas.webhooks import WebhookRequest
-from spool.store.webhooks import NewWebhook, Webhook, create_webhook
+from spool.store.webhooks import create_webhook
+from spool.tables.webhooks import NewWebhook, Webhook
 
 
 def create_from_request(services: Services, caller: Principal, body: WebhookRequest) -> tuple[Webhook, str]:
@@ -22,7 +23,7 @@ def create_from_request(services: Services, caller: Principal, body: WebhookRequ
             project = caller.project_for(body.project or batch.project)
             if batch.project != project:
                 raise InvalidRequest(f"batch: {batch.id} belongs to the project {batch.project}.")
-        new = NewWebhook(project, url, body.events, body.batch, body.description, caller.key_id)
+        new = NewWebhook(project, url, tuple(body.events), body.batch, body.description, caller.key_id)
         return create_webhook(tx, new, services.secret_box)
 
 

@@ -39,30 +39,30 @@ CREATE TABLE audits (
 CREATE INDEX ix_audits_ended_at ON audits (ended_at);
 
 CREATE TABLE batches (
-    id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
     name TEXT NOT NULL,
     source TEXT NOT NULL,
     reuse BOOLEAN NOT NULL,
+    request_hash VARCHAR(64) NOT NULL,
+    idempotency_key VARCHAR(255),
+    key_id VARCHAR(40),
+    priority SMALLINT DEFAULT 1 NOT NULL,
+    deadline TIMESTAMP WITH TIME ZONE,
+    id VARCHAR(40) NOT NULL,
     accepted INTEGER DEFAULT 0 NOT NULL,
     lines INTEGER,
     bad INTEGER DEFAULT 0 NOT NULL,
     bad_lines JSON NOT NULL,
-    skipped INTEGER DEFAULT 0 NOT NULL,
-    skipped_files JSON NOT NULL,
-    idempotency_key VARCHAR(255),
-    request_hash VARCHAR(64) NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     closed_at TIMESTAMP WITH TIME ZONE,
     cancelled_at TIMESTAMP WITH TIME ZONE,
     ended_at TIMESTAMP WITH TIME ZONE,
-    key_id VARCHAR(40),
-    priority SMALLINT DEFAULT 1 NOT NULL,
-    deadline TIMESTAMP WITH TIME ZONE,
     late BOOLEAN DEFAULT false NOT NULL,
     expected_at TIMESTAMP WITH TIME ZONE,
     expected_basis TEXT,
+    skipped INTEGER DEFAULT 0 NOT NULL,
+    skipped_files JSON NOT NULL,
     CONSTRAINT pk_batches PRIMARY KEY (id),
     CONSTRAINT ck_batches_counts CHECK (accepted >= 0 AND bad >= 0)
 );
@@ -115,9 +115,9 @@ CREATE TABLE connections (
     endpoint TEXT,
     region VARCHAR(64) NOT NULL,
     prefix TEXT NOT NULL,
-    access VARCHAR(8) NOT NULL,
     key_id TEXT NOT NULL,
     secret TEXT NOT NULL,
+    access VARCHAR(16) NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT pk_connections PRIMARY KEY (project, name),
     CONSTRAINT ck_connections_access CHECK (access IN ('read', 'write', 'both'))
@@ -269,30 +269,6 @@ CREATE UNIQUE INDEX ix_jobs_batch_id_custom_id ON jobs (batch_id, custom_id) WHE
 
 CREATE STATISTICS jobs_model ON (options ->> 'model') FROM jobs;
 
-CREATE TABLE uploads (
-    id VARCHAR(40) NOT NULL,
-    project VARCHAR(200) NOT NULL,
-    job_id VARCHAR(40) NOT NULL,
-    state VARCHAR(16) NOT NULL,
-    name TEXT NOT NULL,
-    bytes BIGINT NOT NULL,
-    part_bytes BIGINT NOT NULL,
-    sha256 VARCHAR(64),
-    content_type VARCHAR(100) NOT NULL,
-    multipart_id TEXT NOT NULL,
-    etag TEXT,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT pk_uploads PRIMARY KEY (id),
-    CONSTRAINT ck_uploads_state CHECK (state IN ('open', 'complete', 'used', 'removed'))
-);
-
-CREATE INDEX ix_uploads_expires_at ON uploads (expires_at);
-
-CREATE INDEX ix_uploads_project_sha256 ON uploads (project, sha256);
-
-CREATE UNIQUE INDEX ix_uploads_job_id ON uploads (job_id);
-
 CREATE TABLE phrase_lists (
     sha256 VARCHAR(64) NOT NULL,
     phrases JSON NOT NULL,
@@ -367,7 +343,6 @@ CREATE TABLE review_samples (
 CREATE INDEX ix_review_samples_project_created_at_id ON review_samples (project, created_at, id);
 
 CREATE TABLE sources (
-    id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
     name TEXT NOT NULL,
     address TEXT NOT NULL,
@@ -376,6 +351,7 @@ CREATE TABLE sources (
     settle_seconds DOUBLE PRECISION NOT NULL,
     key_id VARCHAR(40),
     reads JSON,
+    id VARCHAR(40) NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     paused_at TIMESTAMP WITH TIME ZONE,
     due_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -394,6 +370,30 @@ CREATE INDEX ix_sources_due_at ON sources (due_at);
 
 CREATE INDEX ix_sources_project ON sources (project);
 
+CREATE TABLE uploads (
+    project VARCHAR(200) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    name TEXT NOT NULL,
+    bytes BIGINT NOT NULL,
+    part_bytes BIGINT NOT NULL,
+    sha256 VARCHAR(64),
+    content_type VARCHAR(100) NOT NULL,
+    multipart_id TEXT NOT NULL,
+    id VARCHAR(40) NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    etag TEXT,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_uploads PRIMARY KEY (id),
+    CONSTRAINT ck_uploads_state CHECK (state IN ('open', 'complete', 'used', 'removed'))
+);
+
+CREATE INDEX ix_uploads_expires_at ON uploads (expires_at);
+
+CREATE INDEX ix_uploads_project_sha256 ON uploads (project, sha256);
+
+CREATE UNIQUE INDEX ix_uploads_job_id ON uploads (job_id);
+
 CREATE TABLE voices (
     id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
@@ -404,25 +404,25 @@ CREATE TABLE voices (
 );
 
 CREATE TABLE webhooks (
-    id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
     url TEXT NOT NULL,
     types JSON NOT NULL,
     batch_id VARCHAR(40),
     description TEXT NOT NULL,
+    key_id VARCHAR(40),
+    id VARCHAR(40) NOT NULL,
     secret TEXT NOT NULL,
     old_secret TEXT,
     old_secret_until TIMESTAMP WITH TIME ZONE,
-    key_id VARCHAR(40),
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     failing_since TIMESTAMP WITH TIME ZONE,
     succeeded_at TIMESTAMP WITH TIME ZONE,
     disabled_at TIMESTAMP WITH TIME ZONE,
     disabled_reason TEXT,
-    deleted_at TIMESTAMP WITH TIME ZONE,
     delivered BIGINT DEFAULT 0 NOT NULL,
     failed_tries BIGINT DEFAULT 0 NOT NULL,
     given_up BIGINT DEFAULT 0 NOT NULL,
+    deleted_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_webhooks PRIMARY KEY (id)
 );
 
@@ -531,10 +531,10 @@ CREATE TABLE exports (
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     written_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_exports PRIMARY KEY (job_id, format),
+    CONSTRAINT fk_exports_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE,
     CONSTRAINT ck_exports_state CHECK (state IN ('pending', 'written', 'failed', 'replaced')),
     CONSTRAINT ck_exports_reason CHECK (state NOT IN ('failed', 'replaced') OR error IS NOT NULL),
-    CONSTRAINT ck_exports_written CHECK (state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL)),
-    CONSTRAINT fk_exports_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+    CONSTRAINT ck_exports_written CHECK (state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL))
 );
 
 CREATE INDEX ix_exports_pending ON exports (due_at) WHERE state = 'pending';
@@ -710,9 +710,9 @@ CREATE TABLE source_items (
     job_id VARCHAR(40),
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT pk_source_items PRIMARY KEY (id),
+    CONSTRAINT fk_source_items_source_id_sources FOREIGN KEY(source_id) REFERENCES sources (id) ON DELETE CASCADE,
     CONSTRAINT ck_source_items_state CHECK (state IN ('settling', 'taken', 'skipped', 'refused')),
-    CONSTRAINT ck_source_items_job CHECK ((state = 'taken') = (job_id IS NOT NULL)),
-    CONSTRAINT fk_source_items_source_id_sources FOREIGN KEY(source_id) REFERENCES sources (id) ON DELETE CASCADE
+    CONSTRAINT ck_source_items_job CHECK ((state = 'taken') = (job_id IS NOT NULL))
 );
 
 CREATE INDEX ix_source_items_source_id_state_created_at_id ON source_items (source_id, state, created_at, id);
@@ -752,8 +752,8 @@ CREATE TABLE webhook_deliveries (
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     ended_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_webhook_deliveries PRIMARY KEY (id),
-    CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'delivered', 'failed')),
-    CONSTRAINT fk_webhook_deliveries_webhook_id_webhooks FOREIGN KEY(webhook_id) REFERENCES webhooks (id) ON DELETE CASCADE
+    CONSTRAINT fk_webhook_deliveries_webhook_id_webhooks FOREIGN KEY(webhook_id) REFERENCES webhooks (id) ON DELETE CASCADE,
+    CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'delivered', 'failed'))
 );
 
 CREATE INDEX ix_webhook_deliveries_created_at ON webhook_deliveries (created_at);

@@ -30,7 +30,6 @@ from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import Database
 from spool.store.archive.connections import get_connection, reencrypt_connections
 from spool.store.archive.exports import (
-    Export,
     due_exports,
     note_failed,
     note_if_settled,
@@ -41,6 +40,7 @@ from spool.store.archive.exports import (
 from spool.store.jobs import get_job
 from spool.store.queue import locks
 from spool.store.transcripts.edits import edits_of
+from spool.tables.exports import Export
 
 LOCK = "exports"
 AT_ONCE = 100

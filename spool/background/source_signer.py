@@ -17,12 +17,12 @@ from spool.store import Database
 from spool.store.archive.connections import (
     ASKED_SECONDS,
     AskedLink,
-    ConnectionRow,
     answer_link,
     drop_old_links,
     get_connection,
     list_asked_links,
 )
+from spool.tables.exports import ConnectionRow
 
 if TYPE_CHECKING:
     from spool.objects.s3 import S3Store

@@ -16,8 +16,8 @@ from spool.objects import ObjectStore
 from spool.objects.base import UnfinishedObject
 from spool.store import Database
 from spool.store.archive import uploads as store
-from spool.store.archive.uploads import StoredUpload
 from spool.store.deletions import REFUSED_SECONDS
+from spool.tables.uploads import StoredUpload
 
 FOLDER = "jobs/"
 STRAY_SECONDS = 24 * 3600.0

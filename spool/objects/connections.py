@@ -5,7 +5,7 @@ from pydantic import SecretStr
 from spool.objects.s3_client import S3Options
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import ConnectionRow
+from spool.tables.exports import ConnectionRow
 
 
 def options_of(row: ConnectionRow, settings: Settings, box: SecretBox) -> S3Options:

@@ -8,16 +8,15 @@ manifests and listings.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, literal, select, tuple_, update
+from sqlalchemy import Connection, insert, literal, select, tuple_, update
 
 from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import Report
-from spool.domain.priority import NORMAL
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.archive.typescripts import keep_typescripts
@@ -37,62 +36,8 @@ from spool.store.queue.queues import in_queue
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of
 from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
 from spool.tables import batches, jobs, outbox
-
-
-@dataclass(frozen=True, slots=True)
-class NewBatch:
-    """A batch to be created. `request_hash` tells a repeated `idempotency_key` from a misused one."""
-
-    project: str
-    name: str
-    source: str
-    reuse: bool
-    request_hash: str
-    idempotency_key: str | None = None
-    key_id: str | None = None
-    priority: int = NORMAL
-    deadline: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch as read from its row. `spool.store.batch_progress` counts its jobs."""
-
-    id: str
-    project: str
-    name: str
-    source: str
-    """The address it was listed from, or `manifest`."""
-    reuse: bool
-    accepted: int
-    """Jobs created."""
-    lines: int | None
-    """Lines, objects or files read; None until all are read."""
-    bad: int
-    bad_lines: list[dict[str, Any]]
-    """The first bad lines: `line`, `custom_id`, `code`, `message`."""
-    idempotency_key: str | None
-    request_hash: str
-    created_at: datetime
-    updated_at: datetime
-    closed_at: datetime | None
-    """When the whole submission was read; until then more jobs may come."""
-    cancelled_at: datetime | None
-    ended_at: datetime | None = None
-    """When all of its jobs were found to have ended."""
-    key_id: str | None = None
-    """The API key that submitted it."""
-    priority: int = NORMAL
-    deadline: datetime | None = None
-    late: bool = False
-    """By the last forecast, the deadline can no longer be met."""
-    expected_at: datetime | None = None
-    """When it will end, by the last forecast."""
-    expected_basis: str | None = None
-    skipped: int = 0
-    """Files of the listing that make no job."""
-    skipped_files: list[dict[str, str]] = field(default_factory=list)
-    """The first of them: `path`, `reason`."""
+from spool.tables.batches import Batch, NewBatch
+from spool.tables.record import reader_of, values_of
 
 
 def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
@@ -101,7 +46,7 @@ def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
     A repeated idempotency key (per project) with the same hash returns the first batch, which may not be
     closed yet. Raises Conflict when the key was used for another request.
     """
-    values = {each.name: getattr(new, each.name) for each in fields(new)}
+    values = values_of(new, NewBatch)
     values |= {
         "id": new_id("bat"),
         "bad_lines": [],
@@ -240,8 +185,7 @@ def _touch(tx: Connection, batch_id: str) -> bool:
     return touched.rowcount == 1
 
 
-def _batch_of(row: Row[Any]) -> Batch:
-    return Batch(**row._mapping)
+_batch_of = reader_of(Batch)
 
 
 def cancel_batch(tx: Connection, batch_id: str) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, literal, null, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, literal, null, select, update
 
 from spool.domain.events import Event
 from spool.domain.webhooks import new_secret
@@ -22,53 +22,13 @@ from spool.ids import new_id
 from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
+from spool.tables.record import reader_of, values_of
+from spool.tables.webhooks import REPLAYED, Delivery, NewWebhook, Webhook
 
 OLD_SECRET_SECONDS = 24 * 3600.0
 """How long the previous secret continues to sign besides the new one."""
 MAX_WEBHOOKS = 50
 """The most webhooks of one project."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewWebhook:
-    """A webhook to be created. `types`: the events it receives; `batch_id`: of one batch and its jobs."""
-
-    project: str
-    url: str
-    types: Sequence[str]
-    batch_id: str | None = None
-    description: str = ""
-    key_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """A webhook as read from its row."""
-
-    id: str
-    project: str
-    url: str = field(repr=False)  # it may contain a token of the receiver's
-    types: tuple[str, ...]
-    batch_id: str | None
-    description: str
-    secret: str = field(repr=False)  # encrypted, as is the old one
-    old_secret: str | None = field(repr=False)
-    old_secret_until: datetime | None
-    key_id: str | None
-    created_at: datetime
-    failing_since: datetime | None
-    """The first failure after the last success."""
-    succeeded_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str | None
-    delivered: int
-    failed_tries: int
-    given_up: int
-
-    @property
-    def state(self) -> Literal["enabled", "failing", "disabled"]:
-        """Whether messages reach its receiver."""
-        return "disabled" if self.disabled_at else "failing" if self.failing_since else "enabled"
 
 
 def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Webhook, str]:
@@ -84,14 +44,9 @@ def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Web
     webhook_id, secret = new_id("whk"), new_secret()
     tx.execute(
         insert(webhooks).values(
+            **values_of(new, NewWebhook),
             id=webhook_id,
-            project=new.project,
-            url=new.url,
-            types=list(new.types),
-            batch_id=new.batch_id,
-            description=new.description,
             secret=box.encrypt(secret),
-            key_id=new.key_id,
             created_at=now_utc(),
         )
     )
@@ -180,49 +135,10 @@ def _existing() -> Any:  # noqa: ANN401 - a select of these columns
     return select(*columns).where(webhooks.c.deleted_at.is_(None))
 
 
-def _webhook_of(row: Row[Any]) -> Webhook:
-    return Webhook(**{**row._mapping, "types": tuple(row.types)})
+_webhook_of = reader_of(Webhook)
 
 
 _LOG = 30  # attempts that a delivery's log keeps
-_REPLAYED = "replayed"
-DeliveryState = Literal["pending", "delivered", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message to one webhook, as read from its row."""
-
-    id: str
-    webhook_id: str
-    type: str
-    body: str
-    state: DeliveryState
-    tries: int
-    due_at: datetime
-    log: list[dict[str, Any]]
-    """Each attempt: `at`, `milliseconds`, `status` and `error`; or that it was `replayed`."""
-    created_at: datetime
-    ended_at: datetime | None
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Its body, parsed."""
-        message: dict[str, Any] = json.loads(self.body)
-        return message
-
-    @property
-    def next_try_at(self) -> datetime | None:
-        """When it is sent, if it still is to be."""
-        return self.due_at if self.state == "pending" else None
-
-    @property
-    def failures(self) -> int:
-        """Failed attempts since it was created or replayed."""
-        since = 0
-        for entry in self.log:
-            since = 0 if entry.get(_REPLAYED) else since + 1
-        return since
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +302,7 @@ def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Deliv
             ended_at=null(),
             # An attempt in progress no longer counts.
             tries=webhook_deliveries.c.tries + 1,
-            log=[*past.log, {"at": now.isoformat(), _REPLAYED: True}][-_LOG:],
+            log=[*past.log, {"at": now.isoformat(), REPLAYED: True}][-_LOG:],
         )
     )
     return get_delivery(tx, webhook.id, delivery_id)
@@ -439,5 +355,4 @@ def _refuse_disabled(webhook: Webhook) -> None:
         raise Conflict(f"Webhook {webhook.id} is disabled ({webhook.disabled_reason}); enable it first.")
 
 
-def _delivery_of(row: Row[Any]) -> Delivery:
-    return Delivery(**row._mapping)
+_delivery_of = reader_of(Delivery)

@@ -13,11 +13,12 @@ from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports, source_links
 from spool.tables.glossaries import glossaries, language_models
-from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts, uploads
+from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
 from spool.tables.sources import source_items, source_marks, sources
+from spool.tables.uploads import uploads
 from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers

@@ -1,54 +1,70 @@
 """Batches of jobs."""
 
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
 from sqlalchemy import (
-    JSON,
-    Boolean,
     CheckConstraint,
-    Column,
     Index,
-    Integer,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    false,
-    text,
 )
 
+from spool.domain.columns import Id, Length, Name, Sha256, SmallInt
 from spool.domain.priority import NORMAL
-from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
+from spool.tables.base import partial_index
+from spool.tables.record import table_of
 
-batches = Table(
+
+@dataclass(frozen=True)
+class NewBatch:
+    """A batch to be created. `request_hash` tells a repeated `idempotency_key` from a misused one."""
+
+    project: Name
+    name: str
+    source: str
+    """The address it was listed from, or `manifest`."""
+    reuse: bool
+    request_hash: Sha256
+    idempotency_key: Annotated[str, Length(255)] | None = None
+    key_id: Id | None = None
+    """The API key that submitted it."""
+    priority: SmallInt = NORMAL
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(NewBatch):
+    """A batch as read from its row. `spool.store.batch_progress` counts its jobs."""
+
+    id: Id
+    accepted: int = 0
+    """Jobs created."""
+    lines: int | None
+    """Lines, objects or files read; None until all are read."""
+    bad: int = 0
+    bad_lines: list[dict[str, Any]]
+    """The first bad lines: `line`, `custom_id`, `code`, `message`."""
+    created_at: datetime
+    updated_at: datetime
+    closed_at: datetime | None
+    """When the whole submission was read; until then more jobs may come."""
+    cancelled_at: datetime | None
+    ended_at: datetime | None = None
+    """When all of its jobs were found to have ended."""
+    late: bool = False
+    """By the last forecast, the deadline can no longer be met."""
+    expected_at: datetime | None = None
+    """When it will end, by the last forecast."""
+    expected_basis: str | None = None
+    skipped: int = 0
+    """Files of the listing that make no job."""
+    skipped_files: list[dict[str, str]] = field(default_factory=list)
+    """The first of them: `path`, `reason`."""
+
+
+batches = table_of(
     "batches",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("reuse", Boolean, nullable=False),
-    Column("accepted", Integer, nullable=False, server_default=text("0")),
-    Column("lines", Integer),
-    Column("bad", Integer, nullable=False, server_default=text("0")),
-    Column("bad_lines", JSON, nullable=False),
-    # Files of a folder or prefix that make no job, and why.
-    Column("skipped", Integer, nullable=False, server_default=text("0")),
-    Column("skipped_files", JSON, nullable=False),
-    Column("idempotency_key", String(255)),
-    Column("request_hash", String(64), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
-    # When the last line had been read; until then more jobs may come.
-    Column("closed_at", UtcDateTime),
-    Column("cancelled_at", UtcDateTime),
-    # When all of its jobs were found to have ended; NULL again after a retry.
-    Column("ended_at", UtcDateTime),
-    Column("key_id", ID),
-    Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
-    Column("deadline", UtcDateTime),
-    # The last forecast: whether the deadline is out of reach, when the batch will end, and the basis.
-    Column("late", Boolean, nullable=False, server_default=false()),
-    Column("expected_at", UtcDateTime),
-    Column("expected_basis", Text),
+    Batch,
     CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
     Index("ix_batches_created_at_id", "created_at", "id"),
     partial_index(

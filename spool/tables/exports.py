@@ -1,25 +1,72 @@
 """External object stores: named connections, and a row for each job and format that is exported."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, text
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Literal
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Table,
+    Text,
+)
+
+from spool.domain.columns import Id, Length, Name, Sha256, ShortName
+from spool.errors import SourceForbidden
+from spool.tables.base import ID, UtcDateTime, metadata, partial_index
+from spool.tables.record import table_of
+
+Access = Literal["read", "write", "both"]
+
+
+@dataclass(frozen=True)
+class NewConnection:
+    """A connection to be created; everything that is read or written with it lies below `prefix`."""
+
+    project: Name
+    name: ShortName
+    endpoint: str | None
+    region: ShortName
+    prefix: str
+    key_id: str
+    secret: str = field(repr=False)
+    access: Access = "write"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionRow(NewConnection):
+    """A connection as its row was read; its secret is encrypted (`spool.settings.secret_key`)."""
+
+    created_at: datetime
+
+    def check_write(self, uri: str) -> None:
+        """Raise SourceForbidden where the connection may not write to `uri`, an address or a prefix."""
+        if self.access == "read":
+            raise SourceForbidden(
+                f"The connection {self.name} only reads; have an operator create one with the access `write`."
+            )
+        if not uri.startswith(self.prefix):
+            raise SourceForbidden(f"The connection {self.name} writes below {self.prefix} only.")
+
+    def check_read(self, uri: str) -> None:
+        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
+        if self.access == "write":
+            raise SourceForbidden(
+                f"The connection {self.name} only writes; have an operator create one with the access `read`."
+            )
+        if not uri.startswith(self.prefix):
+            raise SourceForbidden(f"The connection {self.name} reads below {self.prefix} only.")
+
 
 # Credentials of external object stores. Jobs name a connection, and never contain its values.
-connections = Table(
+connections = table_of(
     "connections",
-    metadata,
-    Column("project", NAME, primary_key=True),
-    Column("name", String(64), primary_key=True),
-    Column("endpoint", Text),
-    Column("region", String(64), nullable=False),
-    # Everything that is read or written with it is below this address.
-    Column("prefix", Text, nullable=False),
-    Column("access", String(8), nullable=False),
-    Column("key_id", Text, nullable=False),
-    # Encrypted (`spool.settings.secret_key`).
-    Column("secret", Text, nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
+    ConnectionRow,
     CheckConstraint("access IN ('read', 'write', 'both')", name="access"),
+    key=("project", "name"),
 )
 
 # Where workers, which cannot read those credentials, request a signed address of a job's source. A row lives
@@ -36,26 +83,39 @@ source_links = Table(
     CheckConstraint("url IS NULL OR error IS NULL", name="answer"),
 )
 
-exports = Table(
+ExportState = Literal["pending", "written", "failed", "replaced"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """One file of one job, as its row was read."""
+
+    job_id: Id
+    format: Annotated[str, Length(16)]
+    project: Name
+    destination: Name
+    state: ExportState
+    revision: int = 1
+    """Grows when the transcript changes."""
+    tries: int = 0
+    due_at: datetime
+    error: str | None
+    uri: str | None
+    target: Sha256 | None
+    sha256: Sha256 | None
+    created_at: datetime
+    written_at: datetime | None
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When it is written, if it still is to be."""
+        return self.due_at if self.state == "pending" else None
+
+
+exports = table_of(
     "exports",
-    metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("format", String(16), primary_key=True),
-    Column("project", NAME, nullable=False),
-    # What many files may share an outage of: a connection, a bucket or the folders.
-    Column("destination", NAME, nullable=False),
-    Column("state", String(16), nullable=False),
-    # Grows when the transcript changes; an attempt counts for the revision that it read.
-    Column("revision", Integer, nullable=False, server_default=text("1")),
-    Column("tries", Integer, nullable=False, server_default=text("0")),
-    Column("due_at", UtcDateTime, nullable=False),
-    Column("error", Text),
-    Column("uri", Text),
-    # The digest of `uri`, ignoring case, and of its owner: no two jobs write the same file.
-    Column("target", String(64)),
-    Column("sha256", String(64)),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("written_at", UtcDateTime),
+    Export,
+    ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
     CheckConstraint("state IN ('pending', 'written', 'failed', 'replaced')", name="state"),
     CheckConstraint("state NOT IN ('failed', 'replaced') OR error IS NOT NULL", name="reason"),
     CheckConstraint("state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL)", name="written"),
@@ -65,4 +125,5 @@ exports = Table(
         where="state = 'pending'",
     ),
     Index("ix_exports_target", "target", unique=True),
+    key=("job_id", "format"),
 )

@@ -12,7 +12,6 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Table,
-    Text,
     event,
     text,
 )
@@ -20,7 +19,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.priority import NEVER
-from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
+from spool.tables.base import ID, UtcDateTime, metadata, partial_index
 from spool.tables.record import table_of
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
@@ -212,33 +211,6 @@ source_hashes = Table(
     metadata,
     Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("hashes", LargeBinary, nullable=False),
-)
-
-# Direct uploads in parts (`spool.store.archive.uploads`), each under the key of its future job.
-uploads = Table(
-    "uploads",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    # Chosen beforehand; the job exists only once it is submitted and names the upload.
-    Column("job_id", ID, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("part_bytes", BigInteger, nullable=False),
-    # What the client announced.
-    Column("sha256", String(64)),
-    Column("content_type", String(100), nullable=False),
-    # The store's id, which knows the parts.
-    Column("multipart_id", Text, nullable=False),
-    Column("etag", Text),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("expires_at", UtcDateTime, nullable=False),
-    CheckConstraint("state IN ('open', 'complete', 'used', 'removed')", name="state"),
-    Index("ix_uploads_job_id", "job_id", unique=True),
-    # The same file, sent again after an interruption.
-    Index("ix_uploads_project_sha256", "project", "sha256"),
-    Index("ix_uploads_expires_at", "expires_at"),
 )
 
 # The words of an existing transcript that a job aligns (`spool.domain.archive.alignment.Typescript`).

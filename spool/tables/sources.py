@@ -1,45 +1,74 @@
 """Watched folders and buckets, their files, and keys that notifications named."""
 
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
 from sqlalchemy import (
-    JSON,
     CheckConstraint,
     Column,
-    Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
-    Integer,
-    String,
     Table,
     Text,
 )
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.domain.columns import Id, Name
+from spool.tables.base import ID, UtcDateTime, metadata
+from spool.tables.record import table_of
 
-sources = Table(
+ItemState = Literal["settling", "taken", "skipped", "refused"]
+
+
+@dataclass(frozen=True)
+class NewSource:
+    """A source to be created. `request`: the options of its jobs; `reads`: the addresses that its key may
+    read."""
+
+    project: Name
+    name: str
+    address: str
+    request: dict[str, Any]
+    every_seconds: float
+    settle_seconds: float
+    key_id: Id | None = None
+    reads: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedSource(NewSource):
+    """A source as read from its row."""
+
+    id: Id
+    created_at: datetime
+    paused_at: datetime | None
+    due_at: datetime
+    lease_owner: Name | None
+    lease_until: datetime | None
+    listed_at: datetime | None
+    files: int | None
+    error: str | None
+    failing_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A version of a file as read from its row."""
+
+    id: Id
+    source_id: Id
+    place: Name
+    version: Name
+    state: ItemState
+    reason: str | None
+    job_id: Id | None
+    created_at: datetime
+
+
+sources = table_of(
     "sources",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("address", Text, nullable=False),
-    # The options of its jobs, as in a batch's request.
-    Column("request", JSON, nullable=False),
-    Column("every_seconds", Double, nullable=False),
-    Column("settle_seconds", Double, nullable=False),
-    # The key that created it, and the addresses that this key might read; NULL: any that the settings allow.
-    Column("key_id", ID),
-    Column("reads", JSON(none_as_null=True)),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("paused_at", UtcDateTime),
-    # When it is to be listed next; who lists it now, and until when unless renewed.
-    Column("due_at", UtcDateTime, nullable=False),
-    Column("lease_owner", NAME),
-    Column("lease_until", UtcDateTime),
-    # The last complete listing, and how many files there were.
-    Column("listed_at", UtcDateTime),
-    Column("files", Integer),
-    Column("error", Text),
-    Column("failing_since", UtcDateTime),
+    WatchedSource,
     CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="lease"),
     CheckConstraint("(error IS NULL) = (failing_since IS NULL)", name="failing"),
     Index("ix_sources_project", "project"),
@@ -47,19 +76,10 @@ sources = Table(
 )
 
 # A row for each version of each file that was seen, which is never submitted again.
-source_items = Table(
+source_items = table_of(
     "source_items",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("source_id", ID, ForeignKey("sources.id", ondelete="CASCADE"), nullable=False),
-    # The path below the address; if it is very long, its digest.
-    Column("place", String(200), nullable=False),
-    # An S3 object's ETag; a file's size and time of change.
-    Column("version", String(200), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("reason", Text),
-    Column("job_id", ID),
-    Column("created_at", UtcDateTime, nullable=False),
+    Item,
+    ForeignKeyConstraint(["source_id"], ["sources.id"], ondelete="CASCADE"),
     CheckConstraint("state IN ('settling', 'taken', 'skipped', 'refused')", name="state"),
     CheckConstraint("(state = 'taken') = (job_id IS NOT NULL)", name="job"),
     Index("ix_source_items_version", "source_id", "place", "version", unique=True),

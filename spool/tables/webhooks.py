@@ -1,63 +1,110 @@
 """Webhooks and their deliveries."""
 
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
 from sqlalchemy import (
-    JSON,
-    BigInteger,
     CheckConstraint,
     Column,
-    ForeignKey,
+    ForeignKeyConstraint,
     Index,
-    Integer,
-    String,
-    Table,
-    Text,
-    text,
 )
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata, partial_index
+from spool.domain.columns import BigInt, Id, Length, Name
+from spool.tables.base import UtcDateTime, partial_index
+from spool.tables.record import table_of
+
+REPLAYED = "replayed"
+"""In a delivery's log: it was sent again at somebody's request."""
+DeliveryState = Literal["pending", "delivered", "failed"]
+
+
+@dataclass(frozen=True)
+class NewWebhook:
+    """A webhook to be created. `types`: the events it receives; `batch_id`: of one batch and its jobs."""
+
+    project: Name
+    url: str = field(repr=False)  # it may contain a token of the receiver's
+    types: tuple[str, ...]
+    batch_id: Id | None = None
+    description: str = ""
+    key_id: Id | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook(NewWebhook):
+    """A webhook as read from its row."""
+
+    id: Id
+    secret: str = field(repr=False)  # encrypted, as is the old one
+    old_secret: str | None = field(repr=False)
+    old_secret_until: datetime | None
+    created_at: datetime
+    failing_since: datetime | None
+    """The first failure after the last success."""
+    succeeded_at: datetime | None
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    delivered: BigInt = 0
+    failed_tries: BigInt = 0
+    given_up: BigInt = 0
+
+    @property
+    def state(self) -> Literal["enabled", "failing", "disabled"]:
+        """Whether messages reach its receiver."""
+        return "disabled" if self.disabled_at else "failing" if self.failing_since else "enabled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """One message to one webhook, as read from its row."""
+
+    id: Id
+    webhook_id: Id
+    type: Annotated[str, Length(32)]
+    body: str
+    state: DeliveryState
+    tries: int = 0
+    due_at: datetime
+    log: list[dict[str, Any]]
+    """Each attempt: `at`, `milliseconds`, `status` and `error`; or that it was `replayed`."""
+    created_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """Its body, parsed."""
+        message: dict[str, Any] = json.loads(self.body)
+        return message
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When it is sent, if it still is to be."""
+        return self.due_at if self.state == "pending" else None
+
+    @property
+    def failures(self) -> int:
+        """Failed attempts since it was created or replayed."""
+        since = 0
+        for entry in self.log:
+            since = 0 if entry.get(REPLAYED) else since + 1
+        return since
+
 
 # A removed webhook keeps its row, without address and secrets, for the counts.
-webhooks = Table(
+webhooks = table_of(
     "webhooks",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("types", JSON, nullable=False),
-    Column("batch_id", ID),
-    Column("description", Text, nullable=False),
-    # Encrypted (`spool.settings.secret_key`).
-    Column("secret", Text, nullable=False),
-    Column("old_secret", Text),
-    Column("old_secret_until", UtcDateTime),
-    Column("key_id", ID),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("failing_since", UtcDateTime),
-    Column("succeeded_at", UtcDateTime),
-    Column("disabled_at", UtcDateTime),
-    Column("disabled_reason", Text),
+    Webhook,
     Column("deleted_at", UtcDateTime),
-    Column("delivered", BigInteger, nullable=False, server_default=text("0")),
-    Column("failed_tries", BigInteger, nullable=False, server_default=text("0")),
-    Column("given_up", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_webhooks_project", "project"),
 )
 
-webhook_deliveries = Table(
+webhook_deliveries = table_of(
     "webhook_deliveries",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("webhook_id", ID, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
-    Column("type", String(32), nullable=False),
-    # The bytes that every attempt sends.
-    Column("body", Text, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("tries", Integer, nullable=False, server_default=text("0")),
-    # When the next attempt is due; during an attempt, when its process is presumed dead.
-    Column("due_at", UtcDateTime, nullable=False),
-    Column("log", JSON, nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("ended_at", UtcDateTime),
+    Delivery,
+    ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], ondelete="CASCADE"),
     CheckConstraint("state IN ('pending', 'delivered', 'failed')", name="state"),
     partial_index(
         "ix_webhook_deliveries_pending",

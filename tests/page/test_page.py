@@ -23,10 +23,11 @@ from spool.formats import FORMATS, render
 from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.api_keys import create_key
-from spool.store.batches import NewBatch, add_jobs, batch_jobs, close_batch, create_batch
+from spool.store.batches import add_jobs, batch_jobs, close_batch, create_batch
 from spool.store.jobs import NewJob, create_job
 from spool.store.queue import leases
 from spool.tables import jobs
+from spool.tables.batches import NewBatch
 
 expect.set_options(timeout=60_000)
 WORDS = ("keep", "the", "light", "<b>burning</b>", "keep", "watch")

@@ -7,77 +7,27 @@ what is signed is what the job's row says, never what the worker says.
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal
 
 from sqlalchemy import Connection as Transaction
 from sqlalchemy import delete, null, or_, select, update
 
 from spool.domain.jobs import Source
-from spool.errors import Conflict, NotFound, SourceForbidden
+from spool.errors import Conflict, NotFound
 from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.tables import connections, jobs, source_links
+from spool.tables.exports import ConnectionRow, NewConnection
+from spool.tables.record import values_of
 
-Access = Literal["read", "write", "both"]
 ASKED_SECONDS = 120.0
 """How long a question for an address stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewConnection:
-    """A connection to be created; everything that is read or written with it lies below `prefix`."""
-
-    project: str
-    name: str
-    endpoint: str | None
-    region: str
-    prefix: str
-    key_id: str
-    secret: str = field(repr=False)
-    access: Access = "write"
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionRow:
-    """A connection as its row was read."""
-
-    project: str
-    name: str
-    endpoint: str | None
-    region: str
-    prefix: str
-    access: Access
-    key_id: str
-    secret: str = field(repr=False)  # encrypted
-    created_at: datetime
-
-    def check_write(self, uri: str) -> None:
-        """Raise SourceForbidden where the connection may not write to `uri`, an address or a prefix."""
-        if self.access == "read":
-            raise SourceForbidden(
-                f"The connection {self.name} only reads; have an operator create one with the access `write`."
-            )
-        if not uri.startswith(self.prefix):
-            raise SourceForbidden(f"The connection {self.name} writes below {self.prefix} only.")
-
-    def check_read(self, uri: str) -> None:
-        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
-        if self.access == "write":
-            raise SourceForbidden(
-                f"The connection {self.name} only writes; have an operator create one with the access `read`."
-            )
-        if not uri.startswith(self.prefix):
-            raise SourceForbidden(f"The connection {self.name} reads below {self.prefix} only.")
 
 
 def create_connection(tx: Transaction, new: NewConnection, box: SecretBox) -> ConnectionRow:
     """Create a connection, whose secret only `box` can read from now on. Raises Conflict for a name that the
     project uses already."""
-    values = {
-        name: getattr(new, name) for name in ("project", "name", "endpoint", "region", "prefix", "access")
-    }
-    values |= {"key_id": new.key_id, "secret": box.encrypt(new.secret), "created_at": now_utc()}
+    values = values_of(new, NewConnection)
+    values |= {"secret": box.encrypt(new.secret), "created_at": now_utc()}
     written = upsert(tx, connections, values, returning=[connections.c.name])
     if written.one_or_none() is None:
         raise Conflict(f"Project {new.project} has a connection {new.name}; remove it first.")

@@ -7,9 +7,7 @@ replaces the file.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, func, null, select, update
 
@@ -18,35 +16,9 @@ from spool.domain.jobs import Job
 from spool.store.event_log import note_exported
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.tables import exports, jobs
+from spool.tables.exports import Export, ExportState
 
-ExportState = Literal["pending", "written", "failed", "replaced"]
 _REPLACED = "A newer job of the same recording writes this file."
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """One file of one job, as its row was read."""
-
-    job_id: str
-    format: str
-    project: str
-    destination: str
-    state: ExportState
-    revision: int
-    """Grows when the transcript changes."""
-    tries: int
-    due_at: datetime
-    error: str | None
-    uri: str | None
-    target: str | None
-    sha256: str | None
-    created_at: datetime
-    written_at: datetime | None
-
-    @property
-    def next_try_at(self) -> datetime | None:
-        """When it is written, if it still is to be."""
-        return self.due_at if self.state == "pending" else None
 
 
 def enqueue_exports(tx: Connection, job: Job) -> int:

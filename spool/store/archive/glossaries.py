@@ -1,8 +1,5 @@
 """Glossaries by project, name and version. A version never changes; jobs share its list of phrases."""
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from spool.domain.search.phrases import PhraseList
@@ -11,32 +8,12 @@ from spool.store.deletions import drop_phrases
 from spool.store.jobs import keep_phrases
 from spool.store.sql import now_utc, upsert
 from spool.tables import glossaries, phrase_lists
+from spool.tables.glossaries import Glossary
 
 MOST_GLOSSARIES = 1000
 """Of a project, by name."""
 MOST_VERSIONS = 1000
 """Of a glossary."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glossary:
-    """One version of a glossary. sha256: the digest of its phrases, which jobs keep. auto_add_after: it
-    takes up what corrections wrote in so many recordings of the project; None where it does not."""
-
-    project: str
-    name: str
-    version: int
-    sha256: str
-    count: int
-    weight: float
-    auto_add_after: int | None
-    created_at: datetime
-    created_by: str
-
-    @property
-    def reference(self) -> str:
-        """What a job shows of it."""
-        return f"{self.name}@{self.version}"
 
 
 def add_version(

@@ -2,8 +2,6 @@
 under its SHA-256."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 
@@ -11,6 +9,7 @@ from spool.domain.jobs import JobState
 from spool.errors import Conflict, NotFound
 from spool.store.sql import now_utc, upsert
 from spool.tables import jobs, language_models
+from spool.tables.glossaries import LanguageModel
 
 FOLDER = "language-models/"
 """The prefix of the keys of their files."""
@@ -29,28 +28,6 @@ def key_of(sha256: str) -> str:
 def sha256_of(key: str) -> str:
     """The hash of the file under this key."""
     return key.removeprefix(FOLDER).removesuffix(".arpa")
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageModel:
-    """One version of a language model: its file's hash and bytes, its order and n-grams, and the model whose
-    tokens it uses, according to its author."""
-
-    project: str
-    name: str
-    version: int
-    sha256: str
-    size: int
-    ngram_order: int
-    ngrams: int
-    model: str | None
-    created_at: datetime
-    created_by: str
-
-    @property
-    def reference(self) -> str:
-        """The reference that a job shows."""
-        return f"{self.name}@{self.version}"
 
 
 def add_version(

@@ -8,7 +8,7 @@ block renews; pausing or removing a source ends the listing at its next block.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -30,50 +30,12 @@ from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
 from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now, upsert
 from spool.tables import source_items, source_marks, sources
+from spool.tables.record import values_of
+from spool.tables.sources import Item, ItemState, NewSource, WatchedSource
 
 MAX_SOURCES = 50
 """The most sources of one project."""
 LEASE_SECONDS = 120.0
-ItemState = Literal["settling", "taken", "skipped", "refused"]
-
-
-@dataclass(frozen=True, slots=True)
-class NewSource:
-    """A source to be created. `request`: the options of its jobs; `reads`: the addresses that its key may
-    read."""
-
-    project: str
-    name: str
-    address: str
-    request: dict[str, Any]
-    every_seconds: float
-    settle_seconds: float
-    key_id: str | None = None
-    reads: Sequence[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedSource:
-    """A source as read from its row."""
-
-    id: str
-    project: str
-    name: str
-    address: str
-    request: dict[str, Any]
-    every_seconds: float
-    settle_seconds: float
-    key_id: str | None
-    reads: list[str] | None
-    created_at: datetime
-    paused_at: datetime | None
-    due_at: datetime
-    lease_owner: str | None
-    lease_until: datetime | None
-    listed_at: datetime | None
-    files: int | None
-    error: str | None
-    failing_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +47,6 @@ class SourceChange:
     every_seconds: float | None = None
     settle_seconds: float | None = None
     paused: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A version of a file as read from its row."""
-
-    id: str
-    source_id: str
-    place: str
-    version: str
-    state: ItemState
-    reason: str | None
-    job_id: str | None
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +90,8 @@ def create_source(tx: Connection, new: NewSource) -> WatchedSource:
     if same := [each for each in watched if each.address == new.address]:
         raise Conflict(f"Project {new.project} already watches {new.address}, as {same[0].id}.")
     source_id = new_id("src")
-    values = {
-        "id": source_id,
-        "project": new.project,
-        "name": new.name,
-        "address": new.address,
-        "request": new.request,
-        "every_seconds": new.every_seconds,
-        "settle_seconds": new.settle_seconds,
-        "key_id": new.key_id,
-        "reads": None if new.reads is None else list(new.reads),
-    }
-    tx.execute(insert(sources).values(**values, created_at=now_utc(), due_at=now_utc()))
+    values = values_of(new, NewSource)
+    tx.execute(insert(sources).values(id=source_id, **values, created_at=now_utc(), due_at=now_utc()))
     return get_source(tx, source_id)
 
 

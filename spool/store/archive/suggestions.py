@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Select, func, select
 
 from spool.domain.archive.edits import standing_edits
 from spool.domain.search.phrases import MOST_PHRASES, phrase_list
-from spool.store.archive.glossaries import Glossary, add_version, phrases_of_versions
+from spool.store.archive.glossaries import add_version, phrases_of_versions
 from spool.store.jobs import phrases_of
 from spool.store.transcripts.edits import edit_of
 from spool.tables import edits, jobs
+from spool.tables.glossaries import Glossary
 
 MOST_EDITS = 20_000
 """The latest ones of a project, which are looked at."""

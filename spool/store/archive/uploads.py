@@ -7,12 +7,10 @@ tell which job uses it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
+from datetime import timedelta
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from spool.domain.jobs import Job, Source
 from spool.errors import Conflict, NotFound
@@ -20,88 +18,17 @@ from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job, get_job, job_of_key
 from spool.store.sql import lock_name, now_utc, seconds_from_now
 from spool.tables import jobs, uploads
+from spool.tables.record import reader_of, values_of
+from spool.tables.uploads import NewUpload, StoredUpload, UploadState
 
 MOST_OPEN = 1000
 """The most unused uploads of a project."""
 
 
-SCHEME = "upload://"
 """The scheme that names a direct upload as the source of a job."""
 
 
-class UploadState(StrEnum):
-    """The progress of an upload towards a job."""
-
-    OPEN = "open"
-    COMPLETE = "complete"
-    USED = "used"
-    REMOVED = "removed"
-
-
 _WAITING = (UploadState.OPEN.value, UploadState.COMPLETE.value)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredUpload:
-    """An upload: `bytes` in parts of `part_bytes`, the last one smaller, and the SHA-256 (hex) that its
-    client announced, if any. `multipart_id` is the store's."""
-
-    id: str
-    project: str
-    job_id: str
-    state: UploadState
-    name: str
-    bytes: int
-    part_bytes: int
-    sha256: str | None
-    content_type: str
-    multipart_id: str
-    etag: str | None
-    created_at: datetime
-    expires_at: datetime
-
-    @property
-    def source(self) -> str:
-        """The source that a job names."""
-        return f"{SCHEME}{self.id}"
-
-    @property
-    def used_by(self) -> str | None:
-        """The job whose recording it is."""
-        return self.job_id if self.state is UploadState.USED else None
-
-    @property
-    def key(self) -> str:
-        """The key of its object."""
-        return key_of(self.job_id)
-
-    @property
-    def parts(self) -> int:
-        """The number of its parts."""
-        return -(-self.bytes // self.part_bytes)
-
-    def size_of(self, number: int) -> int:
-        """Bytes of the part with this number, from 1."""
-        return min(self.part_bytes, self.bytes - (number - 1) * self.part_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class NewUpload:
-    """An upload to be created; see `StoredUpload`."""
-
-    project: str
-    job_id: str
-    name: str
-    bytes: int
-    part_bytes: int
-    sha256: str | None
-    content_type: str
-    multipart_id: str
-
-
-def key_of(job_id: str) -> str:
-    """The key of a job's uploaded recording."""
-    return f"jobs/{job_id}/source"
 
 
 def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
@@ -109,7 +36,7 @@ def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
     lock_name(tx, f"uploads {new.project}")  # so that of several requests at once none passes the limit
     refuse_too_many(tx, new.project)
     upload_id = new_id("upl")
-    fields = {name: getattr(new, name) for name in NewUpload.__slots__}
+    fields = values_of(new, NewUpload)
     times = {"created_at": now_utc(), "expires_at": seconds_from_now(timedelta(days=days).total_seconds())}
     tx.execute(insert(uploads).values(id=upload_id, state=UploadState.OPEN.value, **fields, **times))
     return get_upload(tx, upload_id)
@@ -260,5 +187,4 @@ def list_overdue(tx: Connection, seconds: float) -> list[StoredUpload]:
     return [_upload_of(row) for row in tx.execute(select(*uploads.c).where(late).order_by(uploads.c.id))]
 
 
-def _upload_of(row: Row[Any]) -> StoredUpload:
-    return StoredUpload(**dict(row._mapping) | {"state": UploadState(row.state)})
+_upload_of = reader_of(StoredUpload)

@@ -23,11 +23,12 @@ from spool.domain.api_keys import Scope, key_id_of, mint
 from spool.ids import new_id
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
-from spool.store.archive.uploads import NewUpload, create_upload
+from spool.store.archive.uploads import create_upload
 from spool.store.batches import batch_jobs
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
 from spool.tables import voice_prints, voices
+from spool.tables.uploads import NewUpload
 from tests.api.auth.keys import BOTH, admin_key, bearer, get, new_key, post
 
 # Pages that describe the API and hold nothing of anybody.

@@ -25,10 +25,11 @@ from spool.settings import Settings
 from spool.store import Database
 from spool.store.archive.exports import exports_of
 from spool.store.archive.language_models import FOLDER, list_language_models
-from spool.store.archive.sources import NewSource, create_source, list_items
+from spool.store.archive.sources import create_source, list_items
 from spool.store.jobs import JobFilter, list_jobs
 from spool.store.sql import seconds_from_now
 from spool.tables import locks, sources
+from spool.tables.sources import NewSource
 
 pytestmark = pytest.mark.integration
 OLD = 1_700_000_000

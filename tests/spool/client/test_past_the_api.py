@@ -18,8 +18,8 @@ from ops.testbed.s3 import S3Server
 from spool.client import AsyncSpool, Retries, ServerFailed, Spool
 from spool.client import uploads as sending
 from spool.settings import Settings
-from spool.store.archive.uploads import key_of
 from spool.tables import uploads
+from spool.tables.uploads import key_of
 from tests.live.guarded_s3 import GuardedS3
 from tests.live.past_the_api import PART, bucket, no_sweeps, past_the_api, proxy  # noqa: F401 - fixtures
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from ops.testbed.rows import new_job
 from spool.domain.priority import Rules
 from spool.store import Database
-from spool.store.batches import NewBatch, add_jobs, create_batch
+from spool.store.batches import add_jobs, create_batch
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, Outcome, finish_job
 from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.tables.batches import NewBatch
 
 ASKER = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
 RULES = Rules()

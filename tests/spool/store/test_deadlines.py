@@ -13,11 +13,12 @@ from spool.domain.deadlines import Load, forecast_deadlines
 from spool.domain.priority import HIGH, NEVER, NORMAL
 from spool.settings import Settings
 from spool.store import Database
-from spool.store.batches import Batch, NewBatch, add_jobs, create_batch, get_batch
+from spool.store.batches import add_jobs, create_batch, get_batch
 from spool.store.ledger.charges import charge
 from spool.store.sql import seconds_from_now
 from spool.store.workers import heartbeat
 from spool.tables import batches, cost_lines, jobs
+from spool.tables.batches import Batch, NewBatch
 from tests.spool.store.choosing import finish, order, taken
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -19,11 +19,12 @@ from spool.errors import ObjectDamaged, SourceChanged, SourceForbidden, SourceMi
 from spool.objects import FolderStore, s3_parts
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import NewConnection, create_connection, remove_connection, take_link
+from spool.store.archive.connections import create_connection, remove_connection, take_link
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job
 from spool.store.sql import seconds_from_now
 from spool.tables import source_links
+from spool.tables.exports import NewConnection
 from tests.live.guarded_s3 import Account, GuardedS3
 from worker.sources.fetch import Sources
 from worker.sources.links import ANSWER_SECONDS, SignedLink

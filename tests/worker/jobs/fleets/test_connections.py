@@ -11,8 +11,9 @@ from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions
 from spool.ids import new_id
 from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import NewConnection, create_connection, remove_connection
+from spool.store.archive.connections import create_connection, remove_connection
 from spool.store.jobs import NewJob, create_job
+from spool.tables.exports import NewConnection
 from tests.live.guarded_s3 import Account, GuardedS3
 
 pytestmark = pytest.mark.integration
