@@ -34,7 +34,7 @@ from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk, save_chunk
 from spool.store.ledger.charges import Charge, charge
-from spool.store.queue import leases
+from spool.store.queue import endings, leases
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.workers import WorkerInfo, heartbeat, register_worker
@@ -112,10 +112,10 @@ class FakeWorker:
         (doubts,) = doubts_in(self.services.database, [FinishedJob(claim.job, None, record)])
         with self.services.database.begin() as tx:
             self._charge(tx, claim, record.audio.duration)
-            leases.finish_job(
+            endings.finish_job(
                 tx,
                 claim,
-                leases.Outcome(
+                endings.Outcome(
                     record.audio.duration,
                     key,
                     stored.sha256 or "",
@@ -132,7 +132,7 @@ class FakeWorker:
     def fail(self, job_id: str, code: str, message: str) -> None:
         claim = self.claim(job_id)
         with self.services.database.begin() as tx:
-            leases.fail_job(tx, claim, code, message)
+            endings.fail_job(tx, claim, code, message)
 
     def _charge(self, tx: Connection, claim: Claim, audio_seconds: float) -> None:
         charge(tx, claim.job.id, claim.attempt, self._bill(claim, audio_seconds))

@@ -25,7 +25,7 @@ from ops.testbed.rows import bill, chunk, claimed, queued, registered
 from spool.store import Database
 from spool.store.chunks import save_chunk
 from spool.store.event_log import place_events
-from spool.store.queue.leases import Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
 from spool.tables import chunks, cost_lines, jobs, outbox
 
 SECOND = 1_000_000_000

@@ -20,7 +20,8 @@ from spool.store import Database
 from spool.store.chunks import save_chunk
 from spool.store.database import IDLE_IN_TRANSACTION_S
 from spool.store.queue import locks, outbox, quotas
-from spool.store.queue.leases import Claim, Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
+from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits
 from spool.store.queue.scheduler import ClaimRequest, claim_next
 from spool.store.workers import heartbeat

@@ -25,7 +25,7 @@ from spool.settings import Settings
 from spool.store.api_keys import create_key
 from spool.store.batches import add_jobs, batch_jobs, close_batch, create_batch
 from spool.store.jobs import NewJob, create_job
-from spool.store.queue import leases
+from spool.store.queue import endings
 from spool.tables import jobs
 from spool.tables.batches import NewBatch
 
@@ -58,8 +58,8 @@ def done_job(live: Live, name: str = "reel 1.wav") -> str:
         render(record.model_copy(update={"words": words}), "json").encode(),
     )
     with services.database.begin() as tx:
-        outcome = leases.Outcome(3.0, stored.key, stored.sha256 or "", 1.0, len(WORDS))
-        leases.finish_job(tx, claim, outcome, passages_of(record))
+        outcome = endings.Outcome(3.0, stored.key, stored.sha256 or "", 1.0, len(WORDS))
+        endings.finish_job(tx, claim, outcome, passages_of(record))
     return job_id
 
 
@@ -228,7 +228,7 @@ def test_an_open_job_follows_its_events_without_asking(page: Page, live: Live) -
     expect(page.locator("progress, .bar").first).to_be_visible()
     expect(page.get_by_text("30 s of 2 min")).to_be_visible()
     with live.services.database.begin() as tx:
-        leases.fail_job(tx, claim, "audio_unreadable", "It is a text file.")
+        endings.fail_job(tx, claim, "audio_unreadable", "It is a text file.")
     expect(page.locator(".card.error")).to_have_text("Failed: It is a text file.")
 
 

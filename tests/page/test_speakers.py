@@ -14,7 +14,7 @@ from spool.domain.transcript import DiarizationFacts, Segment, Speaker, Transcri
 from spool.formats import render
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
-from spool.store.queue import leases
+from spool.store.queue import endings
 from spool.store.transcripts.speakers import name_speakers
 from spool.store.transcripts.voices import list_voices, write_prints
 
@@ -80,10 +80,10 @@ def job_with_speakers(live: Live) -> str:
         for each in record.speakers
     ]
     with services.database.begin() as tx:
-        outcome = leases.Outcome(
+        outcome = endings.Outcome(
             record.audio.duration, key, stored.sha256 or "", 1.0, len(record.words), speakers=speakers
         )
-        leases.finish_job(tx, claim, outcome)
+        endings.finish_job(tx, claim, outcome)
     return job_id
 
 

@@ -21,7 +21,8 @@ import structlog
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
 from spool.failpoints import failpoint
 from spool.store.database import Database
-from spool.store.queue.leases import Claim, cancel_claimed, fail_job, renew_lease
+from spool.store.queue.endings import cancel_claimed, fail_job
+from spool.store.queue.leases import Claim, renew_lease
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from spool.failpoints import failpoint
 from spool.formats import CONTENT_TYPES, STORED, render
 from spool.objects import ObjectStore
 from spool.objects.base import NewObject
-from spool.store.queue.leases import Outcome
+from spool.store.queue.endings import Outcome
 from worker.jobs.reuse import Facts
 from worker.jobs.speakers import job_speakers
 

@@ -50,14 +50,8 @@ from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store.chunks import save_chunk
 from spool.store.jobs import get_job, hashes_of_source
-from spool.store.queue.endings import Ending
-from spool.store.queue.leases import (
-    Claim,
-    Outcome,
-    fail_job,
-    finish_job,
-    hand_back,
-)
+from spool.store.queue.endings import Ending, Outcome, fail_job, finish_job, hand_back
+from spool.store.queue.leases import Claim
 from spool.store.transcripts.edits import edits_of, index_words
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.voices import copy_prints

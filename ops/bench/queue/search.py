@@ -31,7 +31,7 @@ from spool.domain.archive.query import parse_query
 from spool.domain.archive.tokens import pairs_of, sound_of
 from spool.store.database import Database
 from spool.store.jobs import JobFilter, columns_of_new
-from spool.store.queue.leases import Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
 from spool.store.sql import Page
 from spool.store.transcripts.passages import recording_doubts, row_of
 from spool.store.transcripts.review import ReviewFilter, list_recordings, list_review, mark_checked

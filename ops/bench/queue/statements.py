@@ -25,8 +25,8 @@ from spool.store.chunks import SavedChunk
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job
 from spool.store.ledger.charges import Charge
-from spool.store.queue.endings import Ending, finish_jobs
-from spool.store.queue.leases import Claim, Outcome
+from spool.store.queue.endings import Ending, Outcome, finish_jobs
+from spool.store.queue.leases import Claim
 from spool.store.queue.scheduler import ClaimRequest, claim_next
 from spool.store.workers import list_workers
 

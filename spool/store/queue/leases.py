@@ -1,4 +1,4 @@
-"""How a worker comes to a job, keeps it and ends it.
+"""How a worker comes to a job and keeps it.
 
 A job is claimed while queued, and taken back once its lease has run out. Exactly one of many callers gets a
 claim, and every later write is conditional on the claim's attempt and worker and on the job still running
@@ -20,26 +20,19 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
-    literal,
     null,
     select,
     update,
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from spool.domain.archive.passages import Passage
-from spool.domain.archive.review import ReviewPassage
-from spool.domain.jobs import Job, JobResult, JobState
+from spool.domain.jobs import Job, JobState
 from spool.errors import LeaseLost
-from spool.store.archive.exports import enqueue_exports
 from spool.store.event_log import note_jobs
 from spool.store.queue.crashes import MAX_CRASHES, is_last_chance, set_aside, take_back
-from spool.store.queue.fair_share import settle_job
-from spool.store.rows import CHANGED_JOB, add_hints, job_of, may_become
-from spool.store.sql import epoch_us, now_utc, seconds_from_now
-from spool.store.transcripts.passages import JobPassages, drop_passages, write_passages
+from spool.store.rows import CHANGED_JOB, job_of, may_become
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs
-from spool.tables.record import values_of
 
 
 class Passed(NamedTuple):
@@ -136,38 +129,6 @@ def _claimed() -> ReturningUpdate[Any]:
 _CLAIMED = _claimed()
 
 
-__all__ = [
-    "Claim",
-    "Outcome",
-    "cancel_claimed",
-    "claim_job",
-    "fail_job",
-    "fence",
-    "finish_job",
-    "hand_back",
-    "lock_claim",
-    "renew_lease",
-    "set_progress",
-]
-
-
-@dataclass(frozen=True)
-class Outcome(JobResult):
-    """What a finished job came to, and what was found of its source, where that was not known before."""
-
-    source_etag: str | None = None
-    source_size: int | None = None
-
-    def columns(self, job: Job) -> dict[str, Any]:
-        """What it changes in the row of this job, by column."""
-        columns = values_of(self, Outcome)
-        columns["done_seconds"] = self.audio_seconds
-        columns["warnings"] = self.warnings or None
-        columns["source_etag"] = job.source.etag if self.source_etag is None else self.source_etag
-        columns["source_size"] = job.source.size if self.source_size is None else self.source_size
-        return columns
-
-
 def renew_lease(
     tx: Connection,
     claim: Claim,
@@ -190,7 +151,7 @@ def renew_lease(
     values |= {"lease_until": seconds_from_now(lease_seconds), "updated_at": now_utc()}
     row = tx.execute(_fenced(claim).values(**values).returning(jobs.c.cancel_requested)).one_or_none()
     if row is None:
-        raise _lost(claim)
+        raise lease_lost(claim)
     return bool(row.cancel_requested)
 
 
@@ -209,83 +170,7 @@ def set_progress(
     if content_sha256 is not None:
         values["content_sha256"] = content_sha256
     if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
-        raise _lost(claim)
-
-
-def hand_back(
-    tx: Connection,
-    claim: Claim,
-    delay_seconds: float = 0.0,
-    *,
-    ran_seconds: float | None = None,
-    transient_failures: int | None = None,
-    to_the_end: bool = False,
-    refused_by: tuple[str, str] | None = None,
-    error: tuple[str, str] | None = None,
-) -> None:
-    """Queue the job again without counting a crash, to be claimed after `delay_seconds`, and note how long it
-    has run and how many transient errors it has met in a row (None: as before).
-
-    It keeps its position unless `to_the_end`. `refused_by`: a worker to pass over for this job, and why;
-    `error`: the code and message that are shown until the next attempt. A job that a person asked to cancel
-    is cancelled instead. Raises LeaseLost.
-    """
-    cancelled = jobs.c.cancel_requested
-    refusals = dict(claim.job.refusals or {}) | dict([refused_by] if refused_by else [])
-    row = tx.execute(
-        _fenced_move(claim, JobState.QUEUED).values(
-            state=case((cancelled, JobState.CANCELLED.value), else_=JobState.QUEUED.value),
-            finished_at=case((cancelled, now_utc()), else_=null()),
-            queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
-            hinted_at=null(),
-            queue_position=epoch_us() if to_the_end else jobs.c.queue_position,
-            not_before=seconds_from_now(delay_seconds) if delay_seconds > 0 else null(),
-            lease_owner=null(),
-            lease_until=null(),
-            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
-            transient_failures=jobs.c.transient_failures
-            if transient_failures is None
-            else transient_failures,
-            refusals=refusals or None,
-            error_code=case((cancelled, null()), else_=error and error[0]),
-            error_message=case((cancelled, null()), else_=error and error[1]),
-            updated_at=now_utc(),
-        )
-    ).one_or_none()
-    if row is None:
-        raise _lost(claim)
-    job = job_of(row)
-    note_jobs(tx, job)
-    settle_job(tx, job)
-    if job.state is JobState.QUEUED:
-        add_hints(tx, [(job.id, job.queue)], delay_seconds)
-
-
-def finish_job(
-    tx: Connection,
-    claim: Claim,
-    outcome: Outcome,
-    passages: Sequence[Passage] = (),
-    review: Sequence[ReviewPassage] = (),
-) -> None:
-    """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
-    ended = outcome.columns(claim.job)
-    job = _end(tx, claim, JobState.DONE, **ended, error_code=null(), error_message=null())
-    if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
-        drop_passages(tx, [claim.job.id])
-        review = ()  # what is to be reviewed, and was, does not depend on speakers
-    write_passages(tx, JobPassages(claim.job.id, claim.job.project, passages, review))
-    enqueue_exports(tx, job)
-
-
-def fail_job(tx: Connection, claim: Claim, code: str, message: str) -> None:
-    """The job cannot succeed; `code` is a SpoolError's, `message` is for its submitter. Raises LeaseLost."""
-    _end(tx, claim, JobState.FAILED, error_code=code, error_message=message)
-
-
-def cancel_claimed(tx: Connection, claim: Claim) -> None:
-    """The worker has stopped at a person's request. Raises LeaseLost."""
-    _end(tx, claim, JobState.CANCELLED, error_code=null(), error_message=null())
+        raise lease_lost(claim)
 
 
 def lock_claim(tx: Connection, claim: Claim) -> None:
@@ -296,7 +181,7 @@ def lock_claim(tx: Connection, claim: Claim) -> None:
     """
     held = tx.execute(select(jobs.c.id).where(fence(claim)).with_for_update()).one_or_none()
     if held is None:
-        raise _lost(claim)
+        raise lease_lost(claim)
 
 
 def fence(claim: Claim) -> ColumnElement[bool]:
@@ -313,21 +198,6 @@ def _fenced(claim: Claim) -> Update:
     return update(jobs).where(fence(claim))
 
 
-def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
-    return CHANGED_JOB.where(fence(claim), may_become(becomes))
-
-
-def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> Job:
-    ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
-    ending |= {"lease_owner": null(), "lease_until": null()}
-    row = tx.execute(_fenced_move(claim, state).values(**ending, **values)).one_or_none()
-    if row is None:
-        raise _lost(claim)
-    job = job_of(row)
-    note_jobs(tx, job)
-    settle_job(tx, job, claim.job.done_seconds)
-    return job
-
-
-def _lost(claim: Claim) -> LeaseLost:
+def lease_lost(claim: Claim) -> LeaseLost:
+    """The error for a write by a claim that no longer holds."""
     return LeaseLost(f"Attempt {claim.attempt} of job {claim.job.id} no longer belongs to {claim.worker_id}.")

@@ -21,7 +21,7 @@ from spool.settings import Settings
 from spool.store.api_keys import revoke_key
 from spool.store.batches import batch_jobs
 from spool.store.event_log import read_events
-from spool.store.queue.leases import fail_job
+from spool.store.queue.endings import fail_job
 from tests.api.auth.keys import BOTH, bearer, get, new_key, post
 
 

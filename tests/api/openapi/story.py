@@ -23,7 +23,7 @@ from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd
 from spool.formats import render
 from spool.store.jobs import JobFilter, list_jobs
-from spool.store.queue import leases
+from spool.store.queue import endings
 from spool.store.transcripts.voices import write_prints
 from tests.api.routes.test_language_models import ARPA
 from tests.api.routes.test_voices import voice
@@ -191,8 +191,8 @@ def _finish(story: Story, job_id: str, words: tuple[str, ...], prints: tuple[byt
         for at in range(len(prints))
     ]
     with story.live.services.database.begin() as tx:
-        outcome = leases.Outcome(2.0, key, stored.sha256 or "", 1.0, len(words), speakers=speakers)
-        leases.finish_job(tx, claim, outcome)
+        outcome = endings.Outcome(2.0, key, stored.sha256 or "", 1.0, len(words), speakers=speakers)
+        endings.finish_job(tx, claim, outcome)
         write_prints(tx, job_id, "e", {f"speaker_{at}": each for at, each in enumerate(prints)})
 
 

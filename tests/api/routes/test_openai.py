@@ -20,7 +20,7 @@ from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk
 from spool.store.jobs import JobFilter, list_jobs
-from spool.store.queue.leases import Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
 from spool.store.system import set_default_model
 from spool.store.workers import register_worker
 

@@ -10,7 +10,7 @@ from spool.client import Conflict, Spool
 from spool.domain.archive.diarization import Diarization
 from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn
 from spool.formats import render
-from spool.store.queue import leases
+from spool.store.queue import endings
 
 WORDS = ("keep", "the", "light", "burning")
 
@@ -58,8 +58,8 @@ def job_id(live: Live, http: httpx.Client, recordings: Path) -> str:
         for each in record.speakers
     ]
     with services.database.begin() as tx:
-        outcome = leases.Outcome(2.0, key, stored.sha256 or "", 1.0, 4, speakers=speakers)  # type: ignore[arg-type]
-        leases.finish_job(tx, claim, outcome)
+        outcome = endings.Outcome(2.0, key, stored.sha256 or "", 1.0, 4, speakers=speakers)  # type: ignore[arg-type]
+        endings.finish_job(tx, claim, outcome)
     return job_id
 
 

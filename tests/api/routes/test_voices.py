@@ -12,7 +12,7 @@ from ops.testbed.running_api import Live, file_job, problem, transcript_of
 from spool.client import NotFound, Spool
 from spool.domain.jobs import JobSpeaker
 from spool.formats import render
-from spool.store.queue import leases
+from spool.store.queue import endings
 from spool.store.transcripts.voices import write_prints
 
 Heard = Callable[..., str]
@@ -39,8 +39,8 @@ def heard(live: Live, http: httpx.Client, recordings: Path) -> Heard:
         ]
         own = {f"speaker_{at}": each for at, each in enumerate(prints) if each is not None}
         with live.services.database.begin() as tx:
-            leases.finish_job(
-                tx, claim, leases.Outcome(2.0, key, stored.sha256 or "", 1.0, 1, speakers=speakers)
+            endings.finish_job(
+                tx, claim, endings.Outcome(2.0, key, stored.sha256 or "", 1.0, 1, speakers=speakers)
             )
             write_prints(tx, job_id, encoder, own)
         return job_id

@@ -23,7 +23,7 @@ from spool.store.chunks import save_chunk
 from spool.store.deletions import mark_deleted
 from spool.store.jobs import cancel_job
 from spool.store.ledger.charges import charge
-from spool.store.queue.leases import Outcome, fail_job, finish_job
+from spool.store.queue.endings import Outcome, fail_job, finish_job
 from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import due_hints, mark_sent
 from spool.store.sql import now_utc, seconds_from_now

@@ -30,7 +30,7 @@ from spool.settings import Settings
 from spool.store import Database
 from spool.store.deletions import OVERDUE_SECONDS, deletions_of
 from spool.store.jobs import create_job, get_job, retry_job
-from spool.store.queue.leases import fail_job
+from spool.store.queue.endings import fail_job
 from spool.store.queue.locks import try_lock
 from spool.store.sql import seconds_from_now
 from spool.store.transcripts.reuse import find_by_content

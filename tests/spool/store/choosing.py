@@ -7,7 +7,8 @@ from spool.domain.priority import Rules
 from spool.store import Database
 from spool.store.batches import add_jobs, create_batch
 from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim, Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
+from spool.store.queue.leases import Claim
 from spool.store.queue.scheduler import ClaimRequest, claim_next
 from spool.tables.batches import NewBatch
 

@@ -13,7 +13,8 @@ from spool.store.batch_progress import batch_counts, batch_progress
 from spool.store.database import Database
 from spool.store.jobs import NewJob
 from spool.store.ledger.charges import charge
-from spool.store.queue.leases import fail_job, set_progress
+from spool.store.queue.endings import fail_job
+from spool.store.queue.leases import set_progress
 from spool.tables import outbox
 
 

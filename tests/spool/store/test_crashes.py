@@ -14,7 +14,8 @@ from spool.domain.jobs import JobState
 from spool.domain.priority import Rules
 from spool.store import Database
 from spool.store.jobs import cancel_job, retry_job
-from spool.store.queue.leases import claim_job, finish_job, hand_back, renew_lease
+from spool.store.queue.endings import finish_job, hand_back
+from spool.store.queue.leases import claim_job, renew_lease
 from spool.store.queue.outbox import SweepLimits, SweepReport, sweep
 from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_next
 from spool.store.sql import seconds_from_now

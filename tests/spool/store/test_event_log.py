@@ -11,7 +11,8 @@ from spool.store import batches, event_log, jobs
 from spool.store import batches as batch_changes
 from spool.store.database import Database
 from spool.store.event_log import batch_is_open, place_events
-from spool.store.queue.leases import Outcome, claim_job, fail_job, finish_job, hand_back
+from spool.store.queue.endings import Outcome, fail_job, finish_job, hand_back
+from spool.store.queue.leases import claim_job
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.sql import seconds_from_now
 from spool.tables import event_inbox

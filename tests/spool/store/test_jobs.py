@@ -25,7 +25,8 @@ from spool.store.jobs import (
     retry_job,
     retry_job_once,
 )
-from spool.store.queue.leases import cancel_claimed, fail_job, renew_lease
+from spool.store.queue.endings import cancel_claimed, fail_job
+from spool.store.queue.leases import renew_lease
 from spool.tables import jobs, outbox
 
 

@@ -32,16 +32,8 @@ from spool.store import Database
 from spool.store.chunks import load_chunks, save_chunk
 from spool.store.jobs import cancel_job, retry_job
 from spool.store.ledger.charges import charge
-from spool.store.queue.leases import (
-    Claim,
-    Outcome,
-    cancel_claimed,
-    claim_job,
-    fail_job,
-    finish_job,
-    hand_back,
-    renew_lease,
-)
+from spool.store.queue.endings import Outcome, cancel_claimed, fail_job, finish_job, hand_back
+from spool.store.queue.leases import Claim, claim_job, renew_lease
 from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
 from spool.store.workers import heartbeat, stop_worker

@@ -12,17 +12,8 @@ from spool.errors import LeaseLost
 from spool.store import Database
 from spool.store.chunks import load_chunks, save_chunk
 from spool.store.jobs import cancel_job, retry_job
-from spool.store.queue.leases import (
-    Claim,
-    Outcome,
-    cancel_claimed,
-    claim_job,
-    fail_job,
-    finish_job,
-    hand_back,
-    renew_lease,
-    set_progress,
-)
+from spool.store.queue.endings import Outcome, cancel_claimed, fail_job, finish_job, hand_back
+from spool.store.queue.leases import Claim, claim_job, renew_lease, set_progress
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.tables import cost_lines, jobs, outbox
 

@@ -21,7 +21,8 @@ from spool.store import Database
 from spool.store.chunks import load_chunks, save_chunk
 from spool.store.ledger.charges import Charge, charge, job_cost
 from spool.store.ledger.reports import cost_report
-from spool.store.queue.leases import Claim, claim_job, hand_back
+from spool.store.queue.endings import hand_back
+from spool.store.queue.leases import Claim, claim_job
 from spool.store.workers import heartbeat, list_workers, stop_worker
 from spool.tables import cost_lines, workers
 

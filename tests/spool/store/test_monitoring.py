@@ -12,7 +12,7 @@ from spool.store import Database
 from spool.store.chunks import save_chunk
 from spool.store.ledger.charges import charge
 from spool.store.monitoring import Audited, keep_audit, read_gauges
-from spool.store.queue.leases import fail_job
+from spool.store.queue.endings import fail_job
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.sql import seconds_from_now
 from spool.store.workers import heartbeat, stop_worker

@@ -10,7 +10,7 @@ from spool.domain.jobs import JobState
 from spool.domain.priority import Rules
 from spool.store import Database
 from spool.store.jobs import NewJob, cancel_job, create_job
-from spool.store.queue.leases import fail_job, hand_back
+from spool.store.queue.endings import fail_job, hand_back
 from spool.store.queue.locks import try_lock, unlock
 from spool.store.queue.outbox import (
     Hint,

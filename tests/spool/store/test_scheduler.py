@@ -18,8 +18,9 @@ from spool.domain.priority import HIGH, LOW, NEVER, NORMAL, Rules
 from spool.domain.quotas import Quota
 from spool.store import Database
 from spool.store.jobs import retry_job
+from spool.store.queue.endings import fail_job, hand_back
 from spool.store.queue.fair_share import UNKNOWN_SECONDS
-from spool.store.queue.leases import Claim, fail_job, hand_back
+from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.queue.scheduler import (
     AGED_EACH,

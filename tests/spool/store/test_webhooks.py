@@ -14,7 +14,7 @@ from spool.store import webhooks
 from spool.store import webhooks as deliveries
 from spool.store.database import Database
 from spool.store.event_log import place_events
-from spool.store.queue.leases import fail_job
+from spool.store.queue.endings import fail_job
 from spool.store.sql import seconds_from_now
 from spool.tables import webhook_deliveries
 from spool.tables import webhooks as rows

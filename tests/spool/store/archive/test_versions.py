@@ -13,7 +13,7 @@ from spool.store import Database
 from spool.store.archive.versions import last_done_versions, rerun_job, versions_of
 from spool.store.deletions import find_expired_jobs, mark_deleted
 from spool.store.jobs import create_job, get_job
-from spool.store.queue.leases import Outcome, fail_job, finish_job
+from spool.store.queue.endings import Outcome, fail_job, finish_job
 
 
 def uploaded(db: Database) -> str:

@@ -12,8 +12,8 @@ from spool.domain.jobs import Job, JobState
 from spool.store.chunks import load_chunks, save_chunk
 from spool.store.database import Database
 from spool.store.ledger.charges import job_cost
-from spool.store.queue.endings import Ending, finish_jobs
-from spool.store.queue.leases import Claim, Outcome, claim_job, finish_job
+from spool.store.queue.endings import Ending, Outcome, finish_job, finish_jobs
+from spool.store.queue.leases import Claim, claim_job
 from spool.tables import event_inbox, jobs, passage_words, passages, turns, workers
 
 FOUND = (Passage.of(0, None, 2, (Spoken("red", 0.0, 0.4, 0.9), Spoken("lamp", 0.5, 0.9, 0.8))),)
