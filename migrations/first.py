@@ -1,7 +1,7 @@
-"""The statements of the first revision, one file for each database, written from `spool.tables`.
+"""The statements of the first revision, in a file that is written from `spool.tables`.
 
-Run `python -m migrations first` after a change of the tables until the first release; from then on the files
-stay as they are, and every change is a revision of its own.
+Run `python -m migrations first` after a change of the tables until the first release; from then on the file
+stays as it is, and every change is a revision of its own.
 """
 
 import re
@@ -15,14 +15,16 @@ from sqlalchemy.sql.ddl import ExecutableDDLElement
 from spool.tables import metadata
 
 DIALECTS = ("sqlite", "postgresql")
-_FOLDER = Path(__file__).parent / "versions"
+_FILE = Path(__file__).parent / "versions" / "0001_first.sql"
+_TITLE = "-- {}\n\n"
 _END = ";\n\n"
 _CREATES = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
 
 
 def statements(dialect: str) -> list[str]:
-    """What the file of this database says."""
-    return _file(dialect).read_text(encoding="utf-8").removesuffix(_END).split(_END)
+    """What the file says for this database."""
+    _, _, text = _FILE.read_text(encoding="utf-8").partition(_TITLE.format(dialect))
+    return text.partition(_TITLE[:3])[0].strip().removesuffix(_END.strip()).split(_END)
 
 
 def tables(dialect: str) -> list[str]:
@@ -32,10 +34,12 @@ def tables(dialect: str) -> list[str]:
 
 
 def write() -> None:
-    """Write the files anew."""
-    for dialect in DIALECTS:
-        text = "".join(statement + _END for statement in _created(dialect))
-        _file(dialect).write_text(text, encoding="utf-8")
+    """Write the file anew."""
+    texts = [
+        _TITLE.format(dialect) + "".join(statement + _END for statement in _created(dialect))
+        for dialect in DIALECTS
+    ]
+    _FILE.write_text("".join(texts).rstrip() + "\n", encoding="utf-8")
 
 
 def _created(dialect: str) -> Iterator[str]:
@@ -53,7 +57,3 @@ def _created(dialect: str) -> Iterator[str]:
     for is_index, group in groupby(created, lambda statement: " INDEX " in statement.split("(")[0]):
         together = list(group)
         yield from sorted(together) if is_index else together
-
-
-def _file(dialect: str) -> Path:
-    return _FOLDER / f"0001_first.{dialect}.sql"
