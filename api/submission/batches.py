@@ -39,6 +39,7 @@ from spool.store import batches as store
 from spool.store.archive.uploads import take_uploads
 from spool.store.batch_progress import batch_progress
 from spool.store.queue.quotas import find_holds
+from spool.tables.batches import Batch, NewBatch
 
 BLOCK = 1000
 # The relay is woken only after this many blocks, since each time it reads a window of the outbox.
@@ -128,7 +129,7 @@ def _submit(
 ) -> tuple[BatchDetail, bool]:
     """Check every line first if the batch is strict, then write block after block."""
     identity = json.dumps([canonical_request(request, intake.project), source, content], sort_keys=True)
-    new = store.NewBatch(
+    new = NewBatch(
         project=intake.project,
         name=request.name or source[:200],
         source=source,
@@ -159,9 +160,7 @@ def _submit(
     return load_detail(services, batch.id), created
 
 
-def _write(
-    services: Services, intake: Intake, report: Report, new: store.NewBatch
-) -> tuple[store.Batch | None, bool]:
+def _write(services: Services, intake: Intake, report: Report, new: NewBatch) -> tuple[Batch | None, bool]:
     batch, created = None, False
     for number, block in enumerate(in_blocks(intake.read_jobs(report), BLOCK)):
         with services.database.begin() as tx:

@@ -28,8 +28,9 @@ from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
 from spool.errors import InvalidRequest, SpoolError, first_fault
 from spool.schemas.batches import BatchUploadRequest
-from spool.store.archive.uploads import SCHEME, StoredUpload, with_upload
+from spool.store.archive.uploads import with_upload
 from spool.store.jobs import NewJob
+from spool.tables.uploads import SCHEME, StoredUpload
 from spool.tracing import current
 
 LINES_A_TURN = 200

@@ -32,16 +32,15 @@ from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.schemas.batches import BatchUploadRequest
 from spool.store.archive.sources import (
-    Item,
     NewItem,
     SourceListing,
     SourceTurn,
-    WatchedSource,
     end_turn,
     find_items,
     note_items,
     take_turn,
 )
+from spool.tables.sources import Item, WatchedSource
 
 LOOK_S = 2.0
 

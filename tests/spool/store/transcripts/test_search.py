@@ -14,7 +14,7 @@ from spool.errors import InvalidRequest
 from spool.store import Database
 from spool.store.deletions import mark_deleted
 from spool.store.jobs import JobFilter
-from spool.store.queue.leases import Outcome, finish_job
+from spool.store.queue.endings import Outcome, finish_job
 from spool.store.transcripts.search import Hit, TranscriptSearch, search
 from spool.store.transcripts.spellings import find_spellings
 
