@@ -159,6 +159,8 @@ class Job(JobResult, SubmittedJob):
     """Grows with each claim; it fences every write of a worker."""
     crashes: int = 0
     """Attempts since the last retry whose worker's process has ended (`spool.store.queue.crashes`)."""
+    retries: int = 0
+    """How often a person has queued it again after it ended."""
     transient_failures: int = 0
     """Attempts in a row that ended with a retryable error and saved no chunk."""
     ran_seconds: float = 0.0

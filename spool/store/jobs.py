@@ -192,6 +192,7 @@ def retry_values() -> dict[str, Any]:
     return {
         "state": JobState.QUEUED.value,
         "crashes": 0,
+        "retries": jobs.c.retries + 1,
         "transient_failures": 0,
         "ran_seconds": 0.0,
         "cancel_requested": False,
