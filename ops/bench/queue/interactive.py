@@ -1,0 +1,95 @@
+"""How long a request waits whose caller waits for it, behind a batch: the time to its first chunk.
+
+    python -m ops.bench.queue.interactive --jobs 5000 --requests 10
+
+A real worker with the demo model, an API, SQLite and an embedded Redis. When the batch is under way, requests
+by OpenAI's route come one after another. Prints the seconds of each to the first delta and to the end, and how
+many jobs of the batch waited meanwhile.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+from sqlalchemy import func, select
+
+import migrations
+from ops.testbed.processes import REAL, ROOT
+from ops.testbed.stack import HEADERS, Stack, until
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.tables import jobs
+
+RECORDING = ROOT / "samples" / "demo-tdt" / "digits" / "string-2.flac"
+MODEL = "demo-tdt"
+
+
+def count(stack: Stack, state: str) -> int:
+    """The jobs in a state."""
+    with stack.db.read() as tx:
+        return int(tx.scalar(select(func.count()).where(jobs.c.state == state)) or 0)
+
+
+def ask(url: str) -> tuple[float, float]:
+    """The seconds to the first delta and to the end of one streamed request."""
+    began, first = time.monotonic(), 0.0
+    form = {
+        "data": {"model": MODEL, "stream": "true"},
+        "files": {"file": ("call.flac", RECORDING.read_bytes())},
+    }
+    address = f"{url}/v1/audio/transcriptions"
+    with httpx.stream("POST", address, headers=HEADERS, timeout=900, **form) as answer:  # type: ignore[arg-type]
+        for line in answer.iter_lines():
+            if not first and "transcript.text.delta" in line:
+                first = time.monotonic() - began
+    return first, time.monotonic() - began
+
+
+def run(stack: Stack, number: int, requests: int) -> bool:
+    """Submit the batch, ask, print. Whether each request had its first chunk within 10 s."""
+    recording = Path(shutil.copy(RECORDING, stack.home))
+    stack.submit_together([recording] * number, MODEL)
+    url = stack.serve()
+    stack.start(*REAL)
+    until(lambda: count(stack, "done") > min(50, number // 10), "the batch under way")
+    waits = []
+    for _ in range(requests):
+        waiting = count(stack, "queued")
+        first, whole = ask(url)
+        waits.append(first)
+        print(f"first chunk after {first:.1f} s, end after {whole:.1f} s; {waiting} jobs queued", flush=True)
+    print(f"worst of {requests}: {max(waits):.1f} s to the first chunk; {count(stack, 'done')} jobs done")
+    return 0 < min(waits) and max(waits) <= 10
+
+
+def main() -> int:
+    """Exit code 1 where a request waited for more than 10 s."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=5000)
+    parser.add_argument("--requests", type=int, default=10)
+    args = parser.parse_args()
+    home, redis_home = Path(tempfile.mkdtemp(prefix="spool-interactive-")), temporary_home()
+    url = f"sqlite:///{home / 'spool.db'}"
+    migrations.upgrade(url)
+    models = {MODEL: str(ROOT / "models" / "demo")}
+    told = {"SPOOL_DEFAULT_MODEL": MODEL, "SPOOL_MAX_BATCH": "64", "SPOOL_LEASE_SECONDS": "60"}
+    try:
+        with EmbeddedRedis(redis_home) as redis:
+            stack = Stack(home, url, redis, models=models, **told)
+            stack.log = home / "log"
+            try:
+                return 0 if run(stack, args.jobs, args.requests) else 1
+            finally:
+                stack.close()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(redis_home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
