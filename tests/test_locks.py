@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -32,13 +33,23 @@ def locked(file: str) -> dict[str, set[str]]:
 LOCKS = {"run.txt": RUN, "dev.txt": (*RUN, "dev"), "api.txt": ("api",), "worker.txt": ("worker",)}
 
 
+def requirements(extras: Iterable[str]) -> set[str]:
+    """The names of what Spool needs with these extras, which may include other extras of its own."""
+    names = set()
+    for line in [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]:
+        name, _, rest = line.partition("[")
+        if name == PROJECT["name"]:
+            names |= requirements(rest.rstrip("]").split(","))
+        else:
+            names.add(plain(re.split(r"[\s\[<>=!;~]", line, maxsplit=1)[0]))
+    return names
+
+
 @pytest.mark.parametrize(("file", "extras"), LOCKS.items())
 def test_every_dependency_is_locked(file: str, extras: tuple[str, ...]) -> None:
     versions = locked(file)
-    asked = PROJECT["dependencies"] + [
-        line for extra in extras for line in PROJECT["optional-dependencies"][extra]
-    ]
-    names = {plain(re.split(r"[\s\[<>=!;~]", line, maxsplit=1)[0]) for line in asked}
+    base = {plain(re.split(r"[\s\[<>=!;~]", line, maxsplit=1)[0]) for line in PROJECT["dependencies"]}
+    names = base | requirements(extras)
     assert names - set(versions) == set(), "run make lock"
     assert "setuptools" in versions  # what builds Spool itself
 

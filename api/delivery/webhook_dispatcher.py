@@ -17,9 +17,10 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import structlog
+from standardwebhooks import Webhook as Signer
 
 from spool import __version__
-from spool.domain.webhooks import signatures, wait_after
+from spool.domain.webhooks import wait_after
 from spool.errors import NotFound, SpoolError
 from spool.net.address_policy import HostRefused
 from spool.net.pinned_http import PinnedTransport
@@ -230,18 +231,18 @@ async def _post(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answ
         keys = [box.decrypt(secret) for secret in taken.secrets]
     except SecretUnreadable as unreadable:
         return Answer(None, unreadable.message)
-    body, timestamp = taken.delivery.body.encode(), int(time.time())
+    message, body, now = taken.delivery.id, taken.delivery.body, datetime.now(UTC)
     headers = {
         "content-type": "application/json",
         "user-agent": f"Spool/{__version__}",
-        "webhook-id": taken.delivery.id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": signatures(keys, taken.delivery.id, timestamp, body),
+        "webhook-id": message,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(Signer(key).sign(message, now, body) for key in keys),
     }
     try:
         async with (
             asyncio.timeout(ANSWER_S),
-            client.stream("POST", taken.url, content=body, headers=headers) as response,
+            client.stream("POST", taken.url, content=body.encode(), headers=headers) as response,
         ):
             retry_after = response.headers.get("retry-after", "")
             error = None

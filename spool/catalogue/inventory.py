@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from spool.bundled import bundled_folder
 from spool.catalogue.entries import Catalogue, Entry, HubSource, PackageSource, RepositorySource
 from spool.catalogue.packages import hash_of
 from spool.catalogue.records import RECORD_NAME, Installed, Pins, Record, Verification
 from spool.errors import ModelUnavailable, ModelUnreadable
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -176,7 +176,7 @@ def _not_here(name: str) -> ModelUnavailable:
 
 
 def _bundled_folder(entry: Entry, source: RepositorySource) -> Path:
-    folder = REPOSITORY / source.folder
+    folder = bundled_folder(source.folder)
     if not all((folder / file.path).is_file() for file in source.files):
         raise ModelUnavailable(f"{entry.name} is part of Spool's repository and is not at {folder}.")
     return folder

@@ -1,13 +1,10 @@
-"""Webhooks by the Standard Webhooks specification: secrets, signatures, and the times of retries. Pure."""
+"""Webhooks by the Standard Webhooks specification: secrets, and the times of retries. Pure."""
 
 import base64
-import hashlib
-import hmac
 import random
 import secrets
-from collections.abc import Sequence
 
-PREFIX = "whsec_"
+_PREFIX = "whsec_"
 TEST_TYPE = "webhook.test"
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """Waits after the first attempt, the second and so on: 27.5 hours in all."""
@@ -18,13 +15,7 @@ _SECRET_BYTES = 32
 
 def new_secret() -> str:
     """A new secret in the form for receivers: `whsec_` and base64."""
-    return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
-
-
-def signatures(keys: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: a `v1` signature for each secret, separated by spaces."""
-    signed = f"{message_id}.{timestamp}.".encode() + body
-    return " ".join(f"v1,{_signature(key, signed)}" for key in keys)
+    return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def wait_after(failures: int, retry_after: float | None = None) -> float | None:
@@ -38,8 +29,3 @@ def wait_after(failures: int, retry_after: float | None = None) -> float | None:
     # Only later, so that no receiver gets it before the documented wait.
     planned *= random.uniform(1.0, 1.0 + _JITTER)  # noqa: S311 - spreads load, guards nothing
     return max(planned, min(retry_after or 0.0, RETRY_AFTER_MOST_S))
-
-
-def _signature(key: str, signed: bytes) -> str:
-    secret = base64.b64decode(key.removeprefix(PREFIX))
-    return base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -26,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.bundled import bundled_folder
 from spool.domain.fleet.routing import Requirement
 from spool.domain.pricing import CLOUDS, CloudPrices, Rate, price_micros, price_of
 from spool.domain.priority import Rules
@@ -37,19 +39,8 @@ from spool.settings.redis_url import default_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PREFIX = "SPOOL_"
-SECRETS = (
-    "api_token",
-    "api_key",
-    "s3_access_key_id",
-    "s3_secret_access_key",
-    "database_url",
-    "redis_url",
-    "secret_key",
-)
-"""Settings that may also be read from the file that `SPOOL_…_FILE` names."""
 LEAST_KEY = 32
 """Characters of a key that encrypts."""
-_DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 
 def _default_store() -> Path:
@@ -65,6 +56,52 @@ def _plain_name(value: str) -> str:
     return value
 
 
+def _split(value: Any, separator: str = ",") -> Any:  # noqa: ANN401 - pydantic's raw input
+    """The texts of a list, from JSON or with this separator between them."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.lstrip().startswith("[") else value.split(separator)
+    return tuple(item.strip() if isinstance(item, str) else item for item in value if str(item).strip())
+
+
+def _parse_folders(value: Any) -> Any:  # noqa: ANN401
+    return tuple(Path(folder).expanduser().resolve() for folder in _split(value, os.pathsep))
+
+
+def _parse_hosts(value: Any) -> Any:  # noqa: ANN401
+    try:
+        return tuple(map(normal_pattern, _split(value)))
+    except ValueError:
+        raise ValueError("has to be a list of hosts such as example.org,*.example.net") from None
+
+
+def _parse_prefixes(value: Any) -> Any:  # noqa: ANN401
+    prefixes = tuple(f"{prefix.rstrip('/')}/" for prefix in _split(value))
+    if not all(re.match(r"s3://[a-z0-9{]|file:///", prefix) for prefix in prefixes):
+        raise ValueError("has to be a list such as s3://bucket/prefix/,file:///folder/")
+    return prefixes
+
+
+def _parse_json(value: Any) -> Any:  # noqa: ANN401
+    return json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
+
+
+def _parse_pairs(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return {name: str(item) if isinstance(item, (Path, float)) else item for name, item in value.items()}
+    if not isinstance(value, str) or value.lstrip().startswith("{"):
+        return _parse_json(value)
+    pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+    if any(not name.strip() or not item.strip() for name, _, item in pairs):
+        raise ValueError("has to be JSON or a list such as name=value,other=value")
+    return {name.strip(): item.strip() for name, _, item in pairs}
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Folders = Annotated[tuple[Path, ...], BeforeValidator(_parse_folders)]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_parse_hosts)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(_parse_prefixes)]
+Pairs = BeforeValidator(_parse_pairs)
+"""A mapping as JSON, or as `name=value,other=value`."""
 Name = Annotated[str, AfterValidator(_plain_name)]
 Seconds = Annotated[float, Field(gt=0)]
 Device = Literal["auto", "gpu", "cpu"]
@@ -99,13 +136,13 @@ class Settings(BaseModel):
     s3_checksums: bool = True
     """Send boto3's CRCs and verify those of the store; off for S3-alikes that refuse them."""
 
-    source_roots: tuple[Path, ...] = ()
+    source_roots: Folders = ()
     """Folders below which `file://` sources may lie."""
-    source_hosts: tuple[str, ...] = ()
+    source_hosts: Hosts = ()
     """Hosts that `https://` sources may lie on (`example.org`, `*.example.org`); empty: any public one."""
-    source_private_hosts: tuple[str, ...] = ()
+    source_private_hosts: Hosts = ()
     """Hosts that may have private addresses, such as a file server of one's own."""
-    output_prefixes: tuple[str, ...] = ()
+    output_prefixes: Prefixes = ()
     """Addresses (`s3://bucket/prefix/`, `file:///folder/`) below which transcripts may be written with the
     server's own rights; `{project}` in one stands for the job's project."""
     api_host: str = "127.0.0.1"
@@ -163,13 +200,16 @@ class Settings(BaseModel):
     """Encrypts the secrets of webhooks in the database, 32 characters or more; several, separated by commas,
     while it is changed: the first encrypts, each decrypts. Default: `secret-key` in the home, made at first
     use."""
-    webhook_private_hosts: tuple[str, ...] = ()
+    webhook_private_hosts: Hosts = ()
     """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
     webhook_disable_days: float = Field(5.0, gt=0)
     """A webhook is disabled after this long without a success."""
 
-    models: dict[str, str] = Field(
-        default_factory=lambda: {"whisper-tiny.en": "whisper-tiny.en", "demo-tdt": str(_DEMO_MODEL)}
+    models: Annotated[dict[str, str], Pairs] = Field(
+        default_factory=lambda: {
+            "whisper-tiny.en": "whisper-tiny.en",
+            "demo-tdt": str(bundled_folder("models/demo")),
+        }
     )
     """Model names that jobs may ask for: each a name of the catalogue (`spool models list`), a folder, a
     `.nemo` file or a hub id `owner/name`."""
@@ -179,7 +219,7 @@ class Settings(BaseModel):
     of `models`."""
     fetch_models: bool = False
     """Whether a worker takes jobs of any model of the catalogue and fetches it for the first of them."""
-    model_requires: dict[str, Requirement] = Field(default_factory=dict)
+    model_requires: Annotated[dict[str, Requirement], Pairs] = Field(default_factory=dict)
     """What jobs of a model require of their machine: `{"x": {"backend": "metal", "memory_gb": 16}}`."""
     speech_detector: bool = True
     """Whether the speech detector listens to jobs that do not say (`speech_detector` of a job's options)."""
@@ -187,18 +227,18 @@ class Settings(BaseModel):
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)
     """What the store may hold; beyond it the models not used for longest are removed."""
-    pinned_models: tuple[str, ...] = ()
+    pinned_models: Texts = ()
     """Models that a worker loads when it starts and keeps loaded."""
     model_memory_bytes: int | None = Field(None, gt=0)
     """Memory for the weights of loaded models. Default: a quarter of the machine's memory."""
     model_stay_seconds: float = Field(20.0, ge=0)
     """How long a model with work stays loaded while jobs of a model without room wait."""
-    diarization_models: dict[str, str] = Field(default_factory=dict)
+    diarization_models: Annotated[dict[str, str], Pairs] = Field(default_factory=dict)
     """Sortformers that jobs may name to tell speakers apart, each a `.nemo` file or a name of the catalogue;
     `sortformer` here is what jobs get that ask for it."""
-    language_models: dict[str, str] = Field(default_factory=dict)
+    language_models: Annotated[dict[str, str], Pairs] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
-    graphs: dict[str, str] = Field(default_factory=dict)
+    graphs: Annotated[dict[str, str], Pairs] = Field(default_factory=dict)
     """Decoding graphs that jobs may ask for, each a file of `spool graph build`."""
 
     pool: Name = "cpu"
@@ -227,9 +267,9 @@ class Settings(BaseModel):
     """Chunks that may wait in the engine before job threads block."""
     yield_seconds: Seconds = 600.0
     """After this long a running job returns to the queue if others wait."""
-    shares: dict[str, Share] = Field(default_factory=dict)
+    shares: Annotated[dict[str, Share], Pairs] = Field(default_factory=dict)
     """A project's weight where projects wait for the same pool. Default: 1."""
-    quotas: dict[str, Quota] = Field(default_factory=dict)
+    quotas: Annotated[dict[str, Quota], Pairs] = Field(default_factory=dict)
     """What a project may use; further jobs are held. `*`: every project without its own quota."""
     aging_seconds: Seconds = 3600.0
     """After this long a queued job may go before those of a higher priority, in one claim of ten."""
@@ -244,15 +284,15 @@ class Settings(BaseModel):
 
     price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
     """Price of an engine hour where the rate card names neither the worker nor its pool."""
-    rate_card: dict[str, Rate] = Field(default_factory=dict)
+    rate_card: Annotated[dict[str, Rate], Pairs] = Field(default_factory=dict)
     """By worker or pool: a rent, a machine that was bought, or prices by day."""
-    budgets: dict[str, Decimal] = Field(default_factory=dict)
+    budgets: Annotated[dict[str, Decimal], Pairs] = Field(default_factory=dict)
     """A project's budget for a UTC month: exceeding it is reported and stops nothing."""
-    retention: dict[str, Retention] = Field(default_factory=dict)
+    retention: Annotated[dict[str, Retention], Pairs] = Field(default_factory=dict)
     """How long a project's recordings and transcripts are kept; `*` for the others. Default: forever."""
     retention_sweep_seconds: Seconds = 60.0
     """How often expired recordings and transcripts are deleted."""
-    cloud_prices: CloudPrices = CLOUDS
+    cloud_prices: Annotated[CloudPrices, BeforeValidator(_parse_json)] = CLOUDS
     """Prices that a cost report is compared with."""
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
     log_json: bool = False
@@ -280,38 +320,6 @@ class Settings(BaseModel):
             values["objects"] = values.get("objects") or (home / "objects").as_uri()
         return values
 
-    @field_validator("source_roots", mode="before")
-    @classmethod
-    def _paths(cls, value: Any) -> Any:  # noqa: ANN401
-        if isinstance(value, str):
-            value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
-        return tuple(Path(path).expanduser().resolve() for path in value)
-
-    @field_validator("output_prefixes", mode="before")
-    @classmethod
-    def _prefixes(cls, value: Any) -> Any:  # noqa: ANN401
-        if isinstance(value, str):
-            value = json.loads(value) if value.startswith("[") else value.split(",")
-        prefixes = tuple(f"{prefix.strip().rstrip('/')}/" for prefix in value if prefix.strip())
-        if not all(re.match(r"s3://[a-z0-9{]|file:///", prefix) for prefix in prefixes):
-            raise ValueError("has to be a list such as s3://bucket/prefix/,file:///folder/")
-        return prefixes
-
-    @field_validator("cloud_prices", mode="before")
-    @classmethod
-    def _json(cls, value: Any) -> Any:  # noqa: ANN401
-        return json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
-
-    @field_validator("source_hosts", "source_private_hosts", "webhook_private_hosts", mode="before")
-    @classmethod
-    def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
-        if isinstance(value, str):
-            value = json.loads(value) if value.startswith("[") else value.split(",")
-        try:
-            return tuple(normal_pattern(pattern) for pattern in value if pattern.strip())
-        except ValueError:
-            raise ValueError("has to be a list of hosts such as example.org,*.example.net") from None
-
     @field_validator("secret_key")
     @classmethod
     def _long_keys(cls, value: SecretStr | None) -> SecretStr | None:
@@ -325,39 +333,6 @@ class Settings(BaseModel):
     def _hours(cls, value: str) -> str:
         parse_hours(value)
         return value
-
-    @field_validator("pinned_models", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:  # noqa: ANN401
-        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
-
-    @field_validator(
-        "models",
-        "diarization_models",
-        "language_models",
-        "graphs",
-        "model_requires",
-        "rate_card",
-        "budgets",
-        "shares",
-        "quotas",
-        "retention",
-        mode="before",
-    )
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
-        if not isinstance(value, str):
-            return (
-                {name: str(item) if isinstance(item, (Path, float)) else item for name, item in value.items()}
-                if isinstance(value, Mapping)
-                else value
-            )
-        if value.lstrip().startswith("{"):
-            return json.loads(value, parse_float=Decimal)
-        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
-        if any(not name.strip() or not item.strip() for name, _, item in pairs):
-            raise ValueError("has to be JSON or a list such as name=value,other=value")
-        return {name.strip(): item.strip() for name, _, item in pairs}
 
     def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
         """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
@@ -395,3 +370,12 @@ class Settings(BaseModel):
         """The object store's folder, if it is one."""
         parts = urlsplit(self.objects)
         return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _is_secret(name: str) -> bool:
+    field = Settings.model_fields[name]
+    return not field.repr or SecretStr in get_args(field.annotation)
+
+
+SECRETS = tuple(filter(_is_secret, Settings.model_fields))
+"""Settings that may also be read from the file that `SPOOL_…_FILE` names."""

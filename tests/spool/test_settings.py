@@ -1,5 +1,6 @@
 """Settings: defaults, forms, secrets and contradictions."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from spool.errors import SettingsError
-from spool.settings import load_settings, unknown_variables
+from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings, unknown_variables
+from spool.settings.model import SECRETS
 from spool.settings.redis_url import socket_path
 
 
@@ -169,3 +171,48 @@ def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() ->
         "SPOOL_CONCURENCY is no setting of Spool; did you mean SPOOL_CONCURRENCY?",
         "spool_lease_second is no setting of Spool; did you mean SPOOL_LEASE_SECONDS?",
     ]
+
+
+UNITS = {"h": 3600, "MiB": 2**20, "GiB": 2**30}
+
+
+def documented() -> dict[str, str]:
+    """The variables of docs/settings.md, with their defaults."""
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    defaults = {}
+    for line in page.splitlines():
+        if line.startswith("| `SPOOL_"):
+            names, default = (cell.strip() for cell in line.split("|")[1:3])
+            variables = re.findall(r"`SPOOL_(\w+)`", names)
+            parts = default.split(", ") if len(variables) > 1 else [default]
+            assert len(parts) in (len(variables), 1), line
+            defaults |= {name.lower(): part for name, part in zip(variables, parts, strict=False)}
+            defaults |= {name.lower(): "" for name in variables[len(parts) :]}
+    return defaults
+
+
+def test_the_documented_settings_exist_and_have_these_defaults(tmp_path: Path) -> None:
+    settings, compared = load_settings({}, home=tmp_path), 0
+    for name, told in documented().items():
+        assert name in Settings.model_fields, name
+        value, text = getattr(settings, name), told.strip("`")
+        number, _, unit = text.partition(" ")
+        if text == "none":
+            assert not value, name
+        elif text in ("true", "false"):
+            assert value is (text == "true"), name
+        elif re.fullmatch(r"[0-9]+(\.[0-9]+)?", number) and unit in ("", *UNITS):
+            automatic = {"frame_budget": FRAME_BUDGET, "max_batch": MAX_BATCH}  # None: as memory allows
+            actual = automatic.get(name) if value is None else value
+            assert float(actual or 0) == float(number) * UNITS.get(unit, 1), name
+        elif re.fullmatch(r"`[^`]+`", told) and Settings.model_fields[name].default_factory is None:
+            assert str(Settings.model_fields[name].default) == text, name
+        else:
+            continue
+        compared += 1
+    assert compared > 50
+
+
+def test_every_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    assert {"api_token", "secret_key", "database_url", "s3_secret_access_key"} <= set(SECRETS)
+    assert not {"home", "api_port", "models"} & set(SECRETS)

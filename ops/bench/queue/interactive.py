@@ -3,8 +3,8 @@
     python -m ops.bench.queue.interactive --jobs 5000 --requests 10
 
 A real worker with the demo model, an API, SQLite and an embedded Redis. When the batch is under way, requests
-by OpenAI's route come one after another. Prints the seconds of each to the first delta and to the end, and how
-many jobs of the batch waited meanwhile.
+by OpenAI's route come one after another. Prints the seconds of each to the first delta and to the end, and
+how many jobs of the batch waited meanwhile.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def run(stack: Stack, number: int, requests: int) -> bool:
         waits.append(first)
         print(f"first chunk after {first:.1f} s, end after {whole:.1f} s; {waiting} jobs queued", flush=True)
     print(f"worst of {requests}: {max(waits):.1f} s to the first chunk; {count(stack, 'done')} jobs done")
-    return 0 < min(waits) and max(waits) <= 10
+    return min(waits) > 0 and max(waits) <= 10
 
 
 def main() -> int:
@@ -77,10 +77,17 @@ def main() -> int:
     url = f"sqlite:///{home / 'spool.db'}"
     migrations.upgrade(url)
     models = {MODEL: str(ROOT / "models" / "demo")}
-    told = {"SPOOL_DEFAULT_MODEL": MODEL, "SPOOL_MAX_BATCH": "64", "SPOOL_LEASE_SECONDS": "60"}
     try:
         with EmbeddedRedis(redis_home) as redis:
-            stack = Stack(home, url, redis, models=models, **told)
+            stack = Stack(
+                home,
+                url,
+                redis,
+                models=models,
+                SPOOL_DEFAULT_MODEL=MODEL,
+                SPOOL_MAX_BATCH="64",
+                SPOOL_LEASE_SECONDS="60",
+            )
             stack.log = home / "log"
             try:
                 return 0 if run(stack, args.jobs, args.requests) else 1

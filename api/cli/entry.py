@@ -1,0 +1,18 @@
+"""Where the `spool` command starts, also without the packages that it needs."""
+
+from spool.extras import refuse_without_extra
+
+_EXTRAS = (
+    "install 'spool-transcribe[cli]' to use a server elsewhere, "
+    "or 'spool-transcribe[api,worker,embedded]' to run one here."
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from api.cli.main import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        refuse_without_extra(error, "spool", _EXTRAS)

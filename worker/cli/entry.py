@@ -1,0 +1,13 @@
+"""Where the `spool-worker` command starts, also without the packages that it needs."""
+
+from spool.extras import refuse_without_extra
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from worker.cli.main import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        refuse_without_extra(error, "spool-worker", "install 'spool-transcribe[worker]'.")
