@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 NAME = "spool-transcribe"
 BUILD = "from setuptools import build_meta; import sys; print(build_meta.build_{kind}(sys.argv[1]))"
+# Compiled kernels are kept too: they are named after their source.
+KEPT = ("PATH", "TMPDIR", "SPOOL_KERNEL_CACHE")
 # What is no source: git's, environments, and what runs and tools leave behind.
 LEFT_BEHIND = (
     ".git",
@@ -65,7 +67,7 @@ class Environment:
 
     def run(self, command: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Run one of its commands, without what the tests' environment has."""
-        kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         return subprocess.run(

@@ -13,7 +13,7 @@ import pytest
 from ops.testbed.ports import free_port
 from tests.packaging.environments import ROOT, Environment, build_sdist, build_wheel, make_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 RECORDING = ROOT / "samples" / "demo-tdt" / "digits" / "string-2.flac"
 CLIENT = """
 import json, sys
