@@ -341,6 +341,6 @@ def test_every_failpoint_is_killed_somewhere_here() -> None:
 
     folder = Path(__file__).parent
     deletions = folder.parent / "spool" / "background" / "test_content_deleter.py"
-    handover = folder.parent / "api" / "routes" / "archive" / "test_killed.py"
+    handover = folder.parent / "api" / "routes" / "test_killed.py"
     text = "".join(path.read_text() for path in [*sorted(folder.glob("test_*.py")), deletions, handover])
     assert [name for name in NAMES if f'"{name}"' not in text] == []

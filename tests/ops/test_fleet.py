@@ -265,7 +265,8 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no setting of Spool" not in (mac.app / "log/worker.log").read_text()
 
-    until(lambda: spool("models", "default").stdout == "parakeet\n", "the installer's model is the default")
+    assert spool("models", "default").stdout != "parakeet\n", "a worker that joins changes no default"
+    until(lambda: spool("models", "default", "parakeet").returncode == 0, "an administrator's choice is kept")
     submitted = spool("submit", str(recording), "--wait", "--json")
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     (job,) = json.loads(submitted.stdout)
