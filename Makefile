@@ -27,11 +27,11 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
-test: check  ## format, lint, types, and the quick tests, which need no server and no other process (two minutes)
+test: check  ## format, lint, types, and the quick tests, which need no server and no other process (four minutes)
 	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not slow and not long" $(if $(COVERAGE),$(COVERED))
 
 # More processes than cores: tests with servers wait for others' processes half of their time.
-test-all: check  ## all of `make test`, slow tests, and those with servers and processes (on free ports; 15 minutes)
+test-all: check  ## all of `make test`, slow tests, and those with servers and processes (on free ports; 20 minutes)
 	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "$(or $(ONLY),not long)" $(if $(COVERAGE),$(COVERED))
 
 test-long: env-dev  ## the tests that are left out of `make test-all`, but for the faults: sanitizers, more widths and freezes
