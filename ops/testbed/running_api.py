@@ -206,7 +206,7 @@ def file_job(recordings: Path, **request: object) -> dict[str, object]:
     return {"source": (recordings / "reel 1.wav").as_uri(), **request}
 
 
-def problem(response: httpx.Response, status: int, code: str) -> dict[str, object]:
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """The response's problem document, checked for form."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"

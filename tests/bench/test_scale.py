@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_the_client_counts_answers_and_keeps_what_was_no_success() -> None:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             asked = [http_load.request("GET", path, {}) for path in ("/well", "/gone")]
-            streams = [lambda each=each: each for each in asked]
+            streams: list[Callable[[], bytes]] = [partial(bytes, each) for each in asked]
             return await http_load.measured(f"http://{host}:{port}", streams, 0.05)
 
     load = asyncio.run(both())

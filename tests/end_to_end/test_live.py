@@ -304,13 +304,15 @@ def test_openais_own_client_is_understood(fleet: LiveFleet) -> None:
     wide = soxr.resample(samples, 16_000, 24_000).clip(-32768, 32767).astype("<i2").tobytes()
     client = OpenAI(api_key=TOKEN, base_url=f"{fleet.url}/v1", max_retries=0)
     query = {"intent": "transcription", "head": "rnnt", "att_context": "70,1"}
-    heard = {
+    heard: dict[str, Any] = {
         "format": {"type": "audio/pcm", "rate": 24_000},
         "transcription": {"model": "stream", "language": "en"},
         "turn_detection": {"type": "server_vad", "silence_duration_ms": 240},
     }
-    with client.realtime.connect(extra_query=query, websocket_connection_options={"proxy": None}) as session:
-        session.session.update(session={"type": "transcription", "audio": {"input": heard}})
+    straight: Any = {"proxy": None}  # which the type of its options lacks
+    asked: Any = {"type": "transcription", "audio": {"input": heard}}
+    with client.realtime.connect(extra_query=query, websocket_connection_options=straight) as session:
+        session.session.update(session=asked)
         for at in range(0, len(wide), 9600):
             session.input_audio_buffer.append(audio=base64.b64encode(wide[at : at + 9600]).decode())
         session.input_audio_buffer.commit()
@@ -369,7 +371,12 @@ def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
         pid = next(each.info.pid for each in fleet.workers() if each.info.id == owner)
         process = next(each for each in fleet._workers if each.pid == pid)
         process.send_signal(signal.SIGTERM)
-        until(lambda: socket.send('{"type": "KeepAlive"}') or process.poll() is not None, "it drained")
+
+        def drained() -> bool:
+            socket.send('{"type": "KeepAlive"}')
+            return process.poll() is not None
+
+        until(drained, "it drained")
         assert process.returncode == 0
         socket.send('{"type": "CloseStream"}')
         rest = rest_of(socket)

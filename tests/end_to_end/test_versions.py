@@ -2,6 +2,7 @@
 glossary that takes up a correction, and a language model, that change the words."""
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import update
 
@@ -55,7 +56,7 @@ def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
 def with_language_model(fleet: Fleet, job: Job, rescores: bool = False) -> Job:
     """The recording of `job` again, with its project's language model `parish@1`, which decides: in the
     search, or over its list."""
-    named: dict[str, object] = {"language_model": "parish@1", "lm_weight": 3.0}
+    named: dict[str, Any] = {"language_model": "parish@1", "lm_weight": 3.0}
     if rescores:
         named = {"rescore": Rescoring(model="parish@1", weight=3.0)}
     options = job.options.model_copy(update={**named, "boost": None, "nbest": 1})
@@ -75,7 +76,12 @@ def check_language_model(fleet: Fleet, job: Job, reading: str) -> None:
     built = build_language_model([text], tokenizer, 3, file)
     objects, sha256 = object_store(fleet.settings), hash_file(file)[0]
     objects.put_file(key_of(sha256), file)
-    facts = {"sha256": sha256, "size": file.stat().st_size, "model": "demo-tdt", "author": "Bo"}
+    facts: dict[str, Any] = {
+        "sha256": sha256,
+        "size": file.stat().st_size,
+        "model": "demo-tdt",
+        "author": "Bo",
+    }
     with fleet.db.begin() as tx:
         add_model(tx, job.project, "parish", ngram_order=built.order, ngrams=built.ngrams, **facts)
 
@@ -141,7 +147,8 @@ def test_a_recording_is_run_again_and_both_versions_stay(
         until(lambda: fleet.ended([corrected.id]), "the version with the names is done")
         boosted = fleet.transcript(corrected.id)
         assert boosted.text.lower() == readings[0].lower(), "the glossary changed the words"
-        assert boosted.options["boost"]["glossary"] == "names@2"
+        boost: Any = boosted.options["boost"]
+        assert boost["glossary"] == "names@2"
         check_language_model(fleet, other, readings[0])
         assert drained(worker) == 0
         assert audit(fleet.db, object_store(fleet.settings)).clean

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,13 +62,14 @@ def stack(
     reader = shutil.copytree(wenet, home / "reader")
     demo = Path(__file__).parents[2] / "models" / "demo"
     models = {"wenet": str(wenet), "reader": str(reader), "demo": str(demo)}
+    environment: dict[str, Any] = s3_settings(s3_server, f"spool-{name}")
     stack = Stack(
         home,
         url,
         broker,
         models=models,
         SPOOL_DIARIZATION_MODELS=f"sortformer={archive(STREAMING)}",
-        **s3_settings(s3_server, f"spool-{name}"),
+        **environment,
     )
     yield stack
     stack.close()

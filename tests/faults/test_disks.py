@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -74,7 +75,8 @@ def test_postgresqls_disk(
         admin.execute('CREATE DATABASE "spool-small" TABLESPACE small')
     url = postgres.url("spool-small")
     migrations.upgrade(url)
-    stack = Stack(tmp_path / "home", url, broker, **s3_settings(s3_server, "spool-small"))
+    settings: dict[str, Any] = s3_settings(s3_server, "spool-small")
+    stack = Stack(tmp_path / "home", url, broker, **settings)
     stack.worker()
     with stack.fault("no space for 5 s in PostgreSQL's tablespace") as fault:
         fault.jobs = in_the_middle(stack)

@@ -6,13 +6,15 @@ The short selection runs by default; `pytest -m long tests/faults` runs the rest
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import soundfile
 
-from ops.testbed.stack import PATIENCE, Stack, gone, until
+from ops.testbed.stack import Stack, gone, until
+from ops.testbed.waiting import PATIENCE
 from spool.audit.rules import Grace, measure_lost_time
 from spool.audit.runner import audit
 from spool.domain.archive.alignment import Typescript
@@ -233,8 +235,8 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
 def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: Stack) -> None:
     worker = stack.worker()
     recording = stack.record(60)
-    search = {"decoder": "beam", "head": "ctc", "beam": 4}
-    rescored = {**search, "rescore": {"model": "reader", "weight": 0.5}}
+    search: dict[str, Any] = {"decoder": "beam", "head": "ctc", "beam": 4}
+    rescored: dict[str, Any] = {**search, "rescore": {"model": "reader", "weight": 0.5}}
     with stack.fault("kill -9 of the engine child at engine.rescoring, then of the worker") as fault:
         stack.arm(**{"engine.rescoring": "kill", "save.written": "kill"})
         fault.jobs = [stack.submit_stored(recording, "wenet", **rescored, nbest=3)]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,10 @@ def behind(
     migrations.upgrade(url)
     home: Path = tmp_path_factory.mktemp("behind")
     with FaultyS3(s3_server.endpoint) as proxy:
-        settings = {**s3_settings(s3_server, "spool-behind"), "SPOOL_S3_ENDPOINT_URL": proxy.url}
+        settings: dict[str, Any] = {
+            **s3_settings(s3_server, "spool-behind"),
+            "SPOOL_S3_ENDPOINT_URL": proxy.url,
+        }
         stack = Stack(home, url, broker, **settings)
         yield Behind(stack, proxy)
         stack.close()

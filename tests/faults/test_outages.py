@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 
 import psutil
 import pytest
@@ -41,8 +42,9 @@ def more_than_a_lease(stack: Stack) -> float:
 
 def signal_all(worker: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
     """To the worker and its engine, as to a Mac that sleeps."""
-    for process in (*psutil.Process(worker.pid).children(recursive=True), worker):
-        os.kill(process.pid, number)
+    engine = psutil.Process(worker.pid).children(recursive=True)
+    for pid in (*(process.pid for process in engine), worker.pid):
+        os.kill(pid, number)
 
 
 def test_a_database_that_stops_three_times_for_longer_than_a_lease(
@@ -85,7 +87,10 @@ def test_a_worker_frozen_three_times_for_longer_than_its_lease(stack: Stack, oth
             fault.injected = time.monotonic()
             if others:
                 attempt = stack.job(job_id).attempt
-                until(lambda attempt=attempt: stack.job(job_id).attempt > attempt, "another took it over")
+                until(
+                    partial(lambda before: stack.job(job_id).attempt > before, attempt),
+                    "another took it over",
+                )
             else:
                 time.sleep(more_than_a_lease(stack))
             signal_all(workers[name], signal.SIGCONT)
@@ -104,7 +109,7 @@ def test_three_workers_frozen_one_after_the_other(stack: Stack) -> None:
         job_id = long_job(stack)
         fault.jobs = [job_id]
         for number in range(1, 4):
-            until(lambda number=number: stack.job(job_id).attempt == number, "the next has it")
+            until(partial(lambda wanted: stack.job(job_id).attempt == wanted, number), "the next has it")
             next_chunk(stack, job_id)
             owner = stack.job(job_id).lease_owner
             name = next(w.info.name for w in stack.workers() if w.info.id == owner)

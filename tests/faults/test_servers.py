@@ -106,10 +106,11 @@ def test_connections_cut_in_mid_transaction(stack: Stack, postgres: PostgresServ
         fault.injected = time.monotonic()
         with postgres.admin() as connection:
             for _ in range(10):
-                cut += connection.execute(
+                (ended,) = connection.execute(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
                     "WHERE datname = 'spool-test-servers'"
-                ).fetchone()[0]
+                ).fetchall()
+                cut += ended[0]
                 time.sleep(0.15)
         fault.note = f"{cut} connections"
     assert cut >= 10

@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -134,10 +135,10 @@ def test_only_a_file_that_its_folder_lacks_fails(embedded: Stack, share: Path) -
     assert (job.state, job.error_code, job.attempt) == (JobState.FAILED, "source_missing", 2)
     assert embedded.worker_row(worker).state == "ready", "one deleted folder stops no other job"
     for job_id, word in ((deleted_folder, "cannot be read here"), (empty_folder, "is empty here")):
-        until(lambda job_id=job_id: embedded.job(job_id).attempt > 2, "it is tried again")
+        until(partial(lambda one: embedded.job(one).attempt > 2, job_id), "it is tried again")
         job = embedded.job(job_id)
         assert not job.state.terminal
-        until(lambda job_id=job_id: embedded.job(job_id).error_code is not None, "it says why it waits")
+        until(partial(lambda one: embedded.job(one).error_code, job_id), "it says why it waits")
         assert word in (embedded.job(job_id).error_message or "")
     found = embedded.record(5)
     for job_id, folder in ((deleted_folder, "reel 3"), (empty_folder, "reel 2"), (gone, "reel 1")):

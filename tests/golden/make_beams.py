@@ -13,6 +13,7 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from make_golden import BEAM_OPTIONS, HERE, Lists, logging, nemo_logging, np, pack, soundfile, stack, torch
@@ -44,7 +45,7 @@ def write_arpa(path: Path) -> None:
     """A trigram model by absolute discounting, of sentences drawn from a seeded chain."""
     rng = np.random.default_rng(5)
     likes = rng.integers(0, KNOWN, (KNOWN, 4))
-    counts: list[Counter] = [Counter() for _ in range(3)]
+    counts: list[Counter[tuple[Any, ...]]] = [Counter() for _ in range(3)]
     for _ in range(60):
         token, sentence = int(rng.integers(KNOWN)), ["<s>"]
         for _ in range(int(rng.integers(3, 12))):
@@ -60,10 +61,10 @@ def write_arpa(path: Path) -> None:
     path.write_text("\n".join(_arpa_lines(counts)) + "\n", encoding="utf-8")
 
 
-def _arpa_lines(counts: list[Counter]) -> list[str]:
+def _arpa_lines(counts: list[Counter[tuple[Any, ...]]]) -> list[str]:
     total = sum(counts[0].values())
     probability = {gram: count / total for gram, count in counts[0].items()}
-    backoff: dict[tuple, float] = {}
+    backoff: dict[tuple[Any, ...], float] = {}
     for counter in counts[1:]:
         for context, grams in itertools.groupby(sorted(counter), key=lambda gram: gram[:-1]):
             row = list(grams)
@@ -111,7 +112,7 @@ def ctc(model: torch.nn.Module, logs: list[torch.Tensor], beam: int, **fusion: o
     config = copy.deepcopy(held)
     OmegaConf.set_struct(config, False)
     config.strategy = "beam_batch"
-    options = {"beam_size": beam, "return_best_hypothesis": False, "allow_cuda_graphs": False}
+    options: dict[str, Any] = {"beam_size": beam, "return_best_hypothesis": False, "allow_cuda_graphs": False}
     options |= {"beam_beta": 0.0, "ngram_lm_alpha": 0.0, **fusion}
     config.beam = OmegaConf.create(options)
     kind = {"decoder_type": "ctc"} if hasattr(model, "ctc_decoding") else {}

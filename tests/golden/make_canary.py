@@ -88,7 +88,7 @@ def main(models: Path, dumps: Path, audio: Path) -> None:
     for row in range(len(flash["wavs"])):
         kept[f"flash_words.{row}"] = flash[f"words.{row}.stamps"]
         kept[f"flash_tokens.{row}"] = flash[f"greedy.{row}.stamps"].astype(np.int16)
-    np.savez_compressed(OUT, **kept)
+    np.savez_compressed(OUT, allow_pickle=True, **kept)
     print(f"{OUT}: {len(kept)} arrays, {OUT.stat().st_size} bytes")
 
 

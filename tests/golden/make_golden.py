@@ -22,6 +22,7 @@ import tarfile
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("NEMO_LOG_LEVEL", "ERROR")
@@ -57,7 +58,7 @@ BEAM_OPTIONS = {
     "allow_cuda_graphs": False,
     "max_symbols": 10,
 }
-Lists = list[list[object]]  # hypotheses of each utterance, best first
+Lists = list[list[Any]]  # hypotheses of each utterance, best first
 LOCAL = {"self_attention_model": "rel_pos_local_attn", "att_context_size": [8, 8]}
 
 
@@ -202,10 +203,12 @@ def stack(rows: list[torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @torch.inference_mode()
-def dump(model: torch.nn.Module, recipe: Recipe, encoder: torch.nn.Module, audio: list[np.ndarray]) -> dict:
+def dump(
+    model: torch.nn.Module, recipe: Recipe, encoder: torch.nn.Module, audio: list[np.ndarray]
+) -> dict[str, Any]:
     """Everything that NeMo says of the utterances; `encoder` may be a variant of the model's own."""
     model.preprocessor.featurizer.dither = 0.0
-    caught = {}
+    caught: dict[str, Any] = {}
     handle = encoder.pre_encode.register_forward_hook(lambda _m, _a, out: caught.update(last=out[0]))
     features, pre_encode, encoded = [], [], []
     for samples in audio:
@@ -241,7 +244,7 @@ def dump(model: torch.nn.Module, recipe: Recipe, encoder: torch.nn.Module, audio
     return result
 
 
-def write_golden(name: str, result: dict) -> None:
+def write_golden(name: str, result: dict[str, Any]) -> None:
     """One npz a model; features, which depend on the number of mels alone, once in a file of their own."""
     features, lengths = result.pop("features"), result.pop("features_len")
     mels = features.shape[2]

@@ -53,7 +53,7 @@ def main(folder: str) -> None:
             chunked = [f"encoder.{each}" for each in CHUNKED if f"u{row}.encoder.{each}" in dump]
             for part in ("wav", "feats", "encoder", "ctc", *chunked):
                 made[f"u{index}.{part}"] = dump[f"u{row}.{part}"]
-        np.savez_compressed(OUT / f"{name}.npz", **made)
+        np.savez_compressed(OUT / f"{name}.npz", allow_pickle=True, **made)
     size = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
     print(f"{OUT}: {size} bytes")
 

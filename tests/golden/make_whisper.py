@@ -23,7 +23,7 @@ def main(folder: str) -> None:
             # float16 would change ties; the matrices are kept as they were.
             kept[f"matrix.{index}"] = dump["align.matrix"].astype(np.float32)
             kept[f"starts.{index}"] = dump["align.starts"]
-    np.savez_compressed(OUT, **kept)
+    np.savez_compressed(OUT, allow_pickle=True, **kept)
     print(f"{OUT}: {len(kept) // 2} recordings, {OUT.stat().st_size} bytes")
 
 

@@ -9,7 +9,9 @@ All utterances go through the engine as one padded batch; NeMo took them one at 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
+from ops.testbed.nemo_model import load_nemo
 from worker.machine.blas import preload_blas
 
 preload_blas()
@@ -19,7 +21,6 @@ import numpy as np  # noqa: E402 -- the BLAS is bound when MLX is loaded
 from worker.decode.search import search  # noqa: E402
 from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
 from worker.models.features import FeatureExtractor  # noqa: E402
-from worker.models.load import load_model  # noqa: E402
 
 HERE = Path(__file__).parent
 NEAR_GUARD = 2.0**-20  # of mel power; the guard added to it is 2^-24
@@ -78,6 +79,7 @@ def exact_features(front_end: FeatureExtractor, samples: np.ndarray) -> tuple[np
     """Normalised log-mel and mel power, both [T, mels], in 64 bit throughout."""
     config = front_end.config
     x, size, hop = samples.astype(np.float64), config.fft_length, config.hop_length
+    assert config.preemph is not None
     x[1:] -= config.preemph * samples[:-1].astype(np.float64)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, size // 2), size)[::hop]
     windows = windows[: len(samples) // hop] * np.array(front_end.window, np.float64)
@@ -87,7 +89,7 @@ def exact_features(front_end: FeatureExtractor, samples: np.ndarray) -> tuple[np
 
 
 def row(name: str, path: Path, golden: Golden, audio: list[np.ndarray], features: Golden) -> str:
-    model = load_model(path)
+    model = load_nemo(path)
     encoded = model.encode(audio)
     assert encoded.lengths.tolist() == golden["encoder_len"].tolist()
     gap = widest(np.array(encoded.frames), golden["encoder"], encoded.lengths)
@@ -102,7 +104,7 @@ def row(name: str, path: Path, golden: Golden, audio: list[np.ndarray], features
     cells.append(ctc)
     if model.transducer is None:
         return f"| {name} | {' | '.join(cells)} | - | - | - |"
-    head = "tdt" if "tdt" in model.heads else "rnnt"
+    head: Literal["tdt", "rnnt"] = "tdt" if "tdt" in model.heads else "rnnt"
     greedy = search(model, encoded, SearchOptions(head=head))
     hits = sum(same(rows[0], golden, "greedy", b, 0) for b, rows in enumerate(greedy))
     cells.append(f"{hits} of {len(greedy)}")

@@ -12,6 +12,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import nemo.collections.asr as nemo_asr
 import numpy as np
@@ -40,7 +41,7 @@ class Recipe:
     vocabulary: int = 96
     width: int = WIDTH
     hidden: int = HIDDEN
-    encoder: dict = field(default_factory=dict)
+    encoder: dict[str, Any] = field(default_factory=dict)
 
 
 RECIPES = [
@@ -109,7 +110,7 @@ def make_tokenizer(texts: list[str], vocabulary: int, folder: Path) -> Path:
     return folder
 
 
-def configuration(recipe: Recipe, tokenizer: Path) -> dict:
+def configuration(recipe: Recipe, tokenizer: Path) -> dict[str, Any]:
     """NeMo's configuration of the recipe."""
     config = {
         "sample_rate": 16000,
@@ -147,7 +148,7 @@ def configuration(recipe: Recipe, tokenizer: Path) -> dict:
     return config | _transducer(recipe)
 
 
-def _encoder(recipe: Recipe) -> dict:
+def _encoder(recipe: Recipe) -> dict[str, Any]:
     return {
         "_target_": f"{MODULES}.ConformerEncoder",
         "feat_in": recipe.mels,
@@ -181,7 +182,7 @@ def _encoder(recipe: Recipe) -> dict:
     } | recipe.encoder
 
 
-def _ctc_decoder(width: int | None, classes: int) -> dict:
+def _ctc_decoder(width: int | None, classes: int) -> dict[str, Any]:
     return {
         "_target_": f"{MODULES}.ConvASRDecoder",
         "feat_in": width,
@@ -190,7 +191,7 @@ def _ctc_decoder(width: int | None, classes: int) -> dict:
     }
 
 
-def _transducer(recipe: Recipe) -> dict:
+def _transducer(recipe: Recipe) -> dict[str, Any]:
     is_tdt = recipe.head in ("tdt", "hybrid")
     durations = {"tdt_durations": DURATIONS, "num_tdt_durations": len(DURATIONS)} if is_tdt else {}
     network = {

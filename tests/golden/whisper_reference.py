@@ -73,8 +73,12 @@ class ReferenceWhisper:
         for layer in range(self.dims.n_audio_layer):
             block = f"encoder.blocks.{layer}"
             hidden = self.norm(x, f"{block}.attn_ln")
-            parts = [self.linear(hidden, f"{block}.attn.{way}") for way in ("query", "key", "value")]
-            x = x + self.linear(self.attend(*parts, self.dims.n_audio_head)[0], f"{block}.attn.out")
+            query, key, value = (
+                self.linear(hidden, f"{block}.attn.{way}") for way in ("query", "key", "value")
+            )
+            x = x + self.linear(
+                self.attend(query, key, value, self.dims.n_audio_head)[0], f"{block}.attn.out"
+            )
             x = x + self.mlp(x, block)
         return self.norm(x, "encoder.ln_post")
 
@@ -217,7 +221,7 @@ def openai_warp(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     i, j, path = n, m, []
     while i > 0 or j > 0:
         path.append((i - 1, j - 1))
-        way = trace[i, j]
-        i, j = i - (way != 2), j - (way != 1)
+        step = trace[i, j]
+        i, j = i - (step != 2), j - (step != 1)
     rows, columns = np.array(path[::-1]).T
     return rows, columns

@@ -14,12 +14,11 @@ import redis
 from spool.broker import embedded_redis
 from spool.broker.embedded_redis import (
     EmbeddedRedis,
-    default_url,
     find_server,
     temporary_home,
 )
 from spool.errors import SettingsError, StorageError
-from spool.settings.redis_url import SOCKET_PATH_BYTES, socket_path
+from spool.settings.redis_url import SOCKET_PATH_BYTES, default_url, socket_path
 
 
 @pytest.fixture

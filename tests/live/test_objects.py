@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from spool.objects.base import NewObject, check_key
 from spool.objects.integrity import hash_file, read_range, read_verified
 from spool.objects.s3 import S3Store
 from spool.objects.s3_client import S3Options
+from spool.settings import Settings
 
 KEY = "jobs/job_01/transcript.json"
 BUCKET = "spool-test"
@@ -67,7 +68,7 @@ def s3_objects(s3_server: S3Server, bucket: str) -> S3Store:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "folder":
         return FolderStore(tmp_path / "objects")
-    return request.getfixturevalue("s3_objects")  # type: ignore[no-any-return]
+    return request.getfixturevalue("s3_objects")
 
 
 class TestConformance:
@@ -405,7 +406,9 @@ def test_a_bucket_that_is_not_there_or_has_no_lawful_name(s3_server: S3Server) -
         S3Store("not a bucket!", "", s3_options(s3_server)).check()
 
 
-def test_sources_may_have_any_key(s3_server: S3Server, bucket: str, tmp_path: Path, make_settings) -> None:  # noqa: ANN001
+def test_sources_may_have_any_key(
+    s3_server: S3Server, bucket: str, tmp_path: Path, make_settings: Callable[..., Settings]
+) -> None:
     key = "Sammlung 1/été (1)/../ ü+%20.wav"
     client = s3_server.client()
     client.put_object(Bucket=bucket, Key=key, Body=b"RIFF")

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -93,7 +94,7 @@ def statistics(engine: Engine) -> list[str]:
         return list(connection.scalars(defined))
 
 
-def checks_and_indexes(engine, table: str):  # noqa: ANN001, ANN201
+def checks_and_indexes(engine: Engine, table: str) -> Any:
     inspector = inspect(engine)
     checks = {(check["name"], check["sqltext"]) for check in inspector.get_check_constraints(table)}
     keys = {(key["name"], str(key["options"])) for key in inspector.get_foreign_keys(table)}

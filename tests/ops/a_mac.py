@@ -31,7 +31,7 @@ class Mac:
         }
 
     def script(self, *arguments: str, source: Path = ROOT, **told: str) -> "subprocess.CompletedProcess[str]":
-        command = [source / "ops/mac/install.sh", *arguments]
+        command = [str(source / "ops/mac/install.sh"), *arguments]
         return subprocess.run(
             command,
             env={**self.environment, **told},
@@ -53,7 +53,7 @@ class Mac:
 
     def worker(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """The release's own command."""
-        command = ["sh", self.app / "current/ops/mac/worker.sh", *arguments]
+        command = ["sh", str(self.app / "current/ops/mac/worker.sh"), *arguments]
         environment = {**self.environment, "SPOOL_APP": str(self.app)}
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=120, check=False

@@ -41,6 +41,7 @@ from tests.ops.a_mac import DEMO, Mac
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
+S3_KEYS = ("access_key_id", "secret_access_key")
 SAMPLES = ROOT / "samples/demo-tdt/digits"
 
 
@@ -167,8 +168,8 @@ def servers(tmp_path: Path, postgres: PostgresServer, objects: GuardedS3) -> Ite
     servers = Servers(tmp_path / "checkout", postgres, objects.url)
     try:
         servers.prepare()
-        keys = (servers.secret(f"s3_{name}").read_text() for name in ("access_key_id", "secret_access_key"))
-        account = Account(*keys, frozenset({"spool"}))
+        key_id, secret = (servers.secret(f"s3_{name}").read_text() for name in S3_KEYS)
+        account = Account(key_id, secret, frozenset({"spool"}))
         objects.accounts[account.key_id] = account
         with (servers.folder / ".env").open("a") as env:
             env.write(f"SPOOL_S3_PUBLIC_ENDPOINT_URL={servers.tls_url}\n")

@@ -105,7 +105,7 @@ def test_a_dry_run_changes_nothing(mac: Mac, settings: Path) -> None:
         ({"MACOS": "13.6"}, "MLX requires macOS 14 or newer (this is 13.6)"),
     ],
 )
-def test_a_mac_that_cannot_work_is_refused(mac: Mac, told: dict[str, str], sentence: str) -> None:
+def test_a_mac_that_cannot_work_is_refused(mac: Mac, told: dict[str, Any], sentence: str) -> None:
     done = mac.script("install", **told)
     assert (done.returncode, sentence in done.stderr) == (1, True)
     assert not mac.root.exists()
@@ -135,8 +135,8 @@ def test_without_a_suitable_python_it_stops_before_it_changes_anything(
     before = list(mac.root.rglob("*"))
     stand_ins = Path(mac.environment["PATH"].split(":")[0])
     path = f"{stand_ins}:{without_python(tmp_path / 'programs')}"
-    for environment in ({"PATH": path}, {"PATH": path, "PYTHON": str(old)}):
-        done = mac.script(command, "--settings", str(settings), **environment)
+    for python in ("", str(old)):
+        done = mac.script(command, "--settings", str(settings), PATH=path, PYTHON=python)
         assert (done.returncode, "Python 3.11 to 3.13 is required" in done.stderr) == (1, True), done.stderr
         assert list(mac.root.rglob("*")) == before
 

@@ -1,6 +1,8 @@
 """The microphone on the page: words come, settle and grow large. The worker is played; the browser and its
 microphone, which beeps, are real."""
 
+from typing import Any
+
 from playwright.sync_api import Page, expect
 from sqlalchemy import update
 
@@ -23,7 +25,7 @@ def newest(live: Live) -> Job | None:
 
 def kinds(live: Live, job_id: str) -> list[str]:
     objects = live.services.objects
-    found = []
+    found: list[str] = []
     for item in objects.list(log_prefix(job_id)):
         with objects.open(item.key) as stream:
             found.append(decode_record(stream.read()).kind)
@@ -48,7 +50,14 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
 
     signals = LiveSignals(live.settings)
     words = page.get_by_role("log")
-    partial = {"type": "partial", "number": 0, "start": 0.0, "end": 0.5, "text": "<b>keep", "stable": ""}
+    partial: dict[str, Any] = {
+        "type": "partial",
+        "number": 0,
+        "start": 0.0,
+        "end": 0.5,
+        "text": "<b>keep",
+        "stable": "",
+    }
     partial |= {"words": []}
 
     def shown() -> bool:

@@ -257,7 +257,9 @@ def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page,
     expect(page.locator("main td.name a")).to_have_count(2)  # its jobs, each with a link
 
     # A tab of its own, where the clock runs and no stream comes through
-    asking = page.context.browser.new_page(base_url=live.url)
+    browser = page.context.browser
+    assert browser is not None
+    asking = browser.new_page(base_url=live.url)
     asking.route("**/events", lambda route: route.abort())
     asking.goto(f"/#/batches/{made.id}")
     expect(asking.get_by_text("1 of 2 jobs ended")).to_be_visible()

@@ -2,6 +2,7 @@
 
 import io
 from array import array
+from typing import Any
 
 import soundfile
 from playwright.sync_api import Page, expect
@@ -33,7 +34,9 @@ WHO = (0, 1, 0, 2, 1, 0)
 
 def conversation(job_id: str) -> Transcript:
     """Three people, turn by turn; one word is spoken over."""
-    words, segments, turns = [], [], []
+    words: list[Any] = []
+    segments: list[Any] = []
+    turns: list[Any] = []
     record = transcript_of(job_id, tuple(" ".join(TURNS).split()))
     for text, who in zip(TURNS, WHO, strict=True):
         first = len(words)

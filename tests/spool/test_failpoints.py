@@ -16,12 +16,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def calls() -> list[str]:
-    found = []
+    found: list[str] = []
     for path in sorted(path for floor in ("spool", "api", "worker") for path in (ROOT / floor).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "failpoint":
                 (argument,) = node.args
                 assert isinstance(argument, ast.Constant), f"{path}: a failpoint is named in words"
+                assert isinstance(argument.value, str)
                 found.append(argument.value)
     return found
 

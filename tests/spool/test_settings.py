@@ -57,7 +57,7 @@ def test_quotas_and_shares_are_told_in_two_ways() -> None:
     plain = load_settings({"SPOOL_QUOTAS": quotas, "SPOOL_SHARES": "small=2"})
     told = '{"small": {"hours_a_day": 1.5, "jobs_in_flight": 4}, "*": {"spend_a_month": 50}}'
     assert plain.quotas == load_settings({"SPOOL_QUOTAS": told}).quotas
-    assert (plain.rules.shares, plain.quotas["*"].spend_a_month) == ({"small": 2.0}, 50)
+    assert (plain.rules.shares, plain.quotas["*"].spend_a_month) == ({"small": 2.0}, Decimal(50))
 
 
 def test_settings_cannot_change(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ UNITS = {"h": 3600, "MiB": 2**20, "GiB": 2**30}
 def documented() -> dict[str, str]:
     """The variables of docs/settings.md, with their defaults."""
     page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
-    defaults = {}
+    defaults: dict[str, str] = {}
     for line in page.splitlines():
         if line.startswith("| `SPOOL_"):
             names, default = (cell.strip() for cell in line.split("|")[1:3])

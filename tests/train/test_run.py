@@ -42,7 +42,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def items(domains: list[str]) -> list[cache.Named]:
         return [
             cache.Named(
-                f"{d}-{n}", text, d, "train", f"speaker {n % 2}", rng.normal(-8, 2, (130 + 9 * n, MELS))
+                f"{d}-{n}",
+                text,
+                d,
+                "train",
+                f"speaker {n % 2}",
+                rng.normal(-8, 2, (130 + 9 * n, MELS)).astype(np.float32),
             )
             for d in domains
             for n, text in enumerate(TEXTS[d])

@@ -126,9 +126,10 @@ def test_scores_made_twice_give_the_loss_and_gradients_of_the_written_out_lattic
     logits = torch.relu(frames[:, :, None] + outputs[:, None]) @ weight.T + bias
     expected = tdt_log_likelihood(logits, targets, lengths, labels, DURATIONS, 0.02)
     sizes = list(zip(lengths.tolist(), (labels + 1).tolist(), strict=True))
-    blank, label, spans = joint_scores(*leaves, targets, sizes, VOCABULARY)
-    moves = (scores - 0.02 + spans.permute(3, 0, 1, 2) for scores in (blank, label))
-    likelihood = lattice_log_likelihood(*moves, lengths, labels, DURATIONS)
+    one, other, matrix, offset = leaves
+    blank, label, spans = joint_scores(one, other, matrix, offset, targets, sizes, VOCABULARY)
+    no_label, labelled = (scores - 0.02 + spans.permute(3, 0, 1, 2) for scores in (blank, label))
+    likelihood = lattice_log_likelihood(no_label, labelled, lengths, labels, DURATIONS)
     assert torch.allclose(likelihood, expected, rtol=1e-5)
     for ours, theirs in zip(
         torch.autograd.grad(likelihood.sum(), leaves),

@@ -5,10 +5,11 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -66,7 +67,7 @@ def collector() -> Iterator[Collector]:
                     for one in resource.resource.attributes
                     if one.key == "service.name"
                 )
-                collector.spans += [(service, one) for scope in resource.scope_spans for one in scope.spans]
+                told.spans += [(service, one) for scope in resource.scope_spans for one in scope.spans]
             self.send_response(200)
             self.end_headers()
 
@@ -74,10 +75,10 @@ def collector() -> Iterator[Collector]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
+    told = Collector(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield collector
+    yield told
     server.shutdown()
     thread.join()
     server.server_close()
@@ -87,7 +88,7 @@ def collector() -> Iterator[Collector]:
 def stack(
     tmp_path: Path, sqlite_url: str, redis_url: str, redis_server: EmbeddedRedis, collector: Collector
 ) -> Iterator[Stack]:
-    environment = {
+    environment: dict[str, Any] = {
         "SPOOL_OTLP_ENDPOINT": collector.url,
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "SPOOL_LEASE_SECONDS": "60",
@@ -140,7 +141,7 @@ def test_a_job_is_one_trace_and_every_line_about_it_says_so(stack: Stack, collec
         assert step.end_time_unix_nano >= step.start_time_unix_nano > 0
         assert step.status.code == Status.STATUS_CODE_UNSET
     assert notes(attempt)["spool.outcome"] == "done"
-    assert all(notes(chunk)["spool.batch_utterances"] >= 1 for chunk in chunks)
+    assert all(int(notes(chunk)["spool.batch_utterances"]) >= 1 for chunk in chunks)
     services = {one.name: service for service, one in collector.spans}
     assert (services["POST /v1/jobs"], services["attempt"]) == ("spool-api", "spool-worker")
 
@@ -169,7 +170,7 @@ def test_a_job_is_one_trace_and_every_line_about_it_says_so(stack: Stack, collec
 
 
 def test_a_lease_that_ran_out_is_told_with_the_ids_of_its_job(
-    db: Database, celery: object, make_settings: object
+    db: Database, celery: Any, make_settings: Callable[..., Settings]
 ) -> None:
     job = queued(db, batch_id="bat_1", batch_line=1, custom_id="a")
     let_lapse(db, claimed(db, job.id).job.id)

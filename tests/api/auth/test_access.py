@@ -216,7 +216,12 @@ def test_every_route_for_every_caller(estate: Estate) -> None:
     for name, needed in SCOPES.items():
         statuses = {caller: estate.ask(name, caller).status_code for caller in estate.keys}
         expected = dict.fromkeys(STRANGERS, "401")
-        scopes = {"reader": {Scope.READ}, "submitter": {Scope.SUBMIT}, "other": set(BOTH), "admin": {needed}}
+        scopes: dict[str, set[Any]] = {
+            "reader": {Scope.READ},
+            "submitter": {Scope.SUBMIT},
+            "other": set(BOTH),
+            "admin": {needed},
+        }
         for caller, has in scopes.items():
             allowed = needed is None or needed in has
             theirs = caller != "other" or "{" not in name.replace("{model}", "")  # models are everybody's

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,14 +65,21 @@ def _serve(address: str) -> None:
                 if not child:
                     listener.close()
                     line.close()
-                    _run(main, *json.loads(told), streams)
+                    arguments, folder, environ = json.loads(told)
+                    _run(main, arguments, folder, environ, streams)
                 for stream in streams:
                     os.close(stream)
                 _, status = os.waitpid(child, 0)
                 line.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _run(main, arguments, folder, environ, streams) -> None:  # noqa: ANN001
+def _run(
+    main: Callable[[list[str]], None],
+    arguments: list[str],
+    folder: str,
+    environ: dict[str, str],
+    streams: list[int],
+) -> None:
     code = 70
     try:
         for number, stream in enumerate(streams):

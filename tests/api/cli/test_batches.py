@@ -1,7 +1,7 @@
 """`spool batch`, in this process, against the real server."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from ops.testbed.running_api import Live
 
 
 @pytest.fixture
-def spool(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def spool(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[str, str]]:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,7 +1,7 @@
 """`spool webhooks`, in this process, against the real server and a real receiver."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +18,9 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def spool(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def spool(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
     monkeypatch.setenv("COLUMNS", "220")

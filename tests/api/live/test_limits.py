@@ -5,10 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from socket import create_connection
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from api.live.limits import MOST_OPENING, Seats
 from api.problems import Problem
@@ -98,7 +100,13 @@ def test_a_client_that_reads_nothing_is_disconnected(
 ) -> None:
     monkeypatch.setattr("api.live.session.SEND_SECONDS", 0.2)
     signals = LiveSignals(settings)
-    partial = {"type": "partial", "number": 0, "start": 0.0, "end": 1.0, "text": "x" * 500_000}
+    partial: dict[str, Any] = {
+        "type": "partial",
+        "number": 0,
+        "start": 0.0,
+        "end": 1.0,
+        "text": "x" * 500_000,
+    }
     partial |= {"stable": "", "words": []}
     host, _, port = live.url.removeprefix("http://").partition(":")
     with claiming(live, live.work()) as claimed, create_connection((host, int(port))) as mute:
@@ -123,6 +131,7 @@ def test_without_a_worker_a_session_is_refused_at_once(live: Live) -> None:
 
 def test_another_sites_page_cannot_listen(live: Live) -> None:
     address = f"{live.url.replace('http', 'ws', 1)}/v1/listen?model=demo-tdt"
-    with pytest.raises(InvalidStatus) as caught, connect(address, proxy=None, origin="https://example.org"):  # type: ignore[arg-type]
+    elsewhere = Origin("https://example.org")
+    with pytest.raises(InvalidStatus) as caught, connect(address, proxy=None, origin=elsewhere):
         pass
     assert caught.value.response.status_code == 403

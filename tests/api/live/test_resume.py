@@ -68,7 +68,7 @@ def stored(socket: ClientConnection, size: int) -> None:
 
 
 def records(live: Live, job_id: str, part: int) -> list[tuple[str, bytes]]:
-    found = []
+    found: list[tuple[str, bytes]] = []
     for item in live.services.objects.list(part_prefix(job_id, part)):
         if is_in_part(item.key, job_id, part):
             with live.services.objects.open(item.key) as stream:

@@ -16,6 +16,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase
 from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, use_after_free
 
 from ops.testbed.running_api import Live
@@ -62,7 +63,7 @@ def attempt(operation: Any, mode: GenerationMode, known: Parameters) -> set[int]
 
     @BOUNDED
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode, path_parameters=known))
-    def try_case(case: Case) -> None:
+    def try_case(case: "Case[Any]") -> None:
         # uvicorn itself refuses a request line of more than 64 KiB, in plain text.
         hypothesis.assume(len(str(case.query)) < 4000)
         statuses.add(case.call_and_validate(excluded_checks=EXCLUDED).status_code)
@@ -112,7 +113,7 @@ def worked(live: Live) -> Iterator[None]:
 @pytest.mark.usefixtures("worked")
 def test_the_api_is_what_its_page_says(live: Live, http: httpx.Client) -> None:
     schema = schemathesis.openapi.from_url(f"{live.url}/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) >= 17
 
     # Given a job and a batch that paths with an id can be about

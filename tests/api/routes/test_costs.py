@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import httpx
@@ -90,7 +91,7 @@ def test_a_table_and_a_plot_say_the_same(http: httpx.Client, live: Live, recordi
     ):
         preferred = http.get("/v1/costs", headers={"Accept": accept})
         assert preferred.headers["content-type"] == kind, accept
-    asked_for = {"headers": {"Accept": "text/csv"}, "params": {"format": "json"}}
+    asked_for: dict[str, Any] = {"headers": {"Accept": "text/csv"}, "params": {"format": "json"}}
     assert http.get("/v1/costs", **asked_for).headers["content-type"] == "application/json"
     plot = http.get("/v1/costs", params={"group_by": "project", "format": "svg"})
     assert plot.headers["content-type"] == "image/svg+xml"

@@ -1,5 +1,7 @@
 """A byte changes in the object store: every route that reads the object says so, and none gives it out."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -73,6 +75,6 @@ def test_the_results_of_a_batch_name_a_damaged_transcript(live: Live, http: http
     assert lines[jobs[1]]["text"] == "keep the light"
 
 
-def _json(line: str) -> dict[str, object]:
-    value: dict[str, object] = httpx.Response(200, text=line).json()
+def _json(line: str) -> dict[str, Any]:
+    value: dict[str, Any] = httpx.Response(200, text=line).json()
     return value

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,7 +13,7 @@ from spool.formats.lattices import format_entry
 from tests.api.openapi.story import LATTICE
 
 
-def submit(http: httpx.Client, recordings: Path, **request: object) -> dict:
+def submit(http: httpx.Client, recordings: Path, **request: object) -> dict[str, Any]:
     response = http.post("/v1/jobs", json=file_job(recordings, **request))
     assert response.status_code == 202, response.text
     return response.json()
@@ -55,8 +56,8 @@ def test_an_upload_is_stored_and_can_be_read_back(live: Live, http: httpx.Client
     assert job["name"] == "Zoë's reel.wav"
     stored = f"jobs/{job['id']}/source"
     assert job["source"] == {"kind": "upload", "uri": stored, "size": len(content), "connection": None}
-    with live.services.objects.open(job["source"]["uri"]) as stored:
-        assert stored.read() == content
+    with live.services.objects.open(job["source"]["uri"]) as file:
+        assert file.read() == content
     assert list(live.services.upload_folder.iterdir()) == []
 
 
@@ -64,7 +65,10 @@ def test_the_request_part_of_an_upload_says_the_rest(http: httpx.Client) -> None
     request = (
         '{"name": "Reel 7", "project": "reels", "options": {"channels": "separate"}, "worker": "studio-1"}'
     )
-    form = {"request": (None, request, "application/json"), "file": ("a.wav", b"RIFF", "audio/wav")}
+    form: dict[str, Any] = {
+        "request": (None, request, "application/json"),
+        "file": ("a.wav", b"RIFF", "audio/wav"),
+    }
 
     job = http.post("/v1/jobs", files=form).json()
 
@@ -218,7 +222,7 @@ def test_lists_are_filtered_and_paged_newest_first(live: Live, http: httpx.Clien
     ids.append(submit(http, recordings, project="c", pool="metal", worker="studio-2")["id"])
     live.work().finish(ids[0])
 
-    def listed(**query: object) -> list[str]:
+    def listed(**query: Any) -> list[str]:
         return [job["id"] for job in http.get("/v1/jobs", params=query).raise_for_status().json()["items"]]
 
     # Then lists are newest first and every filter holds
@@ -271,7 +275,7 @@ def test_a_cursor_belongs_to_its_query(http: httpx.Client, recordings: Path) -> 
         {"created_from": "9999-12-31T23:59:59-10:00"},
     ],
 )
-def test_a_query_that_means_nothing_is_refused(http: httpx.Client, query: dict[str, object]) -> None:
+def test_a_query_that_means_nothing_is_refused(http: httpx.Client, query: dict[str, Any]) -> None:
     problem(http.get("/v1/jobs", params=query), 422, "invalid_request")
 
 

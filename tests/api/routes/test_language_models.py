@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,7 +25,10 @@ ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n\n\\end\\\n"
 
 
 def _put(http: httpx.Client, content: bytes = ARPA, **body: object) -> httpx.Response:
-    form = {"request": (None, json.dumps({"name": "parish", **body})), "file": ("a.arpa", content)}
+    form: dict[str, Any] = {
+        "request": (None, json.dumps({"name": "parish", **body})),
+        "file": ("a.arpa", content),
+    }
     return http.post("/v1/language-models", files=form)
 
 

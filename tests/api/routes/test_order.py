@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -62,7 +63,7 @@ def test_a_request_that_somebody_waits_for_overtakes_every_batch(
     timed = http.post("/v1/jobs", json=file_job(recordings, priority="high", deadline=LATER)).json()
     asked = {"model": "whisper-1", "stream": "true"}
     headers = {"Idempotency-Key": "one"}
-    form = {"data": asked, "files": {"file": ("call.wav", b"RIFF")}, "headers": headers}
+    form: dict[str, Any] = {"data": asked, "files": {"file": ("call.wav", b"RIFF")}, "headers": headers}
     with http.stream("POST", "/v1/audio/transcriptions", **form) as first:
         job_id = first.headers["X-Spool-Job"]
         with http.stream("POST", "/v1/audio/transcriptions", **form) as again:
@@ -81,7 +82,7 @@ def test_a_request_that_somebody_waits_for_overtakes_every_batch(
     ],
 )
 def test_what_makes_no_order_is_refused_and_leaves_nothing(
-    http: httpx.Client, recordings: Path, asked: dict[str, object], where: str
+    http: httpx.Client, recordings: Path, asked: dict[str, Any], where: str
 ) -> None:
     told = problem(http.post("/v1/jobs", json=file_job(recordings, **asked)), 422, "invalid_request")
     assert told["errors"][0]["where"] == where

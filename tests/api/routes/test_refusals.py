@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import httpx
@@ -194,7 +195,7 @@ def test_an_unknown_model_is_named_with_those_known(http: httpx.Client, recordin
     ],
 )
 def test_a_field_that_is_wrong_is_named(
-    http: httpx.Client, recordings: Path, request_part: dict[str, object], where: str
+    http: httpx.Client, recordings: Path, request_part: dict[str, Any], where: str
 ) -> None:
     content = json.dumps(file_job(recordings, **request_part))
     body = problem(http.post("/v1/jobs", content=content, headers=JSON), 422, "invalid_request")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from tests.api.auth.keys import bearer, new_key
 pytestmark = pytest.mark.integration
 
 
-def done(http: httpx.Client, live: Live, recordings: Path, words: str, **fields) -> str:  # noqa: ANN003
+def done(http: httpx.Client, live: Live, recordings: Path, words: str, **fields: Any) -> str:
     job_id = str(http.post("/v1/jobs", json=file_job(recordings, **fields)).json()["id"])
     live.work().finish(job_id, tuple(words.split()))
     return job_id
@@ -29,7 +30,7 @@ def test_words_are_found_over_http_python_and_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job_id = done(http, live, recordings, "he kept the light at Heligoland", name="Reel 42")
-    asked = {"q": '"the light" NEAR helgoland~', "limit": 1}
+    asked: dict[str, Any] = {"q": '"the light" NEAR helgoland~', "limit": 1}
     [hit] = http.get("/v1/search", params=asked).json()["items"]
     assert (hit["job"], hit["name"], hit["start"]) == (job_id, "Reel 42", 1.0)
     [match] = hit["matches"]

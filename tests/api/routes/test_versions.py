@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,7 +22,10 @@ LAWS = {"version", "source", "deleted"}
 
 
 def uploaded(http: httpx.Client, **request: object) -> str:
-    files = {"request": (None, json.dumps(request)), "file": ("reel.wav", b"RIFF" + bytes(40))}
+    files: dict[str, Any] = {
+        "request": (None, json.dumps(request)),
+        "file": ("reel.wav", b"RIFF" + bytes(40)),
+    }
     return str(http.post("/v1/jobs", files=files).json()["id"])
 
 

@@ -60,7 +60,9 @@ def test_a_voice_is_recognised_in_other_recordings_once_a_person_named_it(
         assert matches(spool, second) == [[], []]
         spool.name_speakers(first, {"speaker_0": "Ada"}, remember=True)
         assert matches(spool, second) == [[], [("Ada", 0.995)]]
-        assert spool.job(second).speakers[1].name is None  # type: ignore[index] - a person confirms
+        speakers = spool.job(second).speakers
+        assert speakers is not None
+        assert speakers[1].name is None, "a person confirms"
 
         named = spool.name_speakers(second, {"speaker_1": "Ada"}, remember=True)
         assert [each.matches for each in named.items] == [[], []]

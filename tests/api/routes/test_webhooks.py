@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,9 @@ def test_whatever_an_attempt_raises_is_recorded_and_ends_in_a_disabled_endpoint(
     with capture_logs() as logs, httpx.Client(base_url=live.url, timeout=60, verify=False) as http:
         for hook in (away, impossible):
             http.post(f"/v1/webhooks/{hook['id']}/test")
-            until(lambda hook=hook: http.get(f"/v1/webhooks/{hook['id']}").json()["state"] == "disabled")
+            until(
+                partial(lambda one: http.get(f"/v1/webhooks/{one}").json()["state"] == "disabled", hook["id"])
+            )
             (tried,) = deliveries(http, hook)
             assert tried["tries"]
             assert {one["error"] for one in tried["tries"]} == {"cannot be sent (IDNAError)"}

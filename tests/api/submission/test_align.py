@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import docx
 import httpx
@@ -34,7 +35,7 @@ def document() -> bytes:
 
 
 def upload(http: httpx.Client, transcript: bytes, **request: object) -> httpx.Response:
-    parts = {
+    parts: dict[str, Any] = {
         "request": (None, json.dumps(request)),
         "transcript": ("reel.docx", transcript),
         "file": ("reel.wav", b"RIFF" + bytes(40)),
@@ -102,7 +103,7 @@ def test_a_manifest_s_lines_have_texts_of_their_own(http: httpx.Client, live: Li
     assert "belongs to one recording" in str(refused["detail"])
 
 
-REFUSED = (
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"align": {"text": "…"}}, "has no words"),
     ({"align": {"data": base64.b64encode(document()[:-300]).decode()}}, "cannot be read"),
     ({"align": {"data": "@"}}, "not base64"),

@@ -168,7 +168,7 @@ def test_redis_never_holds_more_than_its_window(http: httpx.Client, live: Live, 
 def test_a_form_and_a_manifest_by_reference(http: httpx.Client, recordings: Path) -> None:
     manifest = recordings / "all of it.jsonl"
     manifest.write_text("\n".join(line(recordings, n) for n in range(3)))
-    form = {
+    form: dict[str, Any] = {
         "request": (None, json.dumps({"name": "form"}), "application/json"),
         "file": ("m.jsonl", manifest.read_bytes(), "application/jsonl"),
     }

@@ -1,12 +1,13 @@
 """JSON bodies cost no more than a legitimate one: what would is refused before it is parsed or validated."""
 
 import json
+from typing import Any
 
+import anyio
 import httpx
 import pytest
 
 from api.problems import MAX_ERRORS, Problem
-from api.submission import bodies
 from api.submission.bodies import SMALL, SUBMISSION, BodyLimits, parse_json
 from ops.testbed.running_api import problem
 from spool.schemas.jobs import JobRequest
@@ -71,14 +72,14 @@ def test_a_thousand_errors_are_a_small_answer(http: httpx.Client) -> None:
 
 
 def test_large_bodies_take_turns(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    limiters = []
-    run_sync = bodies.anyio.to_thread.run_sync
+    limiters: list[Any] = []
+    run_sync = anyio.to_thread.run_sync
 
-    async def watched(*arguments: object, limiter: object = None) -> object:
+    async def watched(*arguments: Any, limiter: Any = None) -> Any:
         limiters.append(limiter)
         return await run_sync(*arguments, limiter=limiter)
 
-    monkeypatch.setattr(bodies.anyio.to_thread, "run_sync", watched)
+    monkeypatch.setattr(anyio.to_thread, "run_sync", watched)
     for text in ("a", "a" * SMALL.size):
         http.post("/v1/jobs", json={"source": SOURCE, "x": text})
     ours = [limiter for limiter in limiters if limiter is not None and limiter.total_tokens == 1]

@@ -65,7 +65,7 @@ def test_what_cannot_be_asked_is_refused_by_its_field(
     refused = problem(
         http.post("/v1/jobs", json=file_job(recordings, options=options)), 422, "invalid_request"
     )
-    (fault,) = refused["errors"]  # type: ignore[misc]
+    (fault,) = refused["errors"]
     assert fault["where"] == where
     assert why in fault["message"]
 
@@ -73,13 +73,13 @@ def test_what_cannot_be_asked_is_refused_by_its_field(
 def test_a_batch_keeps_ten_thousand_phrases_once(live: Live, http: httpx.Client, recordings: Path) -> None:
     phrases = [f"Straße der {number:04} Lampen" for number in range(10_000)]
     source = (recordings / "reel 1.wav").as_uri()
-    lines = [{"source": source}] * 300
+    lines: list[dict[str, Any]] = [{"source": source}] * 300
     lines += [{"source": source, "options": {"decoder": "beam", "nbest": 2}}]
     lines += [{"source": source, "options": {"boost": {"phrases": ["lamp"]}}}]
     lines += [{"source": source, "options": {"boost": None}}]
     lines += [{"source": source, "options": {"boost": {"phrases": ["x" * 201]}}}]
     request = json.dumps({"options": {"boost": {"phrases": phrases}}}, ensure_ascii=False)
-    form = {
+    form: dict[str, Any] = {
         "request": (None, request, "application/json"),
         "file": ("m.jsonl", "\n".join(map(json.dumps, lines)).encode(), "application/x-ndjson"),
     }

@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -22,7 +23,7 @@ def model() -> NemoModel:
 
 
 @cache
-def answers() -> dict[str, NDArray]:
+def answers() -> dict[str, NDArray[Any]]:
     return dict(np.load(GOLDEN / "answers.npz"))
 
 

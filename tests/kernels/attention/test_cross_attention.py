@@ -69,15 +69,16 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
 def test_frames_behind_a_length_are_not_read() -> None:
     queries, keys, values, utterances, lengths = inputs([0, 1, 2, 3, 4, 4, 3])
     beyond = mx.arange(FRAMES) >= lengths[:, None]
-    dirty = [
+    dirty = (
         mx.where(beyond[:, None, None], mx.nan, keys),
         mx.where(beyond[:, None, :, None], mx.nan, values),
-    ]
-    wider = [mx.pad(keys, [(0, 0)] * 3 + [(0, 45)]), mx.pad(values, [(0, 0), (0, 0), (0, 45), (0, 0)])]
+    )
+    wider = (mx.pad(keys, [(0, 0)] * 3 + [(0, 45)]), mx.pad(values, [(0, 0), (0, 0), (0, 45), (0, 0)]))
     with use_backend(TESTED):
         clean = cross_attention(queries, keys, values, utterances, lengths, beam=2)
-        for other in (dirty, wider):
-            assert same_bits(clean, cross_attention(queries, *other, utterances, lengths, beam=2))
+        for other_keys, other_values in (dirty, wider):
+            other = cross_attention(queries, other_keys, other_values, utterances, lengths, beam=2)
+            assert same_bits(clean, other)
     reference = cross_attention_reference(queries, *dirty, utterances, lengths, beam=2)
     assert distance(clean, reference) < 5e-6
 

@@ -45,7 +45,7 @@ def test_what_is_behind_the_lengths_is_not_read() -> None:
     gains = np.random.default_rng(1).normal(size=(4, 12, 40)).astype(np.float32)
     rows, columns = mx.array([12, 5, 0, 3], mx.int32), mx.array([17, 40, 9, 0], mx.int32)
     dirty = gains.copy()
-    for at, (n, m) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+    for at, (n, m) in enumerate(zip(np.array(rows).tolist(), np.array(columns).tolist(), strict=True)):
         dirty[at, n:], dirty[at, :, m:] = np.nan, np.nan
     for run in (dtw, dtw_reference):
         with use_backend(TESTED):

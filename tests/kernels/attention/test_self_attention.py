@@ -77,14 +77,16 @@ def test_what_is_behind_a_length_is_not_read() -> None:
     parents = mx.broadcast_to(mx.arange(4, dtype=mx.int32)[:, None], (4, 40))
     queries = normal(4, HEADS, WIDTH)
     dirty = [each.copy() for each in pool]
-    for row, length in enumerate(lengths.tolist()):
+    for row, length in enumerate(np.array(lengths).tolist()):
         for each in dirty:
             each[row, :, length:] = np.nan
     places = places_of_parents(parents, COLUMNS)
     wild = mx.where(mx.arange(40) < lengths[:, None], places, 2**30)
+    keys, values = map(mx.array, pool)
+    other_keys, other_values = map(mx.array, dirty)
     with use_backend(TESTED):
-        clean = self_attention(queries, *map(mx.array, pool), places, lengths)
-        assert same_bits(clean, self_attention(queries, *map(mx.array, dirty), wild, lengths))
+        clean = self_attention(queries, keys, values, places, lengths)
+        assert same_bits(clean, self_attention(queries, other_keys, other_values, wild, lengths))
     assert not np.array(clean[0]).any()
     np.testing.assert_array_equal(np.array(clean[1]), pool[1][1, :, 0])
 
@@ -106,12 +108,13 @@ def test_minus_infinity_weighs_nothing_and_nothing_else_is_no_number() -> None:
 
 
 def test_no_row_and_no_position_are_no_error() -> None:
-    pool = [normal(2, HEADS, COLUMNS, WIDTH, seed=seed) for seed in (1, 2)]
+    keys, values = (normal(2, HEADS, COLUMNS, WIDTH, seed=seed) for seed in (1, 2))
     none = mx.zeros((0,), mx.int32)
     with use_backend(TESTED):
-        assert self_attention(mx.zeros((0, HEADS, WIDTH)), *pool, mx.zeros((0, 4), mx.int32), none).size == 0
+        empty = self_attention(mx.zeros((0, HEADS, WIDTH)), keys, values, mx.zeros((0, 4), mx.int32), none)
+        assert empty.size == 0
         made = self_attention(
-            normal(2, HEADS, WIDTH), *pool, mx.zeros((2, 0), mx.int32), mx.array([0, 3], mx.int32)
+            normal(2, HEADS, WIDTH), keys, values, mx.zeros((2, 0), mx.int32), mx.array([0, 3], mx.int32)
         )
         assert not np.array(made).any()
 

@@ -1,5 +1,7 @@
 """expand against every candidate enumerated in float64, without fusion and with every kind of it."""
 
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -74,12 +76,12 @@ def rows(out: Expansion) -> list[list[tuple[float, int, int, int]]]:
     arrays = [np.array(a) for a in (out.gains[0], *out.choice)]
     batch, beam = arrays[0].shape
     return [
-        [tuple(a[b, k].item() for a in arrays) for k in range(beam) if arrays[1][b, k] >= 0]  # type: ignore[misc]
+        [tuple(a[b, k].item() for a in arrays) for k in range(beam) if arrays[1][b, k] >= 0]
         for b in range(batch)
     ]
 
 
-def assert_expansion(found: list, expected: list) -> None:
+def assert_expansion(found: list[Any], expected: list[Any]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert [x[1:] for x in one] == [x[1:] for x in other]
         assert [x[0] for x in one] == pytest.approx([x[0] for x in other], abs=1e-4)

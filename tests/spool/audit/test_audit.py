@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Executable, delete, insert, select, update
 
 from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
 from ops.testbed.running_api import transcript_of
@@ -76,7 +76,7 @@ class Scene:
             finish_job(tx, claim, outcome, passages_of(transcript))
         return job_id
 
-    def do(self, *statements) -> None:  # noqa: ANN002
+    def do(self, *statements: Executable) -> None:
         with self.db.begin() as tx:
             for statement in statements:
                 tx.execute(statement)
@@ -181,7 +181,7 @@ def test_failed_says_why(scene: Scene) -> None:
 # --- chunks and coverage ------------------------------------------------------------------------------------
 
 
-def which(scene: Scene, number: int, channel: int = 0, job_id: str | None = None):  # noqa: ANN201
+def which(scene: Scene, number: int, channel: int = 0, job_id: str | None = None) -> ColumnElement[bool]:
     return (
         (chunks.c.job_id == (job_id or scene.done))
         & (chunks.c.number == number)
@@ -265,7 +265,7 @@ def test_time_charged_without_a_line_is_found(scene: Scene) -> None:
 
 def test_a_stopped_workers_engine_agrees_with_its_bills(scene: Scene) -> None:
     with scene.db.read() as tx:
-        charged = tx.scalar(select(workers.c.busy_ns))
+        charged = tx.execute(select(workers.c.busy_ns)).scalar_one()
     with scene.db.begin() as tx:
         heartbeat(tx, scene.worker, "ready", charged + 5)
     assert scene.breached() == {}, "at work, an engine is ahead of its bills"
@@ -280,7 +280,7 @@ def test_a_stopped_workers_engine_agrees_with_its_bills(scene: Scene) -> None:
 def test_what_a_dead_worker_had_not_billed_is_told_within_bounds(scene: Scene) -> None:
     second = 1_000_000_000
     with scene.db.begin() as tx:
-        charged = tx.scalar(select(workers.c.busy_ns))
+        charged = tx.execute(select(workers.c.busy_ns)).scalar_one()
         heartbeat(tx, scene.worker, "ready", charged + 2 * second, unbilled_ns=3 * second)
     report = audit(scene.db, None, Grace(beat_seconds=10))
     assert (report.died, report.lost_least_ns, report.lost_most_ns) == (0, 0, 3 * second), "it lives"
@@ -303,7 +303,7 @@ def test_a_worker_is_not_billed_longer_than_it_was_up(scene: Scene) -> None:
     assert scene.breached() == {"period": {scene.worker}}
     day = timedelta(days=1)
     with scene.db.begin() as tx:
-        now = tx.scalar(select(now_utc()))
+        now = tx.execute(select(now_utc())).scalar_one()
         tx.execute(update(workers).values(started_at=now - day, seen_at=now))
     assert scene.breached() == {}
     scene.do(update(cost_lines).values(day=(now - 2 * day).date()))

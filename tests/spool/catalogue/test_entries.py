@@ -55,7 +55,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", ".locks/x", "a\\b"])
 def test_a_path_outside_the_models_folder_is_refused(path: str) -> None:
-    source = {
+    source: dict[str, object] = {
         "kind": "package",
         "packages": [{"name": "p", "version": "1", "sha256": "0" * 64, "bytes": 1}],
         "files": [{"path": path, "sha256": "0" * 64, "bytes": 1, "parts": [{"package": "p", "member": "m"}]}],
@@ -65,7 +65,7 @@ def test_a_path_outside_the_models_folder_is_refused(path: str) -> None:
 
 
 def test_a_file_made_of_an_unlisted_package_is_refused() -> None:
-    source = {
+    source: dict[str, object] = {
         "kind": "package",
         "packages": [{"name": "p", "version": "1", "sha256": "0" * 64, "bytes": 1}],
         "files": [{"path": "x", "sha256": "0" * 64, "bytes": 1, "parts": [{"package": "q", "member": "m"}]}],

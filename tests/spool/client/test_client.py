@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,11 @@ def test_a_recording_from_first_to_last(spool: Spool, recordings: Path) -> None:
 @pytest.mark.usefixtures("working")
 def test_an_archive_from_first_to_last(spool: Spool, recordings: Path, tmp_path: Path) -> None:
     source = (recordings / "reel 1.wav").as_uri()
-    lines = [{"source": source, "custom_id": "ä 1"}, {"source": source, "name": "broken"}, {"source": 7}]
+    lines: list[dict[str, Any]] = [
+        {"source": source, "custom_id": "ä 1"},
+        {"source": source, "name": "broken"},
+        {"source": 7},
+    ]
     batch = spool.wait_batch(spool.submit_batch(lines, name="reels", tags={"box": "7"}).id, timeout=60)
     assert (batch.lines.accepted, [bad.line for bad in batch.bad_lines]) == (2, [3])
     told = list(spool.results(batch.id, words=True))

@@ -56,7 +56,7 @@ def test_a_key_is_kept_as_its_hash_alone(db: Database) -> None:
         key = find_key(tx, minted.id)
         (row,) = tx.execute(select(api_keys)).all()
     assert key is not None
-    assert (key.name, key.project, key.scopes) == ("Zoë", "reels", {Scope.READ, Scope.SUBMIT})
+    assert (key.name, key.project, key.scopes) == ("Zoë", "reels", frozenset({Scope.READ, Scope.SUBMIT}))
     assert (key.sources, key.alive, key.used_at) == (("s3://archive/",), True, None)
     assert minted.text not in str(row)
     assert minted.text[33:] not in str(row)

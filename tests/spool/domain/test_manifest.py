@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import Buffer
 
 from spool.domain import estimates, manifest
 from spool.domain.manifest import (
@@ -89,7 +90,8 @@ def test_a_line_of_ten_megabytes_is_never_held() -> None:
         def readable(self) -> bool:
             return True
 
-        def readinto(self, buffer: bytearray) -> int:
+        def readinto(self, target: Buffer) -> int:
+            buffer = memoryview(target)
             block = b"x" * min(len(buffer), self.left)
             self.left -= len(block)
             if not block:

@@ -35,7 +35,7 @@ def test_a_circle_without_labels_is_refused(tmp_path: Path) -> None:
     ints = {"first": [0, 1, 2], "emitting": [0, 0], "ilabel": [0, 0], "olabel": [0, 0], "next": [1, 0]}
     arrays = {name: np.array(value, np.int32) for name, value in ints.items()}
     floats = {"weight": np.ones(2, np.float32), "final": np.zeros(2, np.float32)}
-    np.savez(tmp_path / "graph.npz", **arrays, **floats, start=np.int32(0))
+    np.savez(tmp_path / "graph.npz", allow_pickle=True, **arrays, **floats, start=np.int32(0))
     with pytest.raises(InvalidRequest, match="form a cycle"):
         read_graph(tmp_path / "graph.npz")
 

@@ -2,6 +2,8 @@
 
 import ipaddress
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_hosts_are_matched_by_name() -> None:
             rules.check_name(host)
 
 
-def answering(*addresses: str):  # noqa: ANN201
+def answering(*addresses: str) -> Callable[..., list[Any]]:
     def lookup(host: str, port: int) -> list[tuple[object, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 

@@ -7,7 +7,7 @@ import pytest
 
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest
-from spool.planning.chips import chip_named
+from spool.planning.chips import Chip, chip_named
 from spool.planning.fleet import Known, build_fleet, read_calibration
 from spool.planning.model_size import read_shape
 from spool.planning.plan import Machine, Ownership, Surroundings, Workload, by_chip, make_plan, what_if
@@ -17,8 +17,15 @@ from spool.planning.throughput import FittedPace, RooflinePace, Run, fit
 
 LARGE = read_shape("0.6b")
 HALF_HOUR = parse_lengths("30m")
-M4 = chip_named("M4")
-assert M4 is not None
+
+
+def _chip(name: str) -> Chip:
+    chip = chip_named(name)
+    assert chip is not None
+    return chip
+
+
+M4 = _chip("M4")
 
 
 def workload(hours: float = 1000.0) -> Workload:
@@ -62,6 +69,7 @@ def test_a_plan_is_hours_over_speed_and_machines_times_hours() -> None:
     assert plan.hours == pytest.approx(1000 / (4 * one))
     assert plan.cost == pytest.approx(4 * 0.05 * plan.hours)
     assert plan.kilowatt_hours == pytest.approx(4 * 0.06 * plan.hours)
+    assert plan.cost is not None
     assert plan.cost_per_million_hours == pytest.approx(1000 * plan.cost)
     assert plan.binds == "compute"
     assert plan.margin > 1

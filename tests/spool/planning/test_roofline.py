@@ -40,6 +40,7 @@ def test_the_search_is_that_of_the_table_at_its_steps() -> None:
 def test_operations_are_those_that_the_benches_count(folder: str, seconds: float) -> None:
     encoder = read_config(Path(folder) / "config.json").encoder
     shape = read_shape(folder)
+    assert isinstance(shape, ModelShape)
     counted = needed(encoder, int(seconds * 100))
     work = cost_of(shape, Batch(seconds, 1))
     assert count_dense_operations(shape, seconds) == counted.total - counted.attention
@@ -49,6 +50,7 @@ def test_operations_are_those_that_the_benches_count(folder: str, seconds: float
 
 def test_sizes_are_those_that_the_engine_reads() -> None:
     config, shape = read_config(Path("models/demo/config.json")), read_shape("models/demo")
+    assert isinstance(shape, ModelShape)
     assert config.prediction is not None
     assert config.joint is not None
     assert (shape.mels, shape.layers, shape.width) == (
@@ -122,8 +124,12 @@ def test_a_fleet_is_read_as_people_write_it() -> None:
 
 def test_an_attention_decoders_operations_are_counted() -> None:
     flash, encoder = read_shape("canary-1b-flash"), read_shape("0.6b")
+    assert isinstance(flash, ModelShape)
     assert flash.head == "attention"
-    assert read_shape("canary-1b-v2").decoder != read_shape("nvidia/canary-1b").decoder
+    older, newer = read_shape("nvidia/canary-1b"), read_shape("canary-1b-v2")
+    assert isinstance(older, ModelShape)
+    assert isinstance(newer, ModelShape)
+    assert older.decoder != newer.decoder
     # 4 layers and the vocabulary: what a step reads (67 million with cross keys and values).
     assert flash.step_weights == 4 * 14 * 1024**2 + 5248 * 1024
     greedy, beam = cost_of(flash, Batch(30, 8)), cost_of(flash, Batch(30, 8, "beam", 5))
@@ -149,11 +155,9 @@ def test_a_canarys_folder_tells_its_shape(tmp_path: Path) -> None:
         "head": {"num_classes": 5248},
     }
     (tmp_path / "config.json").write_text(json.dumps(tree))
-    known = read_shape("canary-180m-flash")
-    assert (
-        replace(read_shape(str(tmp_path)), name=known.name, hidden=640, lstm_layers=1, joint=640, durations=5)
-        == known
-    )
+    known, found = read_shape("canary-180m-flash"), read_shape(str(tmp_path))
+    assert isinstance(found, ModelShape)
+    assert replace(found, name=known.name, hidden=640, lstm_layers=1, joint=640, durations=5) == known
 
 
 def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path: Path) -> None:

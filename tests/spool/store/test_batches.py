@@ -16,13 +16,12 @@ from spool.store.ledger.charges import charge
 from spool.store.queue.endings import fail_job
 from spool.store.queue.leases import set_progress
 from spool.tables import outbox
+from spool.tables.batches import Batch, NewBatch
 
 
-def batch(
-    db: Database, key: str | None = None, request: str = "a", project: str = "default"
-) -> batches.Batch:
+def batch(db: Database, key: str | None = None, request: str = "a", project: str = "default") -> Batch:
     with db.begin() as tx:
-        new = batches.NewBatch(project, "reels", "manifest", True, request, key)
+        new = NewBatch(project, "reels", "manifest", True, request, key)
         return batches.create_batch(tx, new)[0]
 
 

@@ -1,6 +1,7 @@
 """Lists of phrases kept once, and saved chunks that other options or weights decoded."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -18,10 +19,11 @@ from spool.store.jobs import keep_phrases, phrases_of
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.leases import renew_lease
 from spool.tables import phrase_lists, workers
+from spool.tables.batches import NewBatch
 from tests.spool.formats.test_lattices import lattice
 
 
-def asked(*phrases: str) -> dict[str, object]:
+def asked(*phrases: str) -> dict[str, Any]:
     options = AskedOptions.model_validate({"model": "demo-tdt", "boost": {"phrases": phrases}})
     assert options.boost is not None
     return {"options": options.kept(), "phrases": options.boost.phrase_list}
@@ -31,9 +33,7 @@ def test_jobs_with_the_same_phrases_share_their_list(db: Database) -> None:
     first = queued(db, **asked("lamp", "fog horn"))
     second = queued(db, **asked("fog horn", "lamp"))
     with db.begin() as tx:
-        new = batches.NewBatch(
-            project="default", name="b", source="manifest", reuse=True, request_hash="0" * 64
-        )
+        new = NewBatch(project="default", name="b", source="manifest", reuse=True, request_hash="0" * 64)
         batch, _ = batches.create_batch(tx, new)
         lines = [
             replace(new_job(**asked("lamp", "fog horn")), batch_id=batch.id, batch_line=n, custom_id=str(n))
@@ -61,7 +61,12 @@ def test_a_chunk_comes_back_with_all_that_was_noted(db: Database) -> None:
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
     nbest = (NbestText(text="née", score=-1.25), NbestText(text="nee", score=-1.5))
-    noted = {"fingerprint": "f" * 64, "nbest": nbest, "tail": ((7, 400), (3, 9000)), "lattice": lattice()}
+    noted: dict[str, Any] = {
+        "fingerprint": "f" * 64,
+        "nbest": nbest,
+        "tail": ((7, 400), (3, 9000)),
+        "lattice": lattice(),
+    }
     told = replace(chunk(0), **noted)
     with db.begin() as tx:
         save_chunk(tx, claim, told, bill(worker))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -24,7 +25,7 @@ from spool.tables import jobs, workers
 from tests.spool.store.test_leases import OUTCOME
 
 
-def swept(db: Database, **limits: bool) -> SweepReport:
+def swept(db: Database, **limits: Any) -> SweepReport:
     with db.begin() as tx:
         return sweep(tx, SweepLimits(**limits))
 

@@ -1,6 +1,7 @@
 """Connections that are kept: used without being asked whether they live, unless they rested."""
 
 import contextlib
+from typing import Any
 
 import pytest
 from sqlalchemy import event, exc, text
@@ -29,9 +30,10 @@ def test_a_connection_that_died_at_rest_is_replaced_unseen(
 def test_a_look_is_one_statement_and_leaves_transactions_as_they_were(postgres_url: str) -> None:
     db = Database(postgres_url, pool_size=1)
     with db.look() as tx:
-        assert tx.connection.dbapi_connection.info.transaction_status.name == "IDLE"
+        connection: Any = tx.connection.dbapi_connection
+        assert connection.info.transaction_status.name == "IDLE"
         tx.execute(text("SELECT 1"))
-        assert tx.connection.dbapi_connection.info.transaction_status.name == "IDLE"
+        assert connection.info.transaction_status.name == "IDLE"
 
     # The one connection of the pool is in transactions again, and these roll back.
     with contextlib.suppress(ZeroDivisionError), db.begin() as tx:

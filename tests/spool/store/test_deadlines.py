@@ -1,5 +1,6 @@
 """Deadlines: which batches can still make theirs, and the order of jobs that follows from it."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -83,7 +84,7 @@ def test_those_on_time_are_done_in_time_one_after_another(
 
 
 @pytest.fixture
-def settings(make_settings, database_url: str) -> Settings:  # noqa: ANN001
+def settings(make_settings: Callable[..., Settings], database_url: str) -> Settings:
     return make_settings(database_url=database_url)
 
 

@@ -1,6 +1,7 @@
 """The log of events, on both databases: written with the change and numbered by visibility."""
 
 import threading
+from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -17,6 +18,7 @@ from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.sql import seconds_from_now
 from spool.tables import event_inbox
 from spool.tables import events as log
+from spool.tables.batches import NewBatch
 
 OUTCOME = Outcome(3.0, "jobs/x/transcript.1.json", "0" * 64, 1.0, 2)
 
@@ -26,7 +28,7 @@ def placed(db: Database, limit: int = 500) -> list[Event]:
         return place_events(tx, limit)
 
 
-def logged(db: Database, after: int = 0, **which: str) -> list[Event]:
+def logged(db: Database, after: int = 0, **which: Any) -> list[Event]:
     while placed(db):
         pass
     with db.read() as tx:
@@ -39,7 +41,7 @@ def types(found: list[Event]) -> list[str]:
 
 def batch_of(db: Database, lines: int, *, closed: bool = True) -> tuple[str, list[str]]:
     with db.begin() as tx:
-        made, _ = batches.create_batch(tx, batches.NewBatch("alpha", "reels", "manifest", True, "a"))
+        made, _ = batches.create_batch(tx, NewBatch("alpha", "reels", "manifest", True, "a"))
         told = [
             new_job(project="alpha", batch_id=made.id, batch_line=n, custom_id=f"reel-{n}")
             for n in range(lines)

@@ -4,11 +4,14 @@ import base64
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import claimed, new_job, queued, reread
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions
@@ -232,7 +235,7 @@ def test_filters_choose(db: Database) -> None:
     with db.begin() as tx:
         fail_job(tx, failed, "audio", "No.")
 
-    def ids(**wanted) -> set[str]:  # noqa: ANN003
+    def ids(**wanted: Any) -> set[str]:
         with db.read() as tx:
             return {job.id for job in list_jobs(tx, JobFilter(**wanted)).items}
 
@@ -367,7 +370,7 @@ def test_a_reader_cannot_write_and_the_next_writer_can(db: Database) -> None:
     assert reread(db, job.id).name == "changed"
 
 
-def test_a_database_that_is_not_there_is_a_storage_error(tmp_path, postgres) -> None:  # noqa: ANN001
+def test_a_database_that_is_not_there_is_a_storage_error(tmp_path: Path, postgres: PostgresServer) -> None:
     for url in (f"sqlite:///{tmp_path / 'empty.db'}", postgres.url("nowhere")):
         db = Database(url)
         with pytest.raises(StorageError), db.read() as tx:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -451,7 +452,9 @@ def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_law_5_every_busy_nanosecond_is_on_exactly_one_bill(lasting: Database, steps: list[tuple]) -> None:
+def test_law_5_every_busy_nanosecond_is_on_exactly_one_bill(
+    lasting: Database, steps: list[tuple[Any, ...]]
+) -> None:
     life = Life(lasting)
     for step in steps:
         life.step(*step)

@@ -1,6 +1,7 @@
 """Messages to be sent, the sweep and the locks, on SQLite and on PostgreSQL."""
 
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -42,7 +43,7 @@ def sent(db: Database) -> list[str]:
     return [hint.job_id for hint in hints]
 
 
-def swept(db: Database, **limits) -> SweepReport:  # noqa: ANN003
+def swept(db: Database, **limits: Any) -> SweepReport:
     with db.begin() as tx:
         return sweep(tx, SweepLimits(**limits))
 

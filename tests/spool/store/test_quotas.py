@@ -73,7 +73,9 @@ def test_hours_of_a_day_hold_until_the_day_is_over(db: Database) -> None:
     assert hold.by == "hours_a_day"
     assert hold.until is not None
     with db.read() as tx:
-        assert hold.until.date() == tx.scalar(select(quota_use.c.day)) + timedelta(days=1)
+        today = tx.scalar(select(quota_use.c.day))
+    assert today is not None
+    assert hold.until.date() == today + timedelta(days=1)
     assert nothing(db, rules)
     with db.begin() as tx:  # as the lines and the sum look a day later
         yesterday = hold.until.date() - timedelta(days=2)

@@ -137,7 +137,7 @@ def test_who_was_away_is_not_paid_for_it_and_what_was_reused_is_free(db: Databas
     for _ in range(20):
         finish(db, taken(db))
     batch(db, "back", 50)
-    began = Counter()
+    began: Counter[str] = Counter()
     for _ in range(10):
         claim = taken(db)
         began[claim.job.project] += 1
@@ -158,6 +158,7 @@ def test_what_was_charged_too_much_is_given_back_when_a_job_fails(db: Database) 
     with db.begin() as tx:
         fail_job(tx, claim, "audio", "No.")
         assert tx.scalar(select(turns.c.served)) == pytest.approx(0.0)
+    assert charged
     assert charged > 0
     with db.begin() as tx:
         again = retry_job(tx, claim.job.id)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -18,18 +19,19 @@ from spool.store.queue.endings import fail_job
 from spool.store.sql import seconds_from_now
 from spool.tables import webhook_deliveries
 from spool.tables import webhooks as rows
+from spool.tables.webhooks import Delivery, NewWebhook, Webhook
 
 BOX = SecretBox(("a key that is long enough for this",))
 ENTRY = {"at": "2026-11-21T20:00:00+00:00", "milliseconds": 5, "status": 500, "error": None}
 
 
-def hook(db: Database, project: str = "alpha", *types: str, batch: str | None = None) -> webhooks.Webhook:
+def hook(db: Database, project: str = "alpha", *types: str, batch: str | None = None) -> Webhook:
     with db.begin() as tx:
-        new = webhooks.NewWebhook(project, "https://example.org/", types or EVENT_TYPES, batch)
+        new = NewWebhook(project, "https://example.org/", types or EVENT_TYPES, batch)
         return webhooks.create_webhook(tx, new, BOX)[0]
 
 
-def failed_job(db: Database, project: str = "alpha", **fields) -> str:  # noqa: ANN003
+def failed_job(db: Database, project: str = "alpha", **fields: Any) -> str:
     claim = claimed(db, queued(db, project=project, **fields).id)
     with db.begin() as tx:
         fail_job(tx, claim, "audio_unreadable", "no")
@@ -50,7 +52,7 @@ def take(db: Database, webhook_id: str, limit: int = 10, seconds: float = 60) ->
         return deliveries.take_deliveries(tx, webhook_id, limit, seconds)
 
 
-def note(db: Database, one: deliveries.Delivery, wait: float | None = None, *, ok: bool = False) -> bool:
+def note(db: Database, one: Delivery, wait: float | None = None, *, ok: bool = False) -> bool:
     with db.begin() as tx:
         return deliveries.note_try(tx, one, ENTRY, wait, ok=ok)
 
@@ -162,7 +164,7 @@ def test_a_rotated_secret_signs_beside_the_new_one_for_a_day(db: Database) -> No
 
 
 def test_secrets_are_encrypted_and_move_to_a_new_key(db: Database) -> None:
-    new = webhooks.NewWebhook("alpha", "https://example.org/", EVENT_TYPES)
+    new = NewWebhook("alpha", "https://example.org/", EVENT_TYPES)
     with db.begin() as tx:
         mine, secret = webhooks.create_webhook(tx, new, BOX)
         other, others_secret = webhooks.create_webhook(

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -226,7 +227,8 @@ def _drop_packets(source: Path, target: Path, first: float, last: float) -> None
 def test_resampling_gives_each_sample_once_whatever_the_blocks(rate: int, cuts: list[int]) -> None:
     sound = babble(0.5, rate)[:, None]
     resampler = Resampler(rate, 1)
-    parts, at = [], 0
+    parts: list[Any] = []
+    at = 0
     for size in cuts:
         parts += resampler.push(sound[at : at + size])
         at += size
@@ -281,7 +283,7 @@ def test_eight_channels_that_lie_apart_are_all_read(
     levels = np.arange(1, 9) / 16
     path = tmp_path / name
     with av.open(str(path), "w", format=container) as out:
-        stream = out.add_stream(codec, rate=16_000, layout="7.1")
+        stream: Any = out.add_stream(codec, rate=16_000, layout="7.1")
         kind = stream.codec_context.format.name
         size = stream.codec_context.frame_size or 1024
         tone = np.sin(2 * np.pi * 220 * np.arange(32_000) / 16_000)

@@ -21,9 +21,11 @@ def by_soundfile(form: str, subtype: str, rate: int = 16_000) -> Callable[[Path]
     return lambda path: soundfile.write(str(path), RATES[rate], rate, format=form, subtype=subtype)
 
 
-def by_av(container: str, codec: str, rate: int = 16_000, **options: str) -> Callable[[Path], None]:
+def by_av(
+    container: str, codec: str, rate: int = 16_000, options: dict[str, str] | None = None
+) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        write_av(path, container, codec, RATES[rate], rate, **options)
+        write_av(path, container, codec, RATES[rate], rate, **(options or {}))
 
     return write
 
@@ -50,9 +52,9 @@ STATED = {
     "flac": by_soundfile("FLAC", "PCM_16"),
     "mp3-xing": by_soundfile("MP3", "MPEG_LAYER_III"),
     "mp3-xing-by-ffmpeg": by_av("mp3", "libmp3lame"),
-    "m4a": by_av("ipod", "aac", **FAST),
-    "m4a-alac": by_av("ipod", "alac", **FAST),
-    "mov": by_av("mov", "pcm_s16le", **FAST),
+    "m4a": by_av("ipod", "aac", options=FAST),
+    "m4a-alac": by_av("ipod", "alac", options=FAST),
+    "mov": by_av("mov", "pcm_s16le", options=FAST),
     "webm": by_av("webm", "libopus", 48_000),
     "mka": by_av("matroska", "aac"),
     "mka-flac": by_av("matroska", "flac"),
@@ -68,7 +70,7 @@ ENDED = {
     "avi": by_av("avi", "pcm_s16le"),
 }
 UNSTATED = {
-    "mp3-without-header": by_av("mp3", "libmp3lame", write_xing="0"),
+    "mp3-without-header": by_av("mp3", "libmp3lame", options={"write_xing": "0"}),
     "mp2": by_av("mp2", "mp2"),
     "adts": by_av("adts", "aac"),
     "ac3": by_av("ac3", "ac3", 48_000),
@@ -101,6 +103,7 @@ def test_what_is_missing_is_stated(tmp_path: Path, name: str) -> None:
     assert length.complete is False
     assert length.expected_seconds == pytest.approx(SECONDS, abs=0.1)
     seconds = len(good) / 16_000
+    assert length.expected_seconds is not None
     assert length.missing_seconds == pytest.approx(length.expected_seconds - seconds, abs=0.001)
     # A codec's last packet is lost with its end; WavPack's and TTA's are a second long and more.
     packet = {"wavpack": 2.0, "tta": 1.1}.get(name, 0.4)
@@ -151,6 +154,7 @@ def test_one_missing_sample_of_plain_audio_counts(tmp_path: Path) -> None:
     path.write_bytes(wav_bytes(data[:-lost], promised=len(data), rate=8_000))
     length = read(path)[1]
     assert length.complete is False
+    assert length.expected_seconds is not None
     assert length.missing_seconds == pytest.approx(2 * EXACT, abs=1e-9)
 
 

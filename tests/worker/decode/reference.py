@@ -7,14 +7,15 @@ worth comparing.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from worker.models.base import HeadName
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import JointConfig, PredictionConfig
-from worker.models.tokenizer import Tokenizer
 
 D_MODEL = 6
 HIDDEN = 10
@@ -35,12 +36,12 @@ class HeadModel:
 
     transducer: Transducer | None = None
     ctc: CtcHead | None = None
-    tokenizer: Tokenizer | None = None
+    tokenizer: Any = None
 
     @property
-    def heads(self) -> dict[str, object]:
-        name = "tdt" if self.transducer and self.transducer.durations else "rnnt"
-        heads = {name: self.transducer, "ctc": self.ctc}
+    def heads(self) -> dict[HeadName, Any]:
+        name: HeadName = "tdt" if self.transducer and self.transducer.durations else "rnnt"
+        heads: dict[HeadName, Any] = {name: self.transducer, "ctc": self.ctc}
         return {name: head for name, head in heads.items() if head is not None}
 
 
@@ -99,7 +100,7 @@ class Network:
         self.out = np.array(joint.joint_net[2].weight), np.array(joint.joint_net[2].bias)
         self.blank, self.durations = transducer.blank, transducer.durations
 
-    def read(self, token: int, state: tuple) -> tuple[np.ndarray, tuple]:
+    def read(self, token: int, state: tuple[Any, ...]) -> tuple[np.ndarray, tuple[Any, ...]]:
         x, after = self.table[token], []
         for (wx, wh, bias), (h, c) in zip(self.layers, state, strict=True):
             i, f, g, o = np.split(wx @ x + wh @ h + bias, 4)
@@ -109,7 +110,7 @@ class Network:
             x = h
         return self.pred[0] @ x + self.pred[1], tuple(after)
 
-    def begin(self) -> tuple[np.ndarray, tuple]:
+    def begin(self) -> tuple[np.ndarray, tuple[Any, ...]]:
         zero = np.zeros(HIDDEN, np.float32)
         return self.read(self.blank, tuple((zero, zero) for _ in self.layers))
 
@@ -132,7 +133,7 @@ class Trace:
     confidences: tuple[float, ...] = ()
     frame: int = 0
     held: int = 0
-    reading: tuple = field(default=(), compare=False)
+    reading: tuple[Any, ...] = field(default=(), compare=False)
 
 
 class Adviser:
@@ -163,7 +164,7 @@ def greedy_reference(
         labels, spread = network.joint(frames[frame], prediction)
         label = int(labels.argmax())
         log_probs = log_softmax(labels)
-        jump = 0 if spread is None else network.durations[int(spread.argmax())]
+        jump = 0 if spread is None else (network.durations or ())[int(spread.argmax())]
         if label == network.blank:
             frame, held = frame + max(jump, 1), 0
             continue
@@ -195,7 +196,7 @@ def beam_reference(
             move for trace in traces for move in _moves(network, frames, trace, beam, max_symbols, adviser)
         ]
         moves = sorted(moves, key=lambda move: -move[0].score)[:beam]
-        classes: dict[tuple, list[tuple[Trace, bool]]] = {}
+        classes: dict[tuple[Any, ...], list[tuple[Trace, bool]]] = {}
         for trace, emitted in moves:
             end = trace.frame if network.durations else None
             classes.setdefault((trace.tokens, end), []).append((trace, emitted))

@@ -45,11 +45,12 @@ def write(folder: Path, text: str) -> Path:
 def costs(graph: Graph, tokens: list[int]) -> tuple[list[float], float]:
     """What each token cost, and the end after them."""
     bound = BoundGraph([graph], [0])
-    state, paid = bound.start(1), []
+    state = bound.start(1)
+    paid: list[float] = []
     for token in tokens:
-        paid.append(bound.label_scores(state, mx.ones(1))[0, 0, token].item())
+        paid.append(float(np.array(bound.label_scores(state, mx.ones(1)))[0, 0, token]))
         state = bound.advance(state, mx.zeros((1, 1), mx.int32), mx.array([[token]]))
-    return paid, bound.ends(state).item()
+    return paid, float(np.array(bound.ends(state)).item())
 
 
 def test_pieces_and_back_off(tmp_path: Path) -> None:

@@ -86,9 +86,7 @@ Asked = tuple[SearchOptions, DecodeRequest | None]
 
 def searches(wide: int = 4) -> list[Asked]:
     return [
-        (SearchOptions(decoder, wide, wide), ask)  # type: ignore[arg-type]
-        for decoder in ("greedy", "beam")
-        for ask in (None, FUSED)
+        (SearchOptions(decoder, wide, wide), ask) for decoder in ("greedy", "beam") for ask in (None, FUSED)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal, cast
 
 import mlx.core as mx
 import numpy as np
@@ -41,9 +42,12 @@ def test_hypotheses_stay_and_scores_drift_little(
         assert drift <= DRIFT * (len(plain[0].tokens) + 1)
 
 
+Head = Literal["tdt", "ctc"]
+
+
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
-def test_the_reference_finds_the_same(head: str) -> None:
-    options = SearchOptions("beam", 4, 4, head, scores="fixed")  # type: ignore[arg-type]
+def test_the_reference_finds_the_same(head: Head) -> None:
+    options = SearchOptions("beam", 4, 4, head, scores="fixed")
     batch = encoded("demo-tdt", (0, 6))
     found = search(model("demo-tdt"), batch, options)
     with use_backend("reference"):
@@ -55,13 +59,13 @@ def test_the_reference_finds_the_same(head: str) -> None:
 
 @pytest.mark.parametrize("ask", [None, FUSED], ids=named)
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
-def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, ask: DecodeRequest | None) -> None:
-    options = SearchOptions("beam", 4, 4, head)  # type: ignore[arg-type]
+def test_what_is_kept_for_a_lattice_is_whole_scores(head: Head, ask: DecodeRequest | None) -> None:
+    options = SearchOptions("beam", 4, 4, head)
     kept = {}
     for scores in ("float", "fixed"):
         recorder = LatticeRecorder()
         asks = None if ask is None else [ask]
-        asked = replace(options, scores=scores)  # type: ignore[arg-type]
+        asked = replace(options, scores=scores)
         search(model("demo-tdt"), encoded("demo-tdt", (6,)), asked, asks, recorder=recorder)
         (kept[scores],) = recorder.records()
     alive = np.isfinite(kept["float"].scores)
@@ -83,7 +87,9 @@ def test_long_utterances_outgrow_no_grid() -> None:
     class Rows:
         frames, lengths = mx.array(rows), np.array([3000], np.int32)
 
-    found = search(One(), Rows(), SearchOptions("beam", 4, 4, "ctc", scores="fixed"))[0]  # type: ignore[arg-type]
+    found = search(
+        cast("Any", One()), cast("Any", Rows()), SearchOptions("beam", 4, 4, "ctc", scores="fixed")
+    )[0]
 
     assert found[0].score < -1500
     assert all(h.score * ONE == round(h.score * ONE) for h in found)
@@ -96,4 +102,4 @@ def test_long_utterances_outgrow_no_grid() -> None:
 
 def test_other_names_of_scores_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="float or fixed"):
-        search(model("demo-tdt"), encoded("demo-tdt", (4,)), SearchOptions(scores="double"))  # type: ignore[arg-type]
+        search(model("demo-tdt"), encoded("demo-tdt", (4,)), SearchOptions(scores=cast("Any", "double")))

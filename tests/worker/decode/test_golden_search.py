@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from kernels.runtime.device import Backend, use_backend
+from ops.testbed.nemo_model import load_nemo
 from worker.decode.search import search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 pytestmark = pytest.mark.slow
@@ -86,7 +86,7 @@ def golden() -> Callable[[str], Golden]:
         if name not in loaded:
             with np.load(GOLDEN / f"{name}.npz") as file, np.load(GOLDEN / f"{name}.beams.npz") as beams:
                 weights = GOLDEN / f"{WEIGHTS.get(name, name)}.nemo"
-                loaded[name] = Golden(load_model(weights, mx.float32), {**file, **beams})
+                loaded[name] = Golden(load_nemo(weights, mx.float32), {**file, **beams})
         return loaded[name]
 
     return get
@@ -165,7 +165,7 @@ def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: 
 
 
 def with_lm(held: Golden) -> list[DecodeRequest]:
-    return [DecodeRequest(lm=ARPA, alpha=ALPHA)] * len(held.encoded.lengths)
+    return [DecodeRequest(lm=ARPA, lm_weight=ALPHA)] * len(held.encoded.lengths)
 
 
 @pytest.mark.parametrize("name", FRAMES)

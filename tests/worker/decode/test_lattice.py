@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -130,7 +131,9 @@ def alignments(network: Network, frames: np.ndarray, most: int) -> dict[tuple[in
     frame at most."""
     found: dict[tuple[int, ...], float] = {}
 
-    def follow(frame: int, held: int, tokens: tuple[int, ...], reading: tuple, chance: float) -> None:
+    def follow(
+        frame: int, held: int, tokens: tuple[int, ...], reading: tuple[Any, ...], chance: float
+    ) -> None:
         if frame == len(frames):
             found[tokens] = found.get(tokens, 0.0) + chance
             return

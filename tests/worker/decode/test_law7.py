@@ -16,12 +16,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.nemo_model import load_nemo
 from worker.audio import open_audio
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
 from worker.models.conformer.frames import Encoded
-from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def orders() -> dict[str, list[int]]:
 
 @cache
 def model(name: str) -> NemoModel:
-    return load_model(MODELS[name], mx.float32)
+    return load_nemo(MODELS[name], mx.float32)
 
 
 @cache

@@ -27,7 +27,7 @@ def earned(phrases: list[list[int]], tokens: list[int], *, end: bool = True) -> 
     for token in tokens:
         total += float(seen(bound, state)[0, 0, token])
         state = walked(bound, state, token)
-    return total + (bound.ends(state).item() if end else 0.0)
+    return total + (float(np.array(bound.ends(state)).item()) if end else 0.0)
 
 
 def whole(length: int) -> float:

@@ -16,7 +16,7 @@ class Timed(NamedTuple):
 
 
 def speakers(words: list[Timed], segments: list[SpeakerSegment]) -> list[int | None]:
-    return [word and word.speaker for word in assign_speakers(words, segments)]
+    return [None if word is None else word.speaker for word in assign_speakers(words, segments)]
 
 
 def test_most_overlap_wins_and_numbers_go_by_arrival_in_the_words() -> None:

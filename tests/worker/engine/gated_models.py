@@ -36,6 +36,7 @@ class Gated:
         return self._inner.recognize(*asked)
 
 
-def load(model: str) -> Gated | ModelRecognizer:
+def load(model: str) -> Any:
     gate, _, path = model.rpartition("|")
-    return Gated(Path(gate), load_recognizer(path)) if gate else load_recognizer(path)
+    recognizer: Any = load_recognizer(path)
+    return Gated(Path(gate), recognizer) if gate else recognizer

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_a_short_job_does_not_wait_for_a_long_one(engine: Engine, gate: Path) ->
     futures += [engine.submit("long", tone(1), model, SEARCH) for _ in range(20)]
     futures += [engine.submit("short", tone(1), model, SEARCH)]
     for future, job in zip(futures, ["long"] * 21 + ["short"], strict=True):
-        future.add_done_callback(lambda _, job=job: order.append(job))
+        future.add_done_callback(partial(lambda name, _: order.append(name), job))
     taken_in(engine)
     gate.touch()
     results(futures)

@@ -6,11 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.nemo_model import load_nemo
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.conformer.frames import Encoded
-from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -19,7 +19,7 @@ NOTHING = [DecodeRequest()] * 3
 
 @pytest.fixture(scope="module")
 def model() -> NemoModel:
-    return load_model(GOLDEN / "hybrid", mx.float32)
+    return load_nemo(GOLDEN / "hybrid", mx.float32)
 
 
 def speech() -> list[np.ndarray]:

@@ -1,5 +1,6 @@
 """A family that the engine has never seen: chunks, batches, options and bills come from its face."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ DEADLINE = 60.0
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine() -> Iterator[Engine]:
     limits = BatchLimits(utterances=8, bytes=3000, padding=0.2)
     engine = Engine(EngineOptions(slots=8, slot_samples=12 * 16_000, limits=limits, loader=LOADER)).start()
     yield engine

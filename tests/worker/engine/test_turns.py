@@ -27,7 +27,7 @@ from worker.engine.protocol import EngineOptions, Finished, Loaded, Recognition,
 from worker.engine.server import BatchRunner
 from worker.engine.turns import StepBrokeError
 from worker.live.feed import LiveAnswer, LiveFeed
-from worker.models.base import BatchCost, ModelInfo, SpeechModel
+from worker.models.base import BatchCost, Encoded, ModelInfo, SpeechModel
 from worker.models.load import load_model
 from worker.models.turns import give_way, giving_way_to
 from worker.models.wenet.model import load_wenet
@@ -87,13 +87,14 @@ def test_a_batch_gives_the_same_bits_however_often_it_is_interrupted(family: str
     assert sessions.turns > 2
     for one, other in zip(alone, beside, strict=True):
         assert one.hypotheses == other.hypotheses
-    for one, other in zip(_arrays(model.encode(batch)), _arrays(again), strict=True):
-        assert one.tobytes() == other.tobytes()
+    for once, interrupted in zip(_arrays(model.encode(batch)), _arrays(again), strict=True):
+        assert once.tobytes() == interrupted.tobytes()
 
 
 def _arrays(encoded: Any) -> Iterator[np.ndarray]:
     for each in encoded if isinstance(encoded, list) else [encoded]:
-        yield np.array(getattr(each, "batch", each).frames.astype(mx.float32))
+        batch = cast("Encoded", getattr(each, "batch", each))
+        yield np.array(batch.frames.astype(mx.float32))
 
 
 def test_nothing_is_evaluated_while_nobody_may_come() -> None:
@@ -165,7 +166,7 @@ class Desk:
         self.model = Layered(self.clock)
         reports, ahead, options = (
             Reports(cast("Any", self.line)),
-            WorkAhead(lambda _: np.zeros(1)),
+            WorkAhead(lambda _: np.zeros(1, np.float32)),
             EngineOptions(),
         )
         self.inbox = Inbox(options, reports, ahead)
@@ -191,7 +192,8 @@ class Desk:
         for each in waiting:
             self.inbox._take_in(each)
         self.device.run([job])
-        return [report for report in self.line.said if not isinstance(report, Loaded)][1:]
+        said: list[Report] = [report for report in self.line.said if not isinstance(report, Loaded)]
+        return said[1:]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -386,7 +387,7 @@ def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness
     assert_lawful(harness)
 
 
-def _refuse(*_: object, **__: object) -> None:
+def _refuse(*_: object, **__: object) -> Any:
     from spool.errors import StorageError
 
     raise StorageError("The object store does not answer.")

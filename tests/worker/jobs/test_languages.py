@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def worker_settings(tmp_path: Path) -> dict[str, object]:
+def worker_settings(tmp_path: Path) -> dict[str, Any]:
     return {
         "models": {"many": write_toy(tmp_path / "many", "polyglot"), "one": write_toy(tmp_path / "one")},
         "default_model": "many",
@@ -82,7 +83,7 @@ def spoken(*texts: str) -> Floats:
 
 
 def finished(
-    harness: WorkerHarness, path: Path, model: str = "many", **options: object
+    harness: WorkerHarness, path: Path, model: str = "many", **options: Any
 ) -> tuple[Job, Transcript]:
     job_id = harness.submit(path, model=model, **options)
     assert harness.run(job_id) == "done", harness.job(job_id).error_message
@@ -127,7 +128,7 @@ def test_a_pin_is_obeyed_and_a_list_is_kept_to(harness: WorkerHarness) -> None:
     ],
 )
 def test_what_a_model_cannot_do_is_refused_before_the_recording_is_fetched(
-    harness: WorkerHarness, model: str, options: dict[str, object], reason: str
+    harness: WorkerHarness, model: str, options: dict[str, Any], reason: str
 ) -> None:
     job_id = harness.submit(harness.folder / "not there.wav", model=model, **options)
     assert harness.run(job_id) == "failed"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from worker.engine.client import Engine
 
 pytestmark = pytest.mark.integration
 
-ASKED = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
+ASKED: dict[str, Any] = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def worker_settings(gate: Path) -> dict[str, object]:
+def worker_settings(gate: Path) -> dict[str, Any]:
     return {"models": {"demo-tdt": DEMO, "demo-gated": f"{gate}|{DEMO}"}, "default_model": "demo-tdt"}
 
 
@@ -62,7 +63,7 @@ def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(harness: Worke
     assert [chunk.lattice for chunk in spoken] == list(full.lattice)
     assert [lattice.start for lattice in full.lattice] == sorted(lattice.start for lattice in full.lattice)
     for lattice, chunk in zip(full.lattice, spoken, strict=True):
-        assert (lattice.start, lattice.end) == (chunk.start / RATE, pytest.approx(chunk.end / RATE, abs=1e-3))
+        assert (lattice.start, lattice.end) == pytest.approx((chunk.start / RATE, chunk.end / RATE), abs=1e-3)
         assert {word.text for word in chunk.words} <= {arc.word for arc in lattice.arcs}
         assert all(lattice.start <= arc.start <= arc.end <= lattice.end for arc in lattice.arcs)
     assert all(len(word.alternatives) <= 3 for word in full.words)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,10 +166,14 @@ def test_an_object_of_the_same_etag_is_not_even_fetched(
     assert first.source.etag
     assert first.source.size == len(data)
     fetched = []
-    fetch = type(harness.services.sources)._s3
-    monkeypatch.setattr(
-        type(harness.services.sources), "_s3", lambda *args: (fetched.append(args), fetch(*args))[1]
-    )
+    sources = type(harness.services.sources)
+    fetch = sources._s3
+
+    def noted(*args: Any) -> Any:
+        fetched.append(args)
+        return fetch(*args)
+
+    monkeypatch.setattr(sources, "_s3", noted)
     again = run(harness, source)
     assert again.reused_from == first.id
     assert again.content_sha256 == first.content_sha256

@@ -7,7 +7,9 @@ import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,7 +140,7 @@ def test_an_upload_is_read_from_the_object_store(harness: WorkerHarness) -> None
     assert harness.job(gone).error_code == "source_missing"
 
 
-def _plain():  # noqa: ANN202
+def _plain() -> Any:
     return new_job().options.model_copy(update={"model": "plain"})
 
 
@@ -556,7 +558,7 @@ def _meddle(harness: WorkerHarness, jobs: dict[str, str], line: list[str], other
     for job_id, fate in jobs.items():
         if fate not in {"cancel", "lose"}:
             continue
-        until(lambda job_id=job_id: harness.job(job_id).state is not JobState.QUEUED or not line)
+        until(partial(lambda one: harness.job(one).state is not JobState.QUEUED or not line, job_id))
         if harness.job(job_id).state.terminal:
             continue
         if fate == "cancel":

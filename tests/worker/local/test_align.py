@@ -9,6 +9,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
+from ops.testbed.nemo_model import load_nemo
 from spool.domain.archive.alignment import Typescript
 from spool.domain.archive.typescripts import SpokenWord
 from spool.domain.transcript import Transcript
@@ -26,7 +27,7 @@ READERS = sorted((ROOT / "samples" / "open" / "readers").glob("*.flac"))
 
 @pytest.fixture(scope="module")
 def model() -> NemoModel:
-    return load_model(DEMO, mx.float32)
+    return load_nemo(DEMO, mx.float32)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ x86_64_only = pytest.mark.skipif(
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="MLX uses Accelerate on macOS")
 
 
-def probe(before: str = "", **environment: str) -> dict:
+def probe(before: str = "", **environment: str) -> dict[str, Any]:
     run = subprocess.run(
         [sys.executable, "-c", PROBE.format(before=before)],
         env=os.environ | environment,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worker.models.load import load_model
+from ops.testbed.nemo_model import load_nemo
 from worker.models.nemo.model import NemoModel
 
 FOLDER = Path(__file__).parents[2] / "golden"
@@ -24,7 +24,7 @@ MODELS = {
 
 @cache
 def model(name: str) -> NemoModel:
-    return load_model(FOLDER / name)
+    return load_nemo(FOLDER / name)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_the_default_is_the_first() -> None:
     assert decode(SearchOptions()) != decode(SearchOptions(att_context=CONTEXTS[-1]))
 
 
-def decode(options: SearchOptions) -> list[Sequence]:
+def decode(options: SearchOptions) -> list[Sequence[Any]]:
     return [
         each.hypotheses
         for each in decode_utterances(model(), recordings(), options, [ASK] * len(recordings()))

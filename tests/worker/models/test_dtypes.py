@@ -12,8 +12,8 @@ import pytest
 from mlx import nn
 
 from kernels.runtime.device import use_backend
+from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER
-from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 LENGTHS = np.array([300, 170], np.int32)
@@ -21,7 +21,7 @@ LENGTHS = np.array([300, 170], np.int32)
 
 @pytest.fixture(params=["hybrid", "tdt"])
 def loaded(request: pytest.FixtureRequest) -> NemoModel:
-    return load_model(FOLDER / request.param, mx.bfloat16)
+    return load_nemo(FOLDER / request.param, mx.bfloat16)
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ def transducer(durations: tuple[int, ...]) -> Transducer:
     config = JointConfig(WIDTH, durations=durations)
     prediction = PredictionNetwork(PredictionConfig(WIDTH, 1), VOCABULARY)
     joint = JointNetwork(config, WIDTH, WIDTH, VOCABULARY)
-    mx.eval(prediction.parameters(), joint.parameters())  # type: ignore[no-untyped-call]
+    mx.eval(prediction.parameters(), joint.parameters())
     return Transducer(prediction, joint, config, VOCABULARY)
 
 
@@ -94,7 +94,7 @@ def test_a_conformer_layer_takes_20_launches(bias: bool) -> None:
     layer = ConformerLayer(config(bias=bias))
     layer.fold(mx.float32)
     x = filled((len(LENGTHS), FRAMES, WIDTH))
-    mx.eval(layer.parameters(), x)  # type: ignore[no-untyped-call]
+    mx.eval(layer.parameters(), x)
     positions, sight, valid = surroundings()
     counted = launches(layer(x, positions, sight, valid))
     products = counted["AddMM"] + counted["Matmul"]

@@ -4,9 +4,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER, model, numbers, speech
 from worker.models.conformer.encoder import USUAL_FRAMES, length_bucket
-from worker.models.load import load_model
 
 
 def test_an_empty_utterance_leaves_the_batch_alone() -> None:
@@ -118,7 +118,7 @@ def test_blank_moves_nothing_but_the_recurrence() -> None:
 
 
 def test_sixteen_bit_weights_give_sixteen_bit_frames_throughout() -> None:
-    loaded = load_model(FOLDER / "hybrid", mx.bfloat16)
+    loaded = load_nemo(FOLDER / "hybrid", mx.bfloat16)
     encoded = loaded.encode(speech()[:2])
     assert encoded.frames.dtype == mx.bfloat16
     transducer = loaded.transducer
@@ -157,7 +157,7 @@ def test_positions_of_usual_lengths_are_made_once() -> None:
 
 
 def test_kept_positions_are_made_again_of_other_weights() -> None:
-    loaded = load_model(FOLDER / "hybrid")
+    loaded = load_nemo(FOLDER / "hybrid")
     encoder = loaded.network.encoder
     attention = encoder.layers[0].self_attn
     before = attention._position_keys(encoder.positions(3, mx.float32))

@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import mlx.core as mx
 import numpy as np
@@ -26,10 +27,11 @@ NEMO = FOLDER / "hybrid.nemo"
 
 def members(path: Path = NEMO) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive if member.isfile()}
+        read = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
+        return {name: file.read() for name, file in read.items() if file is not None}
 
 
-def write_tar(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
+def write_tar(path: Path, files: dict[str, bytes], mode: Literal["w", "w:gz", "w:xz"] = "w") -> Path:
     with tarfile.open(path, mode) as archive:
         for name, raw in files.items():
             entry = tarfile.TarInfo(name)
@@ -75,7 +77,7 @@ def test_what_a_real_file_holds() -> None:
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
-def test_a_compressed_archive_reads_the_same(tmp_path: Path, mode: str) -> None:
+def test_a_compressed_archive_reads_the_same(tmp_path: Path, mode: Literal["w:gz", "w:xz"]) -> None:
     path = write_tar(tmp_path / "packed.nemo", members(), mode)
     samples = [np.sin(np.arange(16_000, dtype=np.float32) * 0.1)]
     assert mx.array_equal(load_model(path).encode(samples).frames, load_model(NEMO).encode(samples).frames)
@@ -137,7 +139,7 @@ def test_a_pickle_that_names_anything_else_is_refused(
 
 def test_a_pickle_made_by_python_itself_is_refused(tmp_path: Path) -> None:
     class Evil:
-        def __reduce__(self) -> tuple:
+        def __reduce__(self) -> tuple[Any, ...]:
             return os.mkdir, (str(tmp_path / "made"),)
 
     for protocol in range(6):
@@ -198,7 +200,7 @@ def test_a_pickle_cannot_alter_what_stands_for_torch() -> None:
         ("FloatStorage", 1 << 60, 0, (2,), (1,)),  # the record is not that long
     ],
 )
-def test_tensors_that_reach_beyond_their_numbers_are_refused(shape_of_lie: tuple) -> None:
+def test_tensors_that_reach_beyond_their_numbers_are_refused(shape_of_lie: tuple[Any, ...]) -> None:
     kind, count, offset, shape, stride = shape_of_lie
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:

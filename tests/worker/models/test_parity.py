@@ -7,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER, MODELS, model, numbers, speech
 from worker.models.conformer.attention import (
     AttentionContext,
@@ -15,7 +16,6 @@ from worker.models.conformer.attention import (
     RelPositionLocalAttention,
     position_table,
 )
-from worker.models.load import load_model
 from worker.models.nemo.config import EncoderConfig, read_config
 from worker.models.nemo.model import NemoModel
 
@@ -129,8 +129,8 @@ def test_a_batch_equals_each_alone(path: str) -> None:
 
 def test_nothing_of_a_neighbour_enters() -> None:
     # Given one utterance beside quiet and beside loud neighbours of the same lengths
-    quiet = [samples * 1e-3 for samples in speech()[1:3]]
-    loud = [samples * 3.0 + 0.1 for samples in speech()[1:3]]
+    quiet = [samples * np.float32(1e-3) for samples in speech()[1:3]]
+    loud = [samples * np.float32(3.0) + np.float32(0.1) for samples in speech()[1:3]]
     # When each batch is encoded
     one = model("hybrid.nemo").encode([speech()[0], *quiet])
     other = model("hybrid.nemo").encode([speech()[0], *loud])
@@ -149,7 +149,7 @@ def local_model(tmp_path_factory: pytest.TempPathFactory) -> NemoModel:
         '"self_attention_model": "rel_pos"', '"self_attention_model": "rel_pos_local_attn"'
     )
     (folder / "config.json").write_text(_with_context(config, [8, 8]))
-    return load_model(folder)
+    return load_nemo(folder)
 
 
 def _with_context(config: str, context: list[int]) -> str:

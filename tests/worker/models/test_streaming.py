@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -84,7 +85,7 @@ def test_streams_of_unlike_ages_step_together() -> None:
     alone = np.concatenate(list(steps(model().open_stream(context), cut(audio(1), (4000,)))))
     old, young = (model().open_stream(context) for _ in range(2))
     old.push(audio(1))
-    frames: dict[int, list[NDArray]] = {0: [], 1: []}
+    frames: dict[int, list[NDArray[Any]]] = {0: [], 1: []}
     for _ in range(apart):
         frames[0].append(np.array(model()._steps.step_together([old])[0]))
     young.push(audio(1))

@@ -131,7 +131,7 @@ def test_silence_is_not_asked_of_the_engine(quiet: Samples) -> None:
 
 def test_ten_zeros_are_silence_and_ten_samples_are_not() -> None:
     assert [chunk.speech for chunk in plan(np.zeros(10, dtype=np.float32))] == [False]
-    assert [chunk.speech for chunk in plan(np.arange(10, dtype=np.float32) / 10)] == [True]
+    assert [chunk.speech for chunk in plan(np.arange(10, dtype=np.float32) / np.float32(10))] == [True]
 
 
 @pytest.mark.parametrize(

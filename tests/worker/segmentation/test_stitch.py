@@ -22,8 +22,8 @@ def word(text: str, middle: float, length: float = 0.2, channel: int = 0) -> Wor
 def chunk(
     core: tuple[float, float], span: tuple[float, float], words: list[Word], channel: int = 0
 ) -> ChunkWords:
-    ends = [round(second * RATE) for second in (*core, *span)]
-    return ChunkWords(ChunkSpan(channel, 0, *ends), words)
+    core_start, core_end, start, end = (round(second * RATE) for second in (*core, *span))
+    return ChunkWords(ChunkSpan(channel, 0, core_start, core_end, start, end), words)
 
 
 def seam(left: list[Word], right: list[Word]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from kombu import Connection
+from kombu.connection import Connection
 from kombu.transport import virtual
 from redis import Redis
 

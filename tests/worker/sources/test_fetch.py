@@ -52,11 +52,11 @@ class Site(http.server.BaseHTTPRequestHandler):
         elif self.path == "/circle.wav":
             self._answer(302, b"", Location="/circle.wav")
         elif self.path == "/plain.wav":
-            self._answer(302, b"", Location=f"http://127.0.0.1:{self.server.server_port}/good.wav")
+            self._answer(302, b"", Location=f"http://127.0.0.1:{self.connection.getsockname()[1]}/good.wav")
         elif self.path == "/nowhere.wav":
             self._answer(302, b"", Location="https://xn--/good.wav")
         elif self.path == "/inside.wav":
-            self._answer(302, b"", Location=f"https://127.0.0.1:{self.server.server_port}/good.wav")
+            self._answer(302, b"", Location=f"https://127.0.0.1:{self.connection.getsockname()[1]}/good.wav")
         elif self.path == "/short.wav":
             self.send_response(200)
             self.send_header("Content-Length", str(len(BODY)))

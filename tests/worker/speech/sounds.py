@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def conversation() -> Floats:
 
 
 @cache
-def golden() -> dict[str, NDArray]:
+def golden() -> dict[str, NDArray[Any]]:
     return dict(np.load(GOLDEN / "speech.npz"))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -57,7 +58,7 @@ def as_written(db: Database, claim: Claim) -> dict[str, object]:
     job_id, other = claim.job.id, ("id", "job_id", "worker_id", "updated_at", "created_at", "at", "rowid")
     job = reread(db, job_id)
     assert job.finished_at is not None
-    fixed = {each.name: None for each in fields(Job) if each.name.endswith("_at")}
+    fixed: dict[str, Any] = {each.name: None for each in fields(Job) if each.name.endswith("_at")}
     same = replace(job, id="", source=job.source, transcript_key="", **fixed)
     rows: dict[str, object] = {"job": same, "key": (job.transcript_key or "").replace(job_id, "")}
     with db.read() as tx:

@@ -1,5 +1,7 @@
 """The search over transcripts, on SQLite and on PostgreSQL: words, phrases, sounds, filters, pages."""
 
+from typing import Any
+
 import pytest
 
 from ops.testbed.rows import claimed, queued, reread
@@ -24,21 +26,21 @@ KEEPER = (
 )
 
 
-def spoken(db: Database, text: str, **fields) -> str:  # noqa: ANN003
+def spoken(db: Database, text: str, **fields: Any) -> str:
     """The id of a done job with these words, each half a second after the last."""
     job = queued(db, **fields)
     finish(db, job.id, transcript_of(job.id, tuple(text.split())))
     return job.id
 
 
-def finish(db: Database, job_id: str, transcript: Transcript, **facts) -> None:  # noqa: ANN003
+def finish(db: Database, job_id: str, transcript: Transcript, **facts: Any) -> None:
     claim = claimed(db, job_id)
     outcome = Outcome(30.0, f"jobs/{job_id}/t.json", "0" * 64, 1.0, len(transcript.words), **facts)
     with db.begin() as tx:
         finish_job(tx, claim, outcome, passages_of(transcript))
 
 
-def found(db: Database, text: str, limit: int = 50, **wanted) -> list[Hit]:  # noqa: ANN003
+def found(db: Database, text: str, limit: int = 50, **wanted: Any) -> list[Hit]:
     jobs = wanted.pop("jobs", JobFilter())
     hits: list[Hit] = []
     cursor = None

@@ -46,13 +46,16 @@ def said(graph: Graph, tokens: list[int]) -> tuple[np.ndarray, float]:
     return costs, ends
 
 
+Entries = dict[tuple[int, ...], Entry]
+
+
 def graphs(liked: list[int]) -> tuple[Graph, Graph]:
     """Phrases of `liked` tokens, and a model that likes them too."""
     size = tiny_model().ids.eot
     tree = phrase_tree([liked[:2], liked[1:4], [*liked[2:5], 7]], size)
-    first = {(token,): Entry(-3.0 - 0.1 * at, -0.4, 1) for at, token in enumerate(liked)}
-    pairs = {(one, other): Entry(-0.5, 0.0, 1) for one, other in zip(liked, liked[2:], strict=False)}
-    marks = {(-1,): Entry(0.0, -0.3, 1), (-2,): Entry(-2.0, 0.0, 1), (-3,): Entry(-4.0, 0.0, 1)}
+    first: Entries = {(token,): Entry(-3.0 - 0.1 * at, -0.4, 1) for at, token in enumerate(liked)}
+    pairs: Entries = {(one, other): Entry(-0.5, 0.0, 1) for one, other in zip(liked, liked[2:], strict=False)}
+    marks: Entries = {(-1,): Entry(0.0, -0.3, 1), (-2,): Entry(-2.0, 0.0, 1), (-3,): Entry(-4.0, 0.0, 1)}
     return tree, language_model(Arpa(first | pairs | marks, 2), size)
 
 
@@ -108,8 +111,13 @@ def test_every_list_is_openais_with_what_is_added(beam: int) -> None:
         frames = np.array(request.encoded.frames)
         expected = beam_search(
             reference(),
-            *(frames, list(request.prompt), with_gains(rules, sources[request.fused])),
-            *(model.ids.eot, beam, 1.0, MOST),
+            frames,
+            list(request.prompt),
+            with_gains(rules, sources[request.fused]),
+            model.ids.eot,
+            beam,
+            1.0,
+            MOST,
         )
         assert {each.tokens for each in answer.hypotheses} == {tokens for tokens, *_ in expected}
         scores = {tokens: score for tokens, score, _ in expected}

@@ -1,5 +1,7 @@
 """The batched search against OpenAI's beam, one hypothesis at a time, on the same weights."""
 
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -89,6 +91,7 @@ def test_utterances_enter_and_leave_between_steps() -> None:
 def test_times_obey_their_rules() -> None:
     ids = tiny_model().ids
     for answer in run(BeamSettings(4, max_new_tokens=20), requests(6)):
+        assert isinstance(answer.key, int)
         if answer.key % 3 == 1:
             continue
         for each in answer.hypotheses:
@@ -154,7 +157,7 @@ def test_numbers_that_are_none_end_their_own_utterance_alone(beam: int) -> None:
     table[0, 5] = np.nan  # reached once 5 has been sampled
     table[0, 0, 5] = 9.0
     table[1, :, 3] += 2
-    head = TableHead(table)
+    head: Any = TableHead(table)
     search = AttentionSearch(head, NoRules(8), BeamSettings(beam, max_new_tokens=6))
     broken, fine = search.run([SearchRequest(0, 0, (0,)), SearchRequest(1, 1, (0,))])
     alone = AttentionSearch(head, NoRules(8), BeamSettings(beam, max_new_tokens=6)).run(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,9 @@ def test_a_models_own_decoder_gives_what_rescoring_gives() -> None:
 def test_the_recognizer_orders_a_list_and_then_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     first, reader = load_model(GOLDEN / "ctc.nemo"), load_model(GOLDEN / "wenet" / "rnnt")
 
-    def reversing(_: SecondReader, audio: object, texts: Sequence[Sequence[str]], speeches: object) -> list:
+    def reversing(
+        _: SecondReader, audio: object, texts: Sequence[Sequence[str]], speeches: object
+    ) -> list[Any]:
         return [np.arange(len(each), dtype=np.float32) * 1e3 for each in texts]
 
     monkeypatch.setattr(SecondReader, "log_probabilities", reversing)

@@ -83,9 +83,9 @@ def test_it_is_what_kenlm_makes_of_the_same_text(monkeypatch: pytest.MonkeyPatch
     ids = {f"t{token}": token for token in range(7)} | {"<unk>": 7, "<s>": BEGIN, "</s>": END}
     theirs: dict[tuple[int, ...], tuple[float, float]] = {}
     for line in KENLM.read_text().splitlines():
-        probability, gram, *backoff = line.split("\t") if "\t" in line else ("", "")
-        if gram and gram != "<s>":
-            theirs[tuple(ids[word] for word in gram.split())] = (float(probability), float(*backoff or ["0"]))
+        shown, words, *rest = line.split("\t") if "\t" in line else ("", "")
+        if words and words != "<s>":
+            theirs[tuple(ids[word] for word in words.split())] = (float(shown), float(*rest or ["0"]))
     assert theirs.keys() == model.probabilities.keys()
     assert len(theirs) == 9 + 36 + 64 + 69
     for gram, (probability, backoff) in theirs.items():

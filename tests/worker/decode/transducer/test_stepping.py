@@ -1,6 +1,7 @@
 """The prediction step for some rows: both ways give one answer, and rows that need none keep theirs."""
 
 from functools import partial
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -75,7 +76,7 @@ def test_a_parents_product_is_made_once(gather: bool) -> None:
     output, state = counting._transducer.step(mx.arange(6), state)
     slots = slots_of([3, 3, 5, 6, -1, 8], [1, 1, 2, 2, 4, 0], [6, 6, 8, 9, 4, 4])
 
-    found, after = reorder(counting, slots, output, state, gather=gather)  # type: ignore[arg-type]
+    found, after = reorder(cast("Transducer", counting), slots, output, state, gather=gather)
 
     assert counting.stepped == ([(4, 2)] if gather else [(6, 6)])
     read, states = counting._transducer.step(mx.array([3, 5, 6]), state.take(mx.array([1, 2, 2])))
@@ -89,8 +90,8 @@ def test_where_nobody_reads_rows_only_change_places() -> None:
     counting = Counting(tiny_transducer(0, 9))
     output, state = counting._transducer.step(mx.arange(3), counting._transducer.start(3)[1])
 
-    found, after = reorder(  # type: ignore[arg-type]
-        counting, slots_of([-1, -1, 4], [2, 0, 0], [2, 0, 0]), output, state, gather=True
+    found, after = reorder(
+        cast("Transducer", counting), slots_of([-1, -1, 4], [2, 0, 0], [2, 0, 0]), output, state, gather=True
     )
 
     assert counting.stepped == [(0, 0)]

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from spool.graphs.arrays import save_graph
 from spool.graphs.build import build_graph
@@ -14,7 +15,7 @@ def made_graph(units: Sequence[str], folder: Path, seed: int = 0) -> Path:
     """units: blank first; the second and the last are no letters."""
     rng = random.Random(seed)
     letters = [unit for unit in units[1:] if not unit.startswith("<")]
-    lexicon = []
+    lexicon: list[Any] = []
     while len(lexicon) < WORDS:
         spelled = tuple(rng.choices(letters, k=rng.randint(1, 3)))
         if all(spelled != other for _, other in lexicon):

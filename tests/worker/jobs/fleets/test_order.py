@@ -46,7 +46,7 @@ def test_a_high_job_overtakes_what_lies_in_redis_and_a_quota_of_one_runs_one_by_
         high = submit(HIGH)
         gate.touch()
         until(lambda: fleet.ended([first, *low, high]), "all jobs ended")
-        started = sorted((fleet.job(one).started_at, one) for one in (first, *low, high))  # type: ignore[type-var]
+        started = sorted((fleet.job(one).started_at, one) for one in (first, *low, high))
         assert [one for _, one in started][:2] == [first, high]
         ends = [fleet.job(one).finished_at for _, one in started]
         for (begun, _), ended in zip(started[1:], ends, strict=False):

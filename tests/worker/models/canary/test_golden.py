@@ -64,7 +64,7 @@ def test_every_list_is_nemos(beam: int, alpha: int) -> None:
 @pytest.mark.parametrize(("model", "key"), [(SINGLE, "prompts"), (FLASH, "flash_prompts")])
 def test_prompts_are_nemos(model: str, key: str) -> None:
     for prompt in json.loads(str(golden()[key])).values():
-        slots = DEFAULTS["canary2"] | config(model).defaults | prompt["slots"]
+        slots = {**DEFAULTS["canary2"], **config(model).defaults, **prompt["slots"]}
         assert list(prompt_tokens("canary2", slots, tokenizer(model))) == prompt["ids"]
 
 

@@ -134,7 +134,7 @@ def test_files_as_they_are_give_the_search_lists_in_its_order(tmp_path: Path) ->
     model = load(path)
     tokens = model.prepare(speech).previous
     for result, row in zip(results, rows, strict=True):
-        (window,) = model.encode([row.astype(np.float32) / 32768])
+        (window,) = model.encode([row.astype(np.float32) / np.float32(32768)])
         asked = SearchRequest(0, window, tokens, limit=window.length + 50 - len(tokens))
         beams = KeptBeam(model.end_rule.ends, 6, 1.5, 1)
         (answer,) = AttentionSearch(model.head, model.rules, beams).run([asked])

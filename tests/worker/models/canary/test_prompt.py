@@ -1,5 +1,7 @@
 """Prompts from options, words from stamps, and what is made of answers that loop or say nothing."""
 
+from typing import Any
+
 import pytest
 
 from spool.errors import InvalidRequest
@@ -57,7 +59,7 @@ def test_a_named_slot_is_its_token() -> None:
         ({"prompt": '{"emotion": "bored"}'}, r"prompt: .* no <\|emo:bored\|>"),
     ],
 )
-def test_what_a_prompt_cannot_be_is_refused_by_name(options: dict[str, str], words: str) -> None:
+def test_what_a_prompt_cannot_be_is_refused_by_name(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         prompt_tokens("canary2", slots(**options), tokenizer(FLASH))
 

@@ -74,7 +74,7 @@ def test_over_an_hour_the_cache_holds_every_speaker_by_time(options: StreamingOp
 
 
 def test_equal_scores_go_to_the_first() -> None:
-    probabilities = np.tile(np.float32([0.9, 0.1, 0.1, 0.1]), (60, 1))
+    probabilities = np.tile(np.array([0.9, 0.1, 0.1, 0.1], np.float32), (60, 1))
     options = StreamingOptions(spkcache_len=44, scores_boost_latest=0)
     indices, silent = keep_frames(probabilities, options)
     assert indices[~silent].tolist() == list(range(32))

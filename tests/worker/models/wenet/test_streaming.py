@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,12 +29,12 @@ def model() -> WenetModel:
 
 
 @cache
-def dump() -> dict[str, NDArray]:
+def dump() -> dict[str, NDArray[Any]]:
     return dict(np.load(GOLDEN / "rnnt.npz"))
 
 
 def audio(number: int) -> NDArray[np.float32]:
-    return dump()[f"u{number}.wav"].astype(np.float32) / 32_768
+    return dump()[f"u{number}.wav"].astype(np.float32) / np.float32(32_768)
 
 
 def frames_of(stream: WenetStream, samples: NDArray[np.float32], size: int) -> NDArray[np.float32]:
@@ -79,7 +80,7 @@ def test_streams_of_unlike_ages_step_together() -> None:
     context = (8, 3)
     alone = [frames_of(model().open_stream(context), audio(number), 16_000) for number in (1, 0)]
     streams = [model().open_stream(context) for _ in alone]
-    given: list[list[NDArray]] = [[], []]
+    given: list[list[NDArray[Any]]] = [[], []]
     streams[0].push(audio(1))
     streams[0].finish()
     for _ in range(3):

@@ -3,6 +3,7 @@
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -206,7 +207,7 @@ def test_mlx_groups_need_their_size_in_the_configuration(tmp_path: Path) -> None
 
 def test_a_checkpoint_without_sizes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(tokenizer_text(DIMS.n_vocab))
-    weights = {"w": ("FloatStorage", np.ones(1, np.float32), 0, (1,), (1,))}
+    weights: dict[str, Any] = {"w": ("FloatStorage", np.ones(1, np.float32), 0, (1,), (1,))}
     (tmp_path / "model.pt").write_bytes(handmade(weights))
     with pytest.raises(ModelUnreadable, match=r"model\.pt: it holds no 'dims'"):
         open_folder(tmp_path)

@@ -136,6 +136,7 @@ def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
         asked.append(request(file, prompt, timestamps=timestamps, key=(file, timestamps, bool(text), index)))
     alone: dict[Any, tuple[ScoredTokens, ...]] = {}
     for each in asked:
+        assert isinstance(each.key, tuple)
         if each.key[:3] not in alone:
             alone[each.key[:3]] = search([each], BeamSettings(beam))[each.key]
     shuffled = [asked[index] for index in np.random.default_rng(beam).permutation(32)]

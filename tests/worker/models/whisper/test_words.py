@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from worker.models.base import TokenSpan
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.tokenizer import TokenSpan
 from worker.models.whisper.words import TimedWord, timed_words, without_pauses
 
 

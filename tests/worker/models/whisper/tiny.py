@@ -170,7 +170,7 @@ def write_mlx(folder: Path, dims: WhisperDims, tensors: Tensors, bits: int = 0) 
                 named[f"{new.removesuffix('weight')}{kind}"] = np.array(part)
         else:
             named[new] = moved
-    np.savez(folder / "weights.npz", **named)
+    np.savez(folder / "weights.npz", allow_pickle=True, **named)
     quantization = {"quantization": {"group_size": 64, "bits": bits}} if bits else {}
     return _finish(folder, dims, {**asdict(dims), **_generation(dims), **quantization})
 
