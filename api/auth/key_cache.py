@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from spool.domain.api_keys import is_same
+from spool.domain.api_keys import is_same_key
 from spool.errors import SpoolError
 from spool.settings import Settings
 from spool.settings.validation import is_loopback
@@ -80,21 +80,25 @@ class KeyCache:
     def get_cached(self, key_id: str, text: str) -> ApiKey | None:
         """The key, valid or not, if it is cached; None if the database has to be queried."""
         known = self._known.get(key_id)
-        if known is None or time.monotonic() - known[1] > REMEMBERED_S or not is_same(text, known[0].sha256):
+        if (
+            known is None
+            or time.monotonic() - known[1] > REMEMBERED_S
+            or not is_same_key(text, known[0].sha256)
+        ):
             return None
         return known[0]
 
     def has_seen(self, key_id: str, text: str) -> bool:
         """Whether this key was found before, so that its bearer is not guessing."""
         known = self._known.get(key_id)
-        return known is not None and is_same(text, known[0].sha256)
+        return known is not None and is_same_key(text, known[0].sha256)
 
     def find(self, key_id: str, text: str) -> ApiKey | None:
         """The key from the database, valid or not; None if there is none. Raises StorageError."""
         began = time.monotonic()
         with self._database.read() as tx:
             key = find_key(tx, key_id)
-        if key is None or not is_same(text, key.sha256):
+        if key is None or not is_same_key(text, key.sha256):
             return None
         self._noticed = True
         with self._lock:

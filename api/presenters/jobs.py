@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from spool.domain.archive.voices import VoiceMatch
-from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.models import AnnouncedModel
 from spool.domain.fleet.routing import ANY_MACHINE, route_of
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import CostSums
@@ -107,7 +107,7 @@ def present_worker(worker: Worker) -> WorkerOut:
         reason=_reason(worker),
         alive=worker.alive,
         model_facts=[
-            WorkerModelOut.of(info.facts.get(name, ModelFacts()), name=name) for name in info.models
+            WorkerModelOut.of(info.facts.get(name, AnnouncedModel()), name=name) for name in info.models
         ],
         rtfx=_rtfx(worker),
         loaded_models=worker.loaded,

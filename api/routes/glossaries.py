@@ -10,7 +10,7 @@ from api.queries import ListedProject
 from api.services import ServicesDep
 from api.submission.bodies import SUBMISSION, json_body
 from api.submission.glossaries import add_requested
-from spool.domain.search.glossary import MOST_BYTES, parse_reference
+from spool.domain.search.glossary import MOST_GLOSSARY_BYTES, parse_reference
 from spool.schemas.common import ListOf, Project
 from spool.schemas.glossaries import GlossaryDetail, GlossaryOut, GlossaryRequest, SuggestionOut
 from spool.store.archive import glossaries as store
@@ -19,7 +19,7 @@ from spool.store.jobs import phrases_of
 
 MOST_SUGGESTIONS = 1000
 Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
-LIMITS = replace(SUBMISSION, text=MOST_BYTES)
+LIMITS = replace(SUBMISSION, text=MOST_GLOSSARY_BYTES)
 
 
 def put(

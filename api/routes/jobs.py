@@ -26,7 +26,7 @@ from api.submission.jobs import (
 )
 from api.submission.uploads import receive_upload
 from spool.background.content_deleter import delete_content
-from spool.domain.archive.typescripts import MAX_BYTES
+from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.errors import Conflict
@@ -70,7 +70,7 @@ async def create(
         job, created = await run_in_threadpool(create_from_source, services, caller, body, idempotency_key)
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
-        parts = services.upload_folder, limit, PARTS, SUBMISSION.size + MAX_BYTES
+        parts = services.upload_folder, limit, PARTS, SUBMISSION.size + MAX_TYPESCRIPT_BYTES
         async with receive_upload(request, *parts) as upload:
             job, created = await run_in_threadpool(
                 create_from_upload, services, caller, upload, idempotency_key

@@ -13,7 +13,7 @@ from spool.domain.archive.query import parse_query
 from spool.schemas.common import Page, Versions
 from spool.schemas.search import HitOut
 from spool.store.transcripts.search import TranscriptSearch
-from spool.store.transcripts.search import search as search_passages
+from spool.store.transcripts.search import search_transcripts as search_passages
 
 
 def search(

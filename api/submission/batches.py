@@ -30,14 +30,14 @@ from api.submission.jobs import (
 )
 from api.submission.sources import check_source
 from spool.domain.jobs import JobState
-from spool.domain.manifest import BadLine, Report, in_blocks
+from spool.domain.manifest import BadLine, ManifestReport, in_blocks
 from spool.domain.priority import PRIORITIES
 from spool.errors import SourceMissing
 from spool.failpoints import failpoint
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
 from spool.store.archive.uploads import take_uploads
-from spool.store.batch_progress import batch_progress
+from spool.store.batch_progress import read_batch_progress
 from spool.store.queue.quotas import find_holds
 from spool.tables.batches import Batch, NewBatch
 
@@ -52,7 +52,7 @@ def load_detail(services: Services, batch_id: str) -> BatchDetail:
     set_subject({"batch_id": batch_id})
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
-        progress = batch_progress(tx, batch_id)
+        progress = read_batch_progress(tx, batch_id)
         held = find_holds(tx, services.settings.quotas, [batch.project])
         waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
     return present_batch_detail(batch, progress, services.settings.currency, held, waiting)
@@ -150,7 +150,7 @@ def _submit(
         intake.uploads.batch_id = known.id
     if request.strict:
         _refuse_bad_lines(intake)
-    report = Report()
+    report = ManifestReport()
     batch, created = _write(services, intake, report, new)
     if batch is None:
         raise _no_valid_line(report)
@@ -160,7 +160,9 @@ def _submit(
     return load_detail(services, batch.id), created
 
 
-def _write(services: Services, intake: Intake, report: Report, new: NewBatch) -> tuple[Batch | None, bool]:
+def _write(
+    services: Services, intake: Intake, report: ManifestReport, new: NewBatch
+) -> tuple[Batch | None, bool]:
     batch, created = None, False
     for number, block in enumerate(in_blocks(intake.read_jobs(report), BLOCK)):
         with services.database.begin() as tx:
@@ -179,7 +181,7 @@ def _write(services: Services, intake: Intake, report: Report, new: NewBatch) ->
 
 
 def _refuse_bad_lines(intake: Intake) -> None:
-    report = Report()
+    report = ManifestReport()
     for _ in intake.read_jobs(report):
         pass
     if report.bad:
@@ -189,14 +191,14 @@ def _refuse_bad_lines(intake: Intake) -> None:
         )
 
 
-def _no_valid_line(report: Report) -> Problem:
+def _no_valid_line(report: ManifestReport) -> Problem:
     if not report.lines:
         skipped = f" {report.skipped} files there were skipped." if report.skipped else ""
         return _invalid(report, f"The manifest, folder or prefix has no recordings.{skipped}")
     return _invalid(report, f"All {report.lines} lines are invalid.")
 
 
-def _invalid(report: Report, sentence: str) -> Problem:
+def _invalid(report: ManifestReport, sentence: str) -> Problem:
     members: dict[str, Any] = {"lines": report.lines, "bad": report.bad, "skipped": report.skipped}
     if report.skipped:
         members["skipped_files"] = [asdict(file) for file in report.skipped_files]

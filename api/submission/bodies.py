@@ -15,7 +15,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
 from api.problems import Problem, validation_problem
-from spool.domain.archive.typescripts import MAX_BYTES
+from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,7 +38,7 @@ class BodyLimits:
 
 SUBMISSION = BodyLimits(size=8 * 2**20, values=100_000)
 """Ten thousand phrases of two hundred characters, in any script."""
-WITH_TEXT = replace(SUBMISSION, size=16 * 2**20, text=MAX_BYTES * 4 // 3 + 4)
+WITH_TEXT = replace(SUBMISSION, size=16 * 2**20, text=MAX_TYPESCRIPT_BYTES * 4 // 3 + 4)
 """The same with an existing transcript beside it, a file of up to 10 MiB in base64."""
 SMALL = BodyLimits(size=64 * 2**10)
 

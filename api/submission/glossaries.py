@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from spool.domain.search.glossary import check_phrases, parse_reference, read_csv, read_text
+from spool.domain.search.glossary import check_phrases, parse_reference, read_glossary_csv, read_glossary_text
 from spool.domain.search.phrases import Boost, PhraseList
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.schemas.glossaries import GlossaryRequest
@@ -24,8 +24,8 @@ def read_phrases(body: GlossaryRequest) -> PhraseList:
     """The phrases of the request. Raises InvalidRequest, which names the line."""
     try:
         if body.csv is not None:
-            return read_csv(body.csv)
-        return check_phrases(body.phrases or ()) if body.text is None else read_text(body.text)
+            return read_glossary_csv(body.csv)
+        return check_phrases(body.phrases or ()) if body.text is None else read_glossary_text(body.text)
     except InvalidRequest as error:
         field = next(name for name in ("csv", "text", "phrases") if getattr(body, name) is not None)
         raise InvalidRequest(f"{field}: {error.message}") from None

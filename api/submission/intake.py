@@ -23,7 +23,7 @@ from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import Source
-from spool.domain.manifest import LINES, BadLine, CustomIds, Report, SkippedFile, manifest_lines
+from spool.domain.manifest import LINES, BadLine, CustomIds, ManifestReport, SkippedFile, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
 from spool.errors import InvalidRequest, SpoolError, first_fault
@@ -134,7 +134,7 @@ class Intake:
                 self._output = check_output(tx, services.settings, self.project, request.output)
         self._options = _LineOptions(services, request, self.project)
 
-    def read_jobs(self, report: Report) -> Iterator[NewJob]:
+    def read_jobs(self, report: ManifestReport) -> Iterator[NewJob]:
         """The jobs in order, as they are read; `report` counts the lines and keeps the invalid ones.
 
         Raises InvalidRequest for too many lines and whatever listing the address raises.
@@ -161,7 +161,7 @@ class Intake:
         job = self._check_line(1, _Line(custom_id_of(place), source, place=place), _SeenLines())
         return job if isinstance(job, BadLine) else replace(job, batch_line=None)
 
-    def _read_lines(self, report: Report) -> Iterator[tuple[int, _Line | BadLine]]:
+    def _read_lines(self, report: ManifestReport) -> Iterator[tuple[int, _Line | BadLine]]:
         if self._manifest is None:
             yield from self._list_lines(report)
             return
@@ -173,7 +173,7 @@ class Intake:
                 fields = (line.name, line.options, line.tags, line.priority)
                 yield number, _Line(line.custom_id or f"line-{number}", line.source, *fields)
 
-    def _list_lines(self, report: Report) -> Iterator[tuple[int, _Line | BadLine]]:
+    def _list_lines(self, report: ManifestReport) -> Iterator[tuple[int, _Line | BadLine]]:
         for recording in list_recordings(self._address, self.reach, self.caller):
             if isinstance(recording, SkippedFile):
                 report.skip(recording)

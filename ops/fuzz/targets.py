@@ -109,9 +109,9 @@ def manifests(folder: Path) -> list[Seed]:
 
 def read_manifest(path: Path) -> None:
     """Read every line; bad ones are reported, in JSON that can be sent."""
-    from spool.domain.manifest import BadLine, Report, manifest_lines
+    from spool.domain.manifest import BadLine, ManifestReport, manifest_lines
 
-    report, lines = Report(), 0
+    report, lines = ManifestReport(), 0
     with path.open("rb") as stream:
         for _, line in manifest_lines(stream, report):
             lines += 1

@@ -33,7 +33,7 @@ from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk, save_chunk
-from spool.store.ledger.charges import Charge, charge
+from spool.store.ledger.charges import Charge, write_charge
 from spool.store.queue import endings, leases
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.transcripts.review import FinishedJob, doubts_in
@@ -135,7 +135,7 @@ class FakeWorker:
             endings.fail_job(tx, claim, code, message)
 
     def _charge(self, tx: Connection, claim: Claim, audio_seconds: float) -> None:
-        charge(tx, claim.job.id, claim.attempt, self._bill(claim, audio_seconds))
+        write_charge(tx, claim.job.id, claim.attempt, self._bill(claim, audio_seconds))
 
     def _bill(self, claim: Claim, audio_seconds: float) -> Charge:
         return Charge(

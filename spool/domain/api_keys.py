@@ -19,10 +19,10 @@ PREFIX = "spool_"
 _SECRET = 52
 _CHECKSUM = 7
 _DIGIT = f"[{ALPHABET}]"
-PATTERN = rf"{PREFIX}{_DIGIT}{{{LENGTH}}}_{_DIGIT}{{{_SECRET + _CHECKSUM}}}"
+KEY_PATTERN = rf"{PREFIX}{_DIGIT}{{{LENGTH}}}_{_DIGIT}{{{_SECRET + _CHECKSUM}}}"
 """The pattern for secret scanners."""
 
-_FORM = re.compile(PATTERN)
+_FORM = re.compile(KEY_PATTERN)
 
 
 class Scope(StrEnum):
@@ -45,12 +45,12 @@ class Minted:
     text: str = field(repr=False)
 
 
-def mint() -> Minted:
+def mint_key() -> Minted:
     """Create a key. Its secret is in the answer only; the database gets its hash."""
     key_id = new_id("key")
     body = f"{key_id.removeprefix('key_')}_{_digits(secrets.randbits(256), _SECRET)}"
     text = f"{PREFIX}{body}{_checksum(body)}"
-    return Minted(key_id, digest(text), text)
+    return Minted(key_id, digest_key(text), text)
 
 
 def key_id_of(text: str) -> str | None:
@@ -61,14 +61,14 @@ def key_id_of(text: str) -> str | None:
     return f"key_{body[:LENGTH]}" if _checksum(body) == checksum else None
 
 
-def digest(text: str) -> str:
+def digest_key(text: str) -> str:
     """The digest of a key, which is what is stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_same(text: str, sha256: str) -> bool:
+def is_same_key(text: str, sha256: str) -> bool:
     """Whether `text` is the key with this digest, compared in constant time."""
-    return hmac.compare_digest(digest(text), sha256)
+    return hmac.compare_digest(digest_key(text), sha256)
 
 
 def _checksum(body: str) -> str:

@@ -77,7 +77,7 @@ class SkippedFile:
 
 
 @dataclass
-class Report:
+class ManifestReport:
     """Counts of a manifest or a listing, its first bad lines, and the first files that were skipped."""
 
     lines: int = 0
@@ -217,7 +217,7 @@ def _json_row(number: int, text: bytes | None) -> dict[str, Any] | BadLine:
     return value if isinstance(value, dict) else BadLine(number, "not_json", "The line is not a JSON object.")
 
 
-def read_line(number: int, row: dict[str, Any] | BadLine) -> ManifestLine | BadLine:
+def read_manifest_line(number: int, row: dict[str, Any] | BadLine) -> ManifestLine | BadLine:
     """The line, or what is wrong with it. Submitted values are left out, since they may be secrets."""
     if isinstance(row, BadLine):
         return row
@@ -227,7 +227,7 @@ def read_line(number: int, row: dict[str, Any] | BadLine) -> ManifestLine | BadL
         return BadLine(number, "invalid_request", first_fault(error), _custom_id(row))
 
 
-def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine | BadLine]]:
+def manifest_lines(stream: BinaryIO, report: ManifestReport) -> Iterator[tuple[int, ManifestLine | BadLine]]:
     """The lines of a manifest, good and bad; `report` counts them, and the caller reports the bad ones to it.
 
     The caller checks whether a `custom_id` is a duplicate, since only lines that create jobs use one up.
@@ -237,7 +237,7 @@ def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, Mani
         report.lines += 1
         if report.lines > LINES:
             raise InvalidRequest(f"A manifest has at most {LINES} lines; submit several manifests.")
-        yield number, read_line(number, row)
+        yield number, read_manifest_line(number, row)
 
 
 def in_blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

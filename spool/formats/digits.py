@@ -11,7 +11,7 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.english_numbers import write_english_numbers
 
-LANGUAGES = ("da", "de", "en", "es", "fr", "it", "nl", "pt")
+DIGIT_LANGUAGES = ("da", "de", "en", "es", "fr", "it", "nl", "pt")
 AUTO = "auto"
 
 
@@ -21,10 +21,10 @@ def with_digits(transcript: Transcript, language: str) -> Transcript:
     A number takes the time of its words. Raises InvalidRequest for an unsupported language.
     """
     code = transcript.language if language == AUTO else language
-    known = ", ".join(LANGUAGES)
+    known = ", ".join(DIGIT_LANGUAGES)
     if code is None:
         raise InvalidRequest(f"digits: the transcript does not state its language; choose one of {known}.")
-    if code not in LANGUAGES:
+    if code not in DIGIT_LANGUAGES:
         raise InvalidRequest(f"digits: {code!r} is not supported; choose one of {known}.")
     texts = [each.text for each in transcript.segments]
     if code == "en":

@@ -5,49 +5,6 @@ folder    files below one directory
 s3        a bucket, through boto3; what others send to it in parts is in `s3_receiver`
 """
 
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+import lazy_loader
 
-from spool.errors import SettingsError
-from spool.objects.base import ObjectInfo, ObjectStore, Receiver
-from spool.objects.local import FolderStore
-from spool.settings import Settings
-
-if TYPE_CHECKING:
-    from spool.objects.s3 import S3Store
-    from spool.objects.s3_link import Link
-
-__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "Receiver", "object_store", "s3_store"]
-
-
-def object_store(settings: Settings) -> ObjectStore:
-    """The store that `SPOOL_OBJECTS` names. Connects to nothing yet."""
-    folder = settings.objects_folder
-    if folder is not None:
-        return FolderStore(folder)
-    parts = urlsplit(settings.objects)
-    if parts.scheme != "s3":
-        raise SettingsError("SPOOL_OBJECTS has to be file:///folder or s3://bucket/prefix.")
-    return s3_store(settings, parts.netloc, parts.path.strip("/"))
-
-
-def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link | None" = None) -> "S3Store":
-    """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from. With a
-    `link`, the one object that it leads to, and no credentials."""
-    from spool.objects.s3 import S3Store  # boto3 takes a tenth of a second
-    from spool.objects.s3_client import S3Options
-
-    if link is not None:
-        return S3Store(bucket, prefix, S3Options(checksums=settings.s3_checksums, link=link))
-    return S3Store(
-        bucket,
-        prefix,
-        S3Options(
-            endpoint_url=settings.s3_endpoint_url,
-            region=settings.s3_region,
-            access_key_id=settings.s3_access_key_id,
-            secret_access_key=settings.s3_secret_access_key,
-            checksums=settings.s3_checksums,
-            public_endpoint_url=settings.s3_public_endpoint_url,
-        ),
-    )
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,6 +6,6 @@ uploads and versions; `transcripts` words, speakers, reviews and search. Modules
 what they query.
 """
 
-from spool.store.database import Database
+import lazy_loader
 
-__all__ = ["Database"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

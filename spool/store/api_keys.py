@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, literal, or_, select, update
 
-from spool.domain.api_keys import Minted, Scope, mint
+from spool.domain.api_keys import Minted, Scope, mint_key
 from spool.errors import InvalidRequest, NotFound
 from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import api_keys
@@ -55,7 +55,7 @@ def create_key(
         raise InvalidRequest("An admin key has no project, since it covers all; any other key needs one.")
     if Scope.ADMIN in scopes and sources is not None:
         raise InvalidRequest("An admin key cannot be limited to sources; use the scopes read and submit.")
-    minted = mint()
+    minted = mint_key()
     tx.execute(
         insert(api_keys).values(
             id=minted.id,

@@ -76,7 +76,7 @@ def jobs_progress(tx: Connection, job_ids: Sequence[str]) -> dict[str, dict[str,
     }
 
 
-def batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
+def read_batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
     """All sums of a batch, in one pass over its jobs and one over its cost lines."""
     counts = batch_counts(tx, [batch_id])[batch_id]
     unended, known = jobs.c.state.not_in(_ENDED), jobs.c.audio_seconds.is_not(None)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, literal, select, tuple_, update
 
 from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
 from spool.domain.jobs import Job, JobState
-from spool.domain.manifest import Report
+from spool.domain.manifest import ManifestReport
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.archive.typescripts import keep_typescripts
@@ -106,7 +106,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
     return written
 
 
-def close_batch(tx: Connection, batch_id: str, report: Report) -> Batch:
+def close_batch(tx: Connection, batch_id: str, report: ManifestReport) -> Batch:
     """Record that the whole submission was read. Closing again changes nothing."""
     closed = tx.execute(
         update(batches)

@@ -74,7 +74,7 @@ def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[SavedChunk
             engine_ns = sum(bill.engine_ns for bill in bills)
             samples = sum(bill.audio_samples for bill in bills)
             total = replace(bills[0], engine_ns=engine_ns, audio_samples=samples)
-            charges.charge(tx, claim.job.id, claim.attempt, total, wasted=wasted)
+            charges.write_charge(tx, claim.job.id, claim.attempt, total, wasted=wasted)
 
 
 def save_last_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charge]]) -> None:

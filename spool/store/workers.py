@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, null, select, update
 
-from spool.domain.fleet.models import ModelFacts, facts_of
+from spool.domain.fleet.models import AnnouncedModel, facts_of
 from spool.domain.fleet.quality import Quality, quality_of
 from spool.domain.fleet.routing import Machine, Offer, WorkerReport
 from spool.domain.worker_stats import WorkCounts, counts_of
@@ -46,7 +46,7 @@ class WorkerInfo:
     """Models that stay loaded. Like the two fields before it, None for a worker that does not report it."""
     backend: str | None = None
     """Where MLX computes."""
-    facts: Mapping[str, ModelFacts] = field(default_factory=dict)
+    facts: Mapping[str, AnnouncedModel] = field(default_factory=dict)
     """The facts known of its models, by name."""
 
     @property
@@ -125,7 +125,7 @@ def heartbeat(
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,
     loaded: Sequence[str] | None = None,
-    facts: Mapping[str, ModelFacts] | None = None,
+    facts: Mapping[str, AnnouncedModel] | None = None,
     quality: Mapping[str, Quality] | None = None,
 ) -> None:
     """Record a heartbeat: the worker's state (for `reason`), how long its engine has been busy, also with
@@ -213,7 +213,7 @@ def has_ended(worker_id: ColumnElement[str]) -> ColumnElement[bool]:
     return ~exists().where(process.c.id == worker_id, process.c.stopped_at.is_(None), ~replaced)
 
 
-def _documents(facts: Mapping[str, ModelFacts]) -> dict[str, Any] | None:
+def _documents(facts: Mapping[str, AnnouncedModel]) -> dict[str, Any] | None:
     return {name: each.document() for name, each in facts.items()} or None
 
 

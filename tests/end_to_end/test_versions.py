@@ -25,7 +25,7 @@ from spool.store.archive.language_models import key_of
 from spool.store.archive.versions import rerun_job, versions_of
 from spool.store.jobs import JobFilter, NewJob
 from spool.store.transcripts.edits import NewEdit, add_edit
-from spool.store.transcripts.search import TranscriptSearch, search
+from spool.store.transcripts.search import TranscriptSearch, search_transcripts
 from spool.tables import review_passages, review_recordings
 from worker.local.language_model import build_language_model
 from worker.models.tokenizer import Tokenizer
@@ -136,8 +136,8 @@ def test_a_recording_is_run_again_and_both_versions_stay(
         with fleet.db.read() as tx:
             assert [each.id for each in versions_of(tx, fleet.job(other.id))] == [first, other.id]
             query = parse_query(readings[0])
-            assert search(tx, TranscriptSearch(query, JobFilter())).items == ()
-            [hit] = search(tx, TranscriptSearch(query, JobFilter(), alternatives=True)).items
+            assert search_transcripts(tx, TranscriptSearch(query, JobFilter())).items == ()
+            [hit] = search_transcripts(tx, TranscriptSearch(query, JobFilter(), alternatives=True)).items
         assert (hit.job.id, hit.places[0].text, hit.passage.words[0].text) == (
             other.id,
             readings[0],

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.broker.live_signals import LiveSignals, words_channel
-from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.models import AnnouncedModel
 from spool.domain.jobs import Job
 from spool.domain.live.log import decode_record, log_prefix
 from spool.domain.transcript import Word
@@ -89,7 +89,7 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
 def test_models_that_cannot_stream_are_not_offered(page: Page, live: Live) -> None:
     worker = live.work()
     for streams in (True, False):
-        facts = {"demo-tdt": ModelFacts(streams=streams).document()}
+        facts = {"demo-tdt": AnnouncedModel(streams=streams).document()}
         with live.services.database.begin() as tx:
             tx.execute(update(workers).where(workers.c.id == worker.info.id).values(model_facts=facts))
         live.services.fleet.read()

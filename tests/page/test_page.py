@@ -17,7 +17,7 @@ from ops.testbed.running_api import Live, transcript_of
 from spool.domain.api_keys import Scope
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import Source
-from spool.domain.manifest import Report
+from spool.domain.manifest import ManifestReport
 from spool.domain.options import JobOptions
 from spool.formats import FORMATS, render
 from spool.ids import new_id
@@ -247,7 +247,7 @@ def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page,
             for n in range(2)
         ]
         add_jobs(tx, made.id, lines)
-        close_batch(tx, made.id, Report(2))
+        close_batch(tx, made.id, ManifestReport(2))
         first, second = (job.id for job in batch_jobs(tx, made.id, None, 2))
     page.add_init_script(NO_BEAT)
     page.goto(f"/#/batches/{made.id}")

@@ -2,7 +2,7 @@
 
 from ops.testbed.running_api import transcript_of
 from spool.comparison import compare
-from spool.domain.transcript import Transcript
+from spool.domain import Transcript
 
 
 def spoken(text: str, channel: int = 0) -> Transcript:

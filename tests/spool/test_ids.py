@@ -9,8 +9,7 @@ from sqlalchemy import literal, select
 from sqlalchemy.exc import StatementError
 
 from spool.ids import is_id, new_id
-from spool.store import Database
-from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.store import Database, now_utc, seconds_from_now, today_utc
 from spool.tables.base import UtcDateTime
 
 

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from spool.objects import FolderStore
-from spool.settings import load_settings
-from spool.settings.home import keep_private, make_private, make_private_file
-from spool.settings.secret_key import SecretUnreadable, secret_box
+from spool.settings import (
+    SecretUnreadable,
+    keep_private,
+    load_settings,
+    make_private,
+    make_private_file,
+    secret_box,
+)
 from spool.store import Database
 
 

@@ -8,9 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 from spool.errors import SettingsError
-from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings, unknown_variables
-from spool.settings.model import SECRETS
-from spool.settings.redis_url import socket_path
+from spool.settings import (
+    FRAME_BUDGET,
+    MAX_BATCH,
+    SECRETS,
+    Settings,
+    load_settings,
+    socket_path,
+    unknown_variables,
+)
 
 
 def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def align(
     """Print when each word of an existing transcript is spoken, and whether it belongs to the recording."""
     preload_blas()
     from spool.domain.archive.alignment import Typescript
-    from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
+    from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES, read_typescript
     from spool.formats import TEXT_FORMATS, render
     from worker.local.align import align_file
     from worker.models.load import load_model
@@ -35,7 +35,7 @@ def align(
         raise InvalidRequest(f"--format: {form!r} is none of {', '.join(TEXT_FORMATS)}")
     try:
         with transcript.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_TYPESCRIPT_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
     text = Typescript(read_typescript(data, transcript.name))

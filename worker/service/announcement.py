@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from spool.catalogue import hash_of, installed_path, load_catalogue
-from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.models import AnnouncedModel
 from spool.errors import SpoolError
 from spool.settings import Settings
 from worker.engine.client import Engine
@@ -29,22 +29,22 @@ class Announcement:
         self._models = dict(models)
         self._lock = threading.Lock()
         self._facts = {name: _from_catalogue(place) for name, place in models.items()}
-        self._sent: dict[str, ModelFacts] | None = None
+        self._sent: dict[str, AnnouncedModel] | None = None
 
     def start(self) -> None:
         """Hash the weights on this machine, in a thread of its own."""
         threading.Thread(target=self._hash_all, name="worker-announcement", daemon=True).start()
 
-    def facts(self, engine: Engine | None = None) -> dict[str, ModelFacts]:
+    def facts(self, engine: Engine | None = None) -> dict[str, AnnouncedModel]:
         """The facts known now; `engine` has more about the models that it has loaded."""
         with self._lock:
             known = dict(self._facts)
         if engine is not None:
             infos = {name: engine.known(place) for name, place in self._models.items()}
             known |= {name: _from_engine(info, known[name]) for name, info in infos.items() if info}
-        return {name: facts for name, facts in known.items() if facts != ModelFacts()}
+        return {name: facts for name, facts in known.items() if facts != AnnouncedModel()}
 
-    def take_changes(self, engine: Engine) -> dict[str, ModelFacts] | None:
+    def take_changes(self, engine: Engine) -> dict[str, AnnouncedModel] | None:
         """The facts if they have changed since the last call, else None."""
         facts = self.facts(engine)
         if facts == self._sent:
@@ -66,16 +66,16 @@ class Announcement:
                 self._facts[name] = _with_hash(self._facts[name], digest)
 
 
-def _from_catalogue(place: str) -> ModelFacts:
+def _from_catalogue(place: str) -> AnnouncedModel:
     catalogue = load_catalogue()
     if Path(place).expanduser().exists() or not catalogue.has(place):
-        return ModelFacts()
+        return AnnouncedModel()
     entry = catalogue.find(place)
-    return ModelFacts(entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)))
+    return AnnouncedModel(entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)))
 
 
-def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
-    return ModelFacts(
+def _from_engine(info: ModelInfo, before: AnnouncedModel) -> AnnouncedModel:
+    return AnnouncedModel(
         info.family or before.family,
         info.sha256,
         info.languages or before.languages,
@@ -86,7 +86,7 @@ def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
     )
 
 
-def _with_hash(facts: ModelFacts, digest: str) -> ModelFacts:
+def _with_hash(facts: AnnouncedModel, digest: str) -> AnnouncedModel:
     return replace(facts, sha256=digest)
 
 

@@ -17,7 +17,7 @@ from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.store.chunks import load_chunks
 from spool.store.database import Database
-from spool.store.ledger.charges import Charge, charge, sum_wasted_ns
+from spool.store.ledger.charges import Charge, sum_wasted_ns, write_charge
 from spool.store.transcripts.speakers import load_turns
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class _Debt:
         if self.before is not None and billed > self.before:
             return
         self.before = billed
-        charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
+        write_charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
 
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
         own_key = (channel, index, self.attempt)

@@ -11,7 +11,7 @@ from api.cli.completion import complete_job, complete_model
 from api.cli.connection import Json, Url, connect, out
 from api.cli.jobs import conclude, submit_recordings
 from spool.client.fields import Options
-from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
+from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES, read_typescript
 from spool.errors import InvalidRequest
 from spool.ids import is_id
 
@@ -68,7 +68,7 @@ def _read(transcript: Path) -> bytes:
     """The file, checked to be readable as a transcript. Raises InvalidRequest."""
     try:
         with transcript.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_TYPESCRIPT_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
     read_typescript(data, transcript.name)

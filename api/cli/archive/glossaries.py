@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from api.cli.connection import Json, Url, connect, out, print_json
-from spool.domain.search.glossary import MOST_BYTES
+from spool.domain.search.glossary import MOST_GLOSSARY_BYTES
 from spool.errors import InvalidRequest
 from spool.schemas.glossaries import GlossaryOut
 
@@ -147,11 +147,11 @@ def _print_version(added: GlossaryOut, as_json: bool) -> None:
 def _read(file: Path) -> str:
     try:
         with file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
+            content = stream.read(MOST_GLOSSARY_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
-    if len(content) > MOST_BYTES:
-        raise InvalidRequest(f"{file} is larger than the {MOST_BYTES} bytes allowed for a glossary.")
+    if len(content) > MOST_GLOSSARY_BYTES:
+        raise InvalidRequest(f"{file} is larger than the {MOST_GLOSSARY_BYTES} bytes allowed for a glossary.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

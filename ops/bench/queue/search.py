@@ -35,7 +35,7 @@ from spool.store.queue.endings import Outcome, finish_job
 from spool.store.sql import Page
 from spool.store.transcripts.passages import recording_doubts, row_of
 from spool.store.transcripts.review import ReviewFilter, list_recordings, list_review, mark_checked
-from spool.store.transcripts.search import TranscriptSearch, search
+from spool.store.transcripts.search import TranscriptSearch, search_transcripts
 from spool.tables import jobs, review_recordings
 
 WORDS, OWN, FOLLOWING, OF_JOB = 50_000, 30, 10, 200
@@ -278,7 +278,7 @@ def measure(db: Database, speech: Speech, count: int) -> None:
             wanted = TranscriptSearch(parse_query(written), matching, alternatives=alternatives)
             began = time.perf_counter()
             with db.read() as tx:
-                page = search(tx, wanted, None, 50)
+                page = search_transcripts(tx, wanted, None, 50)
             seconds.setdefault(kind, []).append(time.perf_counter() - began)
             hits[kind] = hits.get(kind, 0) + len(page.items)
     _report(seconds, hits)

@@ -14,10 +14,16 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from spool.domain.archive.typescripts import MAX_BYTES, MOST_WORDS, SpokenWord, check_words, read_typescript
+from spool.domain.archive.typescripts import (
+    MAX_TYPESCRIPT_BYTES,
+    MOST_WORDS,
+    SpokenWord,
+    check_words,
+    read_typescript,
+)
 from spool.errors import InvalidRequest
 
-_BASE64 = 2 * MAX_BYTES * 4 // 3  # so that a file that is too long is reported in bytes
+_BASE64 = 2 * MAX_TYPESCRIPT_BYTES * 4 // 3  # so that a file that is too long is reported in bytes
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Align(BaseModel):
 
     text: Annotated[
         str | None,
-        Field(max_length=MAX_BYTES, description="Its text: plain, SubRip or WebVTT."),
+        Field(max_length=MAX_TYPESCRIPT_BYTES, description="Its text: plain, SubRip or WebVTT."),
     ] = None
     data: Annotated[
         str | None,

@@ -7,7 +7,7 @@
     fog NEAR/3 horn         at most so many words apart (5 without a number), in either order
     -storm                  no such word in the passage
 
-The databases answer which passages may match; `matches` says where the words are, by the same rules.
+The databases answer which passages may match; `matches_query` says where the words are, by the same rules.
 """
 
 import re
@@ -151,7 +151,7 @@ def with_spellings(query: Query, spellings: dict[Term, tuple[str, ...]]) -> Quer
     return Query(tuple(wanted), tuple(map(spelt, query.unwanted)))
 
 
-def matches(query: Query, passage: Passage, alternatives: bool = False) -> list[Match]:
+def matches_query(query: Query, passage: Passage, alternatives: bool = False) -> list[Match]:
     """Where the query matches in the passage, in order; empty if it does not, or only begins in the words
     that follow. alternatives: also the matches with exactly one of the passage's readings applied; of several
     that match the same words the most probable."""

@@ -16,7 +16,7 @@ from spool.domain.transcript import Transcript, Word
 
 MOST_ALTERNATIVES, MOST_HYPOTHESES = 5, 8
 """Alternatives of a word, and hypotheses of a chunk besides its first."""
-MOST_OF_PASSAGE = 200
+MOST_READINGS_OF_PASSAGE = 200
 LONGEST = 8
 """The most words of a reading, and the most that it replaces."""
 
@@ -51,7 +51,7 @@ def readings_between(
     begin = bisect_left(readings, first, key=lambda reading: reading.first)
     end = bisect_left(readings, after, key=lambda reading: reading.first)
     inside = [reading for reading in readings[begin:end] if reading.last < after]
-    likeliest = sorted(inside, key=lambda reading: -(reading.confidence or 0.0))[:MOST_OF_PASSAGE]
+    likeliest = sorted(inside, key=lambda reading: -(reading.confidence or 0.0))[:MOST_READINGS_OF_PASSAGE]
     return tuple(
         reading._replace(first=reading.first - first, last=reading.last - first)
         for reading in sorted(likeliest, key=lambda reading: (reading.first, reading.last))

@@ -17,7 +17,7 @@ from typing import Any
 
 from spool.errors import InvalidRequest
 
-MAX_BYTES = 10 * 1024 * 1024
+MAX_TYPESCRIPT_BYTES = 10 * 1024 * 1024
 """The longest file that is read."""
 MOST_SPEAKERS = 99
 LONGEST_NAME = 100
@@ -59,12 +59,14 @@ class _Line:
 
 
 def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
-    """The words of a transcript file of up to `MAX_BYTES`; `name` is its name in errors.
+    """The words of a transcript file of up to `MAX_TYPESCRIPT_BYTES`; `name` is its name in errors.
 
     Raises InvalidRequest for a file that is too long, cannot be read or has no words.
     """
-    if len(data) > MAX_BYTES:
-        raise InvalidRequest(f"{name}: the transcript has more than {MAX_BYTES // 2**20} MiB; split it")
+    if len(data) > MAX_TYPESCRIPT_BYTES:
+        raise InvalidRequest(
+            f"{name}: the transcript has more than {MAX_TYPESCRIPT_BYTES // 2**20} MiB; split it"
+        )
     if data.startswith(b"PK\x03\x04"):
         lines = list(_docx_lines(data, name))
     else:

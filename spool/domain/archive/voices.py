@@ -12,7 +12,7 @@ from operator import mul
 
 SAME_VOICE = 0.90
 """The cosine from which a voice is worth showing (docs/speakers.md)."""
-MOST_MATCHES = 3
+MOST_VOICE_MATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class VoiceMatch:
 
 def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dict[str, list[VoiceMatch]]:
     """For each label of `prints` the known voices that resemble it, the most similar first, at most
-    `MOST_MATCHES`."""
+    `MOST_VOICE_MATCHES`."""
     return {
         label: sorted(
             (
@@ -43,7 +43,7 @@ def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dic
                 if (similarity := cosine(own, other)) >= SAME_VOICE
             ),
             key=lambda match: (-match.similarity, match.voice.name),
-        )[:MOST_MATCHES]
+        )[:MOST_VOICE_MATCHES]
         for label, own in prints.items()
     }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class AnnouncedModel:
     """One model as a worker has it; unknown fields are empty.
 
     sha256: of the weights, hexadecimal. languages: codes; empty for a model without a choice. heads: what a
@@ -27,32 +27,32 @@ class ModelFacts:
         return {name: value for name, value in asdict(self).items() if value not in ("", (), None)}
 
 
-def facts_of(document: Mapping[str, Any] | None) -> dict[str, ModelFacts]:
+def facts_of(document: Mapping[str, Any] | None) -> dict[str, AnnouncedModel]:
     """The facts by model that a worker reported; unknown fields are ignored."""
     return {name: _facts(facts) for name, facts in (document or {}).items()}
 
 
-def _facts(values: Mapping[str, Any]) -> ModelFacts:
-    known = {field.name for field in fields(ModelFacts)} & values.keys()
+def _facts(values: Mapping[str, Any]) -> AnnouncedModel:
+    known = {field.name for field in fields(AnnouncedModel)} & values.keys()
     pairs: dict[str, Any] = {name: values[name] for name in known}
     for name in ("languages", "tasks", "heads"):
         pairs[name] = tuple(pairs.get(name, ()))
-    return ModelFacts(**pairs)
+    return AnnouncedModel(**pairs)
 
 
-def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool:
+def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> bool:
     """Whether all of these workers that know the model's heads have it without that head."""
     known = [facts[model].heads for facts in workers if model in facts and facts[model].heads]
     return bool(known) and not any(head in heads for heads in known)
 
 
-def can_stream(model: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool | None:
+def can_stream(model: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> bool | None:
     """Whether some of these workers can stream the model; None if none of them knows."""
     known = [facts[model].streams for facts in workers if model in facts and facts[model].streams is not None]
     return any(known) if known else None
 
 
-def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, ModelFacts]]]) -> str | None:
+def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, AnnouncedModel]]]) -> str | None:
     """Which of these workers (name, facts) use different weights for `model`, as a sentence; None if all
     known weights are the same."""
     by_hash: defaultdict[str, list[str]] = defaultdict(list)

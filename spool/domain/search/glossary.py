@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from spool.domain.search.phrases import MOST_PHRASES, REFERENCE, Phrase, PhraseList, phrase_list
 from spool.errors import InvalidRequest
 
-MOST_BYTES = 4 * 2**20
+MOST_GLOSSARY_BYTES = 4 * 2**20
 """The most UTF-8 bytes of a file of phrases."""
 _PHRASE: TypeAdapter[str] = TypeAdapter(Phrase)
 
@@ -26,14 +26,14 @@ def parse_reference(text: str) -> tuple[str, int | None]:
     return name, int(version) if version else None
 
 
-def read_text(text: str) -> PhraseList:
+def read_glossary_text(text: str) -> PhraseList:
     """One phrase per line; empty lines and lines that begin with # are skipped. Raises InvalidRequest."""
     _check_size(text)
     lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
     return _check((number, line) for number, line in lines if not line.lstrip().startswith("#"))
 
 
-def read_csv(text: str) -> PhraseList:
+def read_glossary_csv(text: str) -> PhraseList:
     """The column `phrase` if the first line has one, else the first column. Raises InvalidRequest with the
     number of a malformed line."""
     _check_size(text)
@@ -86,5 +86,5 @@ def _check(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList:
 
 
 def _check_size(text: str) -> None:
-    if len(text) > MOST_BYTES or len(text.encode(errors="surrogatepass")) > MOST_BYTES:
-        raise InvalidRequest(f"A file of phrases has at most {MOST_BYTES} bytes.")
+    if len(text) > MOST_GLOSSARY_BYTES or len(text.encode(errors="surrogatepass")) > MOST_GLOSSARY_BYTES:
+        raise InvalidRequest(f"A file of phrases has at most {MOST_GLOSSARY_BYTES} bytes.")

@@ -50,7 +50,7 @@ class Charge:
     project: str
 
 
-def charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool = False) -> None:
+def write_charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool = False) -> None:
     """Add engine time to the ledger and to the worker's sum, in this transaction.
 
     Not fenced: a worker was busy even if it has lost its lease since; such time is added as `wasted`. Raises
@@ -71,7 +71,7 @@ class Due:
 
 
 def charge_jobs(tx: Connection, due: Sequence[Due]) -> None:
-    """As `charge`, each for another job, whose row this transaction holds; all of one worker and price."""
+    """As `write_charge`, for several jobs of one worker and price, whose rows this transaction holds."""
     if not due:
         return
     _add_busy(tx, [each.bill for each in due])

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, null, or_, select
 
 from spool.domain.archive.passages import Passage
-from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, matches, with_spellings
+from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, matches_query, with_spellings
 from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
@@ -60,7 +60,9 @@ class Hit:
     places: tuple[Match, ...]
 
 
-def search(tx: Connection, wanted: TranscriptSearch, cursor: str | None = None, limit: int = 50) -> Page[Hit]:
+def search_transcripts(
+    tx: Connection, wanted: TranscriptSearch, cursor: str | None = None, limit: int = 50
+) -> Page[Hit]:
     """Up to `limit` (1 to 200) hits after `cursor`; fewer, with a cursor for the rest, if many passages had
     to be passed over.
 
@@ -79,7 +81,7 @@ def search(tx: Connection, wanted: TranscriptSearch, cursor: str | None = None, 
         rows = _candidates(tx, wanted, query, last, size)
         for row in rows:
             passage = passage_of(row)
-            places = _sure(matches(query, passage, wanted.alternatives), passage, wanted.confidence)
+            places = _sure(matches_query(query, passage, wanted.alternatives), passage, wanted.confidence)
             if places:
                 if len(hits) == limit:
                     return Page(_hits(tx, hits), cursor_of(wanted, str(last)))

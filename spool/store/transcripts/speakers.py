@@ -62,7 +62,7 @@ def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) 
         "created_at": now_utc(),
     }
     kept = upsert(tx, speaker_turns, row, returning=[speaker_turns.c.attempt]).one_or_none()
-    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
+    charges.write_charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
 
 
 def load_turns(tx: Connection, job_id: str) -> list[SavedTurns]:

@@ -19,7 +19,7 @@ from api.auth.authentication import authenticate, authenticate_websocket
 from api.routes.audio import authenticate_listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
-from spool.domain.api_keys import Scope, key_id_of, mint
+from spool.domain.api_keys import Scope, key_id_of, mint_key
 from spool.ids import new_id
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
@@ -138,7 +138,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
     keys: dict[str, str | None] = {
         "none": None,
         "garbage": "spool_nothing",
-        "unknown": mint().text,
+        "unknown": mint_key().text,
         "revoked": new_key(database),
         "expired": new_key(database, expires_at=datetime(2020, 1, 1, tzinfo=UTC)),
         "other": new_key(database, "beta", BOTH),

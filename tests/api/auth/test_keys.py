@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from api.cli.main import app
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.domain.api_keys import key_id_of, mint
+from spool.domain.api_keys import key_id_of, mint_key
 from spool.errors import InvalidRequest
 from spool.settings import Settings
 from spool.store.api_keys import find_key, list_keys, revoke_key
@@ -49,7 +49,7 @@ def test_a_key_is_its_projects_from_its_first_moment(
     assert http.get("/v1/jobs").status_code == 200
     key = new_key(live.services.database, "reels")
     assert http.post("/v1/jobs", json=file_job(recordings), headers=bearer(key)).json()["project"] == "reels"
-    problem(http.get("/v1/jobs", headers=bearer(mint().text)), 401, "unauthorized")
+    problem(http.get("/v1/jobs", headers=bearer(mint_key().text)), 401, "unauthorized")
 
 
 def test_a_revoked_key_opens_nothing_within_seconds(live: Live, http: httpx.Client) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from api.auth.rate_limit import Buckets, address_name
 from ops.testbed.running_api import Live, problem
-from spool.domain.api_keys import mint
+from spool.domain.api_keys import mint_key
 from spool.settings import Settings
 from tests.api.auth.keys import bearer, get, new_key
 
@@ -98,7 +98,7 @@ def test_whoever_guesses_keys_is_not_let_through_to_the_database(
     url, known = f"{live.url}/v1/models", bearer(new_key(live.services.database))
     assert get(url, headers=known).status_code == 200
 
-    statuses = [get(url, headers=bearer(mint().text)).status_code for _ in range(5)]
+    statuses = [get(url, headers=bearer(mint_key().text)).status_code for _ in range(5)]
 
     assert statuses == [401, 401, 401, 429, 429]
     problem(get(url, headers=bearer("rubbish")), 429, "rate_limited")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from ops.testbed.running_api import Live, file_job
 from ops.testbed.waiting import PATIENCE, until
-from spool.domain.api_keys import key_id_of, mint
+from spool.domain.api_keys import key_id_of, mint_key
 from spool.settings import load_settings
 from spool.store.api_keys import revoke_key
 from tests.api.auth.keys import bearer, new_key
@@ -29,7 +29,7 @@ def test_who_did_what_is_in_the_log(live: Live, http: httpx.Client, recordings: 
         job = http.post("/v1/jobs", json=file_job(recordings), headers=bearer(key)).json()
         http.get(f"/v1/jobs/{job['id']}", headers=bearer(key))
         http.get("/v1/workers", headers=bearer(key))
-        http.get("/v1/jobs", headers=bearer(mint().text))
+        http.get("/v1/jobs", headers=bearer(mint_key().text))
         http.get("/v1/jobs", headers=bearer(revoked))
         http.get("/healthz")
 
@@ -138,7 +138,7 @@ def asked(url: str) -> list[httpx.Response]:
             http.get("/v1/jobs"),
             http.get("/v1/jobs", headers=bearer(f"{CANARY}-wrong")),
             http.get("/v1/jobs", headers={"Authorization": f"Basic {CANARY}"}),
-            http.get("/v1/jobs", headers=bearer(mint().text)),
+            http.get("/v1/jobs", headers=bearer(mint_key().text)),
             http.get("/v1/jobs", headers=known),
             http.post("/v1/jobs", json=signed, headers=known),
             http.post("/v1/jobs", json={"source": f"https://u:{CANARY}@example.org/"}, headers=known),

@@ -14,7 +14,7 @@ from api.routes.openai import reads_prompts
 from ops.testbed.rows import chunk
 from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
-from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.models import AnnouncedModel
 from spool.domain.jobs import Job, JobState
 from spool.formats import render
 from spool.ids import new_id
@@ -122,7 +122,7 @@ def test_a_prompt_is_one_where_the_model_reads_prompts(
     assert [name for name in asked if reads_prompts(fleet, settings, name)] == ["base"]
 
     # What a worker says of its models counts before what their names say
-    facts = {"theirs": ModelFacts("canary"), "base": ModelFacts("nemo")}
+    facts = {"theirs": AnnouncedModel("canary"), "base": AnnouncedModel("nemo")}
     info = replace(live.work().info, id=new_id("wrk"), name="mini", facts=facts)
     with live.services.database.begin() as tx:
         set_default_model(tx, "theirs")

@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain.archive.alignment import Typescript
-from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.models import AnnouncedModel
 from spool.store.archive.typescripts import typescript_of
 from spool.tables import jobs, typescripts, workers
 
@@ -137,7 +137,7 @@ def test_a_model_that_is_known_to_have_no_ctc_head_is_refused(
 ) -> None:
     work, job = live.work(), file_job(recordings, options={"align": {"text": SCRIPT}})
     for heads, status in ((("rnnt",), 422), (("ctc", "rnnt"), 202)):
-        facts = {"demo-tdt": ModelFacts(heads=heads).document()}
+        facts = {"demo-tdt": AnnouncedModel(heads=heads).document()}
         with live.services.database.begin() as tx:
             tx.execute(update(workers).where(workers.c.id == work.info.id).values(model_facts=facts))
         live.services.fleet.read()

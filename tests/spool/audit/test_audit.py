@@ -9,25 +9,28 @@ from sqlalchemy import ColumnElement, Connection, Executable, delete, insert, se
 
 from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
 from ops.testbed.running_api import transcript_of
-from spool.audit.rules import RULES, Grace
-from spool.audit.runner import PAGE, AuditReport, audit
-from spool.domain.archive.passages import passages_of
-from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
-from spool.domain.retention import Content
+from spool.audit import PAGE, RULES, AuditReport, Grace, audit
+from spool.domain import Content, JobOptions, JobState, Source, passages_of
 from spool.formats import STORED, render
 from spool.ids import new_id
 from spool.objects import FolderStore
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.deletions import mark_deleted
-from spool.store.jobs import cancel_job
-from spool.store.ledger.charges import charge
-from spool.store.queue.endings import Outcome, fail_job, finish_job
-from spool.store.queue.locks import try_lock
-from spool.store.queue.outbox import due_hints, mark_sent
-from spool.store.sql import now_utc, seconds_from_now
-from spool.store.workers import heartbeat, stop_worker
+from spool.store import (
+    Database,
+    Outcome,
+    cancel_job,
+    due_hints,
+    fail_job,
+    finish_job,
+    heartbeat,
+    mark_deleted,
+    mark_sent,
+    now_utc,
+    save_chunk,
+    seconds_from_now,
+    stop_worker,
+    try_lock,
+    write_charge,
+)
 from spool.tables import chunks, cost_lines, jobs, locks, outbox, passage_words, passages, workers
 
 LONG_AGO = -3600.0
@@ -49,7 +52,7 @@ class Scene:
         with db.begin() as tx:
             fail_job(tx, failed, "audio_unreadable", "no audio")
             cancel_job(tx, self.cancelled)
-            charge(tx, failed.job.id, 1, bill(self.worker, 7), wasted=True)
+            write_charge(tx, failed.job.id, 1, bill(self.worker, 7), wasted=True)
             tx.execute(update(workers).values(started_at=seconds_from_now(-600)))
         self.failed = failed.job.id
 
@@ -249,7 +252,7 @@ def test_chunks_of_a_running_job_may_have_holes_and_not_overlap(scene: Scene) ->
 
 def test_a_chunk_billed_twice_is_found(scene: Scene) -> None:
     with scene.db.begin() as tx:
-        charge(tx, scene.done, 1, bill(scene.worker, 1001))
+        write_charge(tx, scene.done, 1, bill(scene.worker, 1001))
     assert scene.breached() == {"billed": {scene.done}}
 
 
@@ -299,7 +302,7 @@ def test_what_a_dead_worker_had_not_billed_is_told_within_bounds(scene: Scene) -
 def test_a_worker_is_not_billed_longer_than_it_was_up(scene: Scene) -> None:
     hours = 3600 * 1_000_000_000
     with scene.db.begin() as tx:
-        charge(tx, scene.failed, 1, bill(scene.worker, 2 * hours), wasted=True)
+        write_charge(tx, scene.failed, 1, bill(scene.worker, 2 * hours), wasted=True)
     assert scene.breached() == {"period": {scene.worker}}
     day = timedelta(days=1)
     with scene.db.begin() as tx:

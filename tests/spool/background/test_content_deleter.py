@@ -16,25 +16,25 @@ from sqlalchemy import ColumnElement, FromClause, func, insert, select, update
 
 from ops.testbed.rows import claimed, new_job, queued
 from ops.testbed.s3 import S3Server
-from spool.audit.rules import Grace
-from spool.audit.runner import AuditReport, audit
-from spool.background.content_deleter import delete_content, delete_once
-from spool.domain.jobs import JobState, Source
-from spool.domain.options import AskedOptions
-from spool.domain.retention import Content, Retention
+from spool.audit import AuditReport, Grace, audit
+from spool.background import delete_content, delete_once
+from spool.domain import AskedOptions, Content, JobState, Retention, Source
 from spool.errors import Deleted, StorageError
 from spool.ids import new_id
-from spool.objects import FolderStore, ObjectStore
-from spool.objects.s3 import S3Store
-from spool.objects.s3_client import S3Options
+from spool.objects import FolderStore, ObjectStore, S3Options, S3Store
 from spool.settings import Settings
-from spool.store import Database
-from spool.store.deletions import OVERDUE_SECONDS, deletions_of
-from spool.store.jobs import create_job, get_job, retry_job
-from spool.store.queue.endings import fail_job
-from spool.store.queue.locks import try_lock
-from spool.store.sql import seconds_from_now
-from spool.store.transcripts.reuse import find_by_content
+from spool.store import (
+    OVERDUE_SECONDS,
+    Database,
+    create_job,
+    deletions_of,
+    fail_job,
+    find_by_content,
+    get_job,
+    retry_job,
+    seconds_from_now,
+    try_lock,
+)
 from spool.tables import chunk_sums, chunks, deletions, jobs, passage_words, passages, phrase_lists
 from tests.spool.audit.test_audit import Scene
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from spool.catalogue import Catalogue
-from spool.catalogue.packages import hash_of
+from spool.catalogue import Catalogue, hash_of
 from tests.spool.catalogue.index import sha256
 
 WEIGHTS = bytes(range(256)) * 40

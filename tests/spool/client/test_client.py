@@ -21,8 +21,8 @@ from spool.client import (
     Unreachable,
 )
 from spool.client import jobs as of_jobs
-from spool.domain.jobs import JobState
-from spool.store.jobs import JobFilter, list_jobs
+from spool.domain import JobState
+from spool.store import JobFilter, list_jobs
 from tests.api.cli.commands import ROOT
 
 ONCE = Retries(tries=1, greetings=1)

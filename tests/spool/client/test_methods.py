@@ -13,7 +13,7 @@ from api.routing import DOCUMENTED, ROUTES
 from spool.client import AsyncSpool, Spool, fields
 from spool.client.exchange import Ask, Lines, Pages
 from spool.client.methods import Call, Many, Methods
-from spool.domain.options import AskedOptions
+from spool.domain import AskedOptions
 from spool.schemas.batches import BatchRequest
 from spool.schemas.jobs import JobRequest
 from spool.schemas.sources import SourceRequest

@@ -7,25 +7,32 @@ import pytest
 from sqlalchemy import select, update
 
 from ops.testbed.postgres import PostgresServer
-from spool.domain.api_keys import PATTERN, Scope, digest, is_same, key_id_of, mint
+from spool.domain import KEY_PATTERN, Scope, digest_key, is_same_key, key_id_of, mint_key
 from spool.errors import InvalidRequest, NotFound, StorageError
-from spool.store.api_keys import any_key, create_key, find_key, list_keys, note_use, revoke_key
-from spool.store.database import Database
-from spool.store.sql import seconds_from_now
+from spool.store import (
+    Database,
+    any_key,
+    create_key,
+    find_key,
+    list_keys,
+    note_use,
+    revoke_key,
+    seconds_from_now,
+)
 from spool.tables import api_keys
 
 READ = (Scope.READ,)
 
 
 def test_a_key_is_known_by_its_form() -> None:
-    minted = mint()
+    minted = mint_key()
     assert key_id_of(minted.text) == minted.id
-    assert digest(minted.text) == minted.sha256
-    assert is_same(minted.text, minted.sha256)
-    assert not is_same(mint().text, minted.sha256)
+    assert digest_key(minted.text) == minted.sha256
+    assert is_same_key(minted.text, minted.sha256)
+    assert not is_same_key(mint_key().text, minted.sha256)
     assert minted.text not in repr(minted)
-    assert len({mint().text for _ in range(100)}) == 100
-    assert "spool_[" in PATTERN
+    assert len({mint_key().text for _ in range(100)}) == 100
+    assert "spool_[" in KEY_PATTERN
 
 
 @pytest.mark.parametrize("change", ["spool", "", "a b", "spool_", "ü" * 92])
@@ -34,7 +41,7 @@ def test_what_is_no_key_is_known_without_a_database(change: str) -> None:
 
 
 def test_a_mistyped_key_is_known_without_a_database() -> None:
-    text = mint().text
+    text = mint_key().text
     for place in (8, 40, -1):
         other = "0" if text[place] != "0" else "1"
         typed = list(text)

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from spool.domain.options import AskedOptions, JobOptions
-from spool.domain.transcript import language_of_text
+from spool.domain import AskedOptions, JobOptions, language_of_text
 
 
 @pytest.mark.parametrize(

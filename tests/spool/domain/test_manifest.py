@@ -10,22 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from spool.domain import estimates, manifest
-from spool.domain.manifest import (
+from spool.domain import (
     BadLine,
     ManifestLine,
-    Report,
+    ManifestReport,
+    estimates,
+    manifest,
     manifest_lines,
     number_lines,
-    read_line,
+    read_manifest_line,
     rows_of,
 )
 from spool.errors import InvalidRequest
 
 
-def read(*lines: bytes | str) -> tuple[list[tuple[int, ManifestLine]], Report]:
+def read(*lines: bytes | str) -> tuple[list[tuple[int, ManifestLine]], ManifestReport]:
     text = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
-    report = Report()
+    report = ManifestReport()
     good = []
     for number, line in manifest_lines(io.BytesIO(text), report):
         if isinstance(line, BadLine):
@@ -131,7 +132,7 @@ def test_whatever_comes_every_line_is_counted_once(lines: list[bytes], limit: in
         numbers.append(number)
         assert text is None or len(text) <= limit + 1
     rows = list(rows_of(io.BytesIO(stream)))
-    assert all(isinstance(read_line(number, row), BadLine | ManifestLine) for number, row in rows)
+    assert all(isinstance(read_manifest_line(number, row), BadLine | ManifestLine) for number, row in rows)
     assert numbers == sorted(set(numbers))
     kept = [n for n, line in enumerate(lines, 1) if line.replace(b"\n", b" ").strip()]
     assert set(kept) - {1} <= set(numbers), "only blank lines (and a bare BOM) are left out"
@@ -148,7 +149,7 @@ def test_a_manifest_may_be_csv(separator: str) -> None:
         ['"file:///a/5.wav'],
     ]
     text = "\ufeff" + "\r\n".join(separator.join(row) for row in rows)
-    report = Report()
+    report = ManifestReport()
     lines = dict(manifest_lines(io.BytesIO(text.encode()), report))
     assert lines[2] == ManifestLine(
         source="file:///a/1.wav",
@@ -169,7 +170,7 @@ def test_a_manifest_may_be_csv(separator: str) -> None:
 
 def test_a_csv_with_an_unknown_column_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidRequest, match=r"line 1: a manifest has no column 'box'; it has source, "):
-        list(manifest_lines(io.BytesIO(b"source,box\nfile:///a.wav,7\n"), Report()))
+        list(manifest_lines(io.BytesIO(b"source,box\nfile:///a.wav,7\n"), ManifestReport()))
 
 
 def sums(**fields: float) -> estimates.Sums:

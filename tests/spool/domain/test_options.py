@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spool.domain.options import AskedOptions, JobOptions
-from spool.domain.search.phrases import MOST_PHRASES, Boost, phrase_list
+from spool.domain import MOST_PHRASES, AskedOptions, Boost, JobOptions, phrase_list
 
 MODEL = "demo-tdt"
 

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.domain.pricing import (
-    Dated,
-    PurchasedMachine,
-    Rate,
-    cost_nanos,
-    money,
-    price_micros,
-    price_of,
-    rtfx,
-)
+from spool.domain import Dated, PurchasedMachine, Rate, cost_nanos, money, price_micros, price_of, rtfx
 from spool.errors import SettingsError
 
 HOUR_NS = 3600 * 10**9

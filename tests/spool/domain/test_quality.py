@@ -2,7 +2,7 @@
 
 import pytest
 
-from spool.domain.fleet.quality import Quality, quality_of
+from spool.domain import Quality, quality_of
 
 
 def test_a_measurement_is_read_as_it_was_written() -> None:

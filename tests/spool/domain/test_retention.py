@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from spool.domain.retention import Content, Retention, content_of, rule_for
+from spool.domain import Content, Retention, content_of, rule_for
 from spool.errors import SettingsError
 from spool.settings import load_settings
 

@@ -4,8 +4,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spool.domain.fleet.models import ModelFacts, different_weights, facts_of
-from spool.domain.fleet.routing import Machine, Offer, Requirement, Route, WorkerReport, route_of, why_waiting
+from spool.domain import (
+    AnnouncedModel,
+    Machine,
+    Offer,
+    Requirement,
+    Route,
+    WorkerReport,
+    different_weights,
+    facts_of,
+    route_of,
+    why_waiting,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MAC = Machine("metal", "Apple M4 Max", 64 * 2**30)
@@ -101,9 +111,10 @@ def test_a_job_says_what_it_waits_for(route: Route, workers: list[WorkerReport],
 
 
 def test_different_weights_under_one_name_are_said_with_their_workers() -> None:
-    one, other = ModelFacts("nemo", "a" * 64), ModelFacts("nemo", "b" * 64)
+    one, other = AnnouncedModel("nemo", "a" * 64), AnnouncedModel("nemo", "b" * 64)
     assert (
-        different_weights("x", [("m1", {"x": one}), ("m2", {"x": one}), ("m3", {"x": ModelFacts()})]) is None
+        different_weights("x", [("m1", {"x": one}), ("m2", {"x": one}), ("m3", {"x": AnnouncedModel()})])
+        is None
     )
     sentence = different_weights("x", [("m1", {"x": one}), ("m2", {"x": other}), ("m3", {"x": one})])
     assert sentence is not None
@@ -111,6 +122,6 @@ def test_different_weights_under_one_name_are_said_with_their_workers() -> None:
 
 
 def test_facts_survive_as_json_with_fields_of_a_later_version() -> None:
-    facts = ModelFacts("whisper", "a" * 64, ("de", "en"), ("transcribe",), "float16")
+    facts = AnnouncedModel("whisper", "a" * 64, ("de", "en"), ("transcribe",), "float16")
     assert facts_of({"x": facts.document() | {"later": 1}}) == {"x": facts}
     assert facts_of(None) == {}

@@ -2,7 +2,7 @@
 
 import base64
 
-from spool.domain.webhooks import RETRY_SECONDS, new_secret, wait_after
+from spool.domain import RETRY_SECONDS, new_secret, wait_after
 
 
 def test_a_secret_has_the_form_and_strength_of_the_specification() -> None:

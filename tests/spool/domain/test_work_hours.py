@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from spool.domain.work_hours import WorkHours, format_until, parse_hours
+from spool.domain import WorkHours, format_until, parse_hours
 from spool.errors import SettingsError
 from spool.settings import load_settings
 

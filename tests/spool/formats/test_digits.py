@@ -1,10 +1,9 @@
 import pytest
 
 from ops.testbed.running_api import transcript_of
-from spool.domain.transcript import Transcript
+from spool.domain import Transcript
 from spool.errors import InvalidRequest
-from spool.formats import render
-from spool.formats.digits import LANGUAGES, with_digits
+from spool.formats import DIGIT_LANGUAGES, render, with_digits
 
 SPOKEN = "he paid twenty five dollars on the third day and none of us knew"
 
@@ -37,7 +36,7 @@ def test_a_number_takes_the_time_of_its_words(record: Transcript) -> None:
 def test_other_languages_are_read(language: str, spoken: str, shown: str) -> None:
     record = transcript_of("job_1", tuple(spoken.split())).model_copy(update={"language": language})
     assert with_digits(record, "auto").text == shown
-    assert language in LANGUAGES
+    assert language in DIGIT_LANGUAGES
 
 
 def test_a_language_that_is_not_known_is_refused(record: Transcript) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.formats.english_numbers import write_english_numbers
+from spool.formats import write_english_numbers
 
 CASES = {
     # dates

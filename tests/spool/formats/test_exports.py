@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from pympi.Elan import Eaf
 from pympi.Praat import TextGrid
 
-from spool.domain.archive.typescripts import read_typescript
-from spool.domain.transcript import AudioFacts, Coverage, ModelFacts, Segment, Speaker, Transcript, Word
-from spool.formats import render_bytes
-from spool.formats.tiers import Annotation, tiers_of
+from spool.domain import AudioFacts, Coverage, ModelFacts, Segment, Speaker, Transcript, Word, read_typescript
+from spool.formats import Annotation, render_bytes, tiers_of
 
 Said = tuple[str, float, float, int, str | None]
 """Text, start, seconds a word, channel, speaker."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spool.formats.file_names import free_name
+from spool.formats import free_name
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.domain.transcript import AudioFacts, Coverage, ModelFacts, Segment, Transcript, Word
+from spool.domain import AudioFacts, Coverage, ModelFacts, Segment, Transcript, Word
 from spool.errors import InvalidRequest
-from spool.formats import CONTENT_TYPES, FORMATS, STORED, render, render_bytes
-from spool.formats.subtitles import cues_of
+from spool.formats import CONTENT_TYPES, FORMATS, STORED, cues_of, render, render_bytes
 
 STAMP = r"(\d{2,}):(\d\d):(\d\d)[,.](\d{3})"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spool.domain.transcript import (
+from spool.domain import (
     Alternative,
     AudioFacts,
     Coverage,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest
-from spool.graphs.arrays import read_graph
+from spool.graphs import read_graph
 
 GOLDEN = np.load(Path(__file__).parents[2] / "golden" / "wfst.npz")
 ARRAYS = ("first", "emitting", "ilabel", "olabel", "next", "weight", "final")

@@ -10,8 +10,15 @@ import pytest
 
 from api.cli.main import main
 from spool.errors import InvalidRequest
-from spool.graphs.arrays import read_graph, save_graph, write_graph
-from spool.graphs.build import build_graph, convert_graph, read_lexicon, read_units
+from spool.graphs import (
+    build_graph,
+    convert_graph,
+    read_graph,
+    read_lexicon,
+    read_units,
+    save_graph,
+    write_graph,
+)
 
 GOLDEN = np.load(Path(__file__).parents[2] / "golden" / "wfst.npz")
 pytestmark = pytest.mark.integration  # kaldilm runs in a process of its own

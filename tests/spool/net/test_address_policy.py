@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from spool.errors import SettingsError
-from spool.net.address_policy import (
-    AddressRules,
-    HostRefused,
-    HostUnknown,
-    is_public,
-    may_be_private,
-    normal_host,
-)
+from spool.net import AddressRules, HostRefused, HostUnknown, is_public, may_be_private, normal_host
 from spool.settings import load_settings
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1", "2a00:1450:4001::200e", "64:ff9b::808:808"]

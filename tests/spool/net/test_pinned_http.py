@@ -12,8 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spool.net.address_policy import AddressRules, HostRefused
-from spool.net.pinned_http import PinnedTransport
+from spool.net import AddressRules, HostRefused, PinnedTransport
 from tests.worker.sources import certificates
 
 

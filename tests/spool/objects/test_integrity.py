@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spool.errors import ObjectDamaged
-from spool.objects import FolderStore
-from spool.objects.integrity import HASH_BLOCK, hash_file, read_range, read_verified, verify_blocks
+from spool.objects import HASH_BLOCK, FolderStore, hash_file, read_range, read_verified, verify_blocks
 
 KEY = "jobs/job_01/source"
 DATA = b"".join(hashlib.sha256(number.to_bytes(4)).digest() for number in range(5 * HASH_BLOCK // 64 + 7))

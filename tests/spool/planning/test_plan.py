@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spool.domain.ledger import Measured
+from spool.domain import Measured
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip, chip_named
 from spool.planning.fleet import Known, build_fleet, read_calibration

@@ -7,8 +7,7 @@ import pytest
 
 from ops.testbed.bad_audio import babble, write_av
 from spool.errors import SourceForbidden
-from spool.recordings.folder import walk
-from spool.recordings.probe import (
+from spool.recordings import (
     EMPTY,
     HIDDEN,
     NOT_AUDIO,
@@ -16,6 +15,7 @@ from spool.recordings.probe import (
     has_recordings_name,
     is_audio,
     reason_to_skip,
+    walk,
 )
 from tests.worker.audio.test_truncated import ENDED, RATES, STATED, UNSTATED
 from worker.audio import open_audio

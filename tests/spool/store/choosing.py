@@ -3,13 +3,18 @@
 from dataclasses import replace
 
 from ops.testbed.rows import new_job
-from spool.domain.priority import Rules
-from spool.store import Database
-from spool.store.batches import add_jobs, create_batch
-from spool.store.ledger.charges import Charge
-from spool.store.queue.endings import Outcome, finish_job
-from spool.store.queue.leases import Claim
-from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.domain import Rules
+from spool.store import (
+    Charge,
+    Claim,
+    ClaimRequest,
+    Database,
+    Outcome,
+    add_jobs,
+    claim_next,
+    create_batch,
+    finish_job,
+)
 from spool.tables.batches import NewBatch
 
 ASKER = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)

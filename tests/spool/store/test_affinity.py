@@ -3,11 +3,8 @@
 import pytest
 
 from ops.testbed.rows import queued
-from spool.domain.options import JobOptions
-from spool.domain.priority import HIGH, NORMAL
-from spool.store import Database
-from spool.store.queue.leases import Claim, Passed
-from spool.store.queue.scheduler import LOOK_AHEAD, ClaimRequest, claim_next
+from spool.domain import HIGH, NORMAL, JobOptions
+from spool.store import LOOK_AHEAD, Claim, ClaimRequest, Database, Passed, claim_next
 from tests.spool.store.choosing import RULES
 
 

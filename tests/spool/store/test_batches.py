@@ -4,17 +4,19 @@ import pytest
 from sqlalchemy import func, select
 
 from ops.testbed.rows import bill, claimed, new_job, registered, reread
-from spool.domain.jobs import JobState
-from spool.domain.manifest import BadLine, Report
+from spool.domain import BadLine, JobState, ManifestReport
 from spool.errors import Conflict, InvalidRequest, NotFound
-from spool.store import batches
+from spool.store import (
+    Database,
+    NewJob,
+    batch_counts,
+    batches,
+    fail_job,
+    read_batch_progress,
+    set_progress,
+    write_charge,
+)
 from spool.store import batches as batch_changes
-from spool.store.batch_progress import batch_counts, batch_progress
-from spool.store.database import Database
-from spool.store.jobs import NewJob
-from spool.store.ledger.charges import charge
-from spool.store.queue.endings import fail_job
-from spool.store.queue.leases import set_progress
 from spool.tables import outbox
 from spool.tables.batches import Batch, NewBatch
 
@@ -81,10 +83,10 @@ def test_an_idempotency_key_answers_with_the_first_batch(db: Database) -> None:
 def test_closing_is_done_once(db: Database) -> None:
     made = batch(db)
     with db.begin() as tx:
-        closed = batches.close_batch(tx, made.id, Report(5, 1, [BadLine(3, "not_json", "Not JSON.")]))
+        closed = batches.close_batch(tx, made.id, ManifestReport(5, 1, [BadLine(3, "not_json", "Not JSON.")]))
     assert (closed.lines, closed.bad) == (5, 1)
     with db.begin() as tx:
-        again = batches.close_batch(tx, made.id, Report(9, 9))
+        again = batches.close_batch(tx, made.id, ManifestReport(9, 9))
     assert again == closed
     with db.read() as tx, pytest.raises(NotFound):
         batches.get_batch(tx, "bat_00000000000000000000000000")
@@ -120,7 +122,7 @@ def test_cancelling_ends_what_waits_asks_what_runs_and_takes_no_more(db: Databas
 def test_a_batch_that_ended_cannot_be_cancelled(db: Database) -> None:
     made = batch(db)
     with db.begin() as tx:
-        batches.close_batch(tx, made.id, Report())
+        batches.close_batch(tx, made.id, ManifestReport())
     with db.begin() as tx, pytest.raises(Conflict, match="ended"):
         batch_changes.cancel_batch(tx, made.id)
 
@@ -153,11 +155,11 @@ def test_the_standing_sums_audio_and_money(db: Database) -> None:
     claim = claimed(db, in_order(db, made.id)[0], worker)
     with db.begin() as tx:
         set_progress(tx, claim, 30.0, 100.0)
-        charge(tx, claim.job.id, claim.attempt, bill(worker, samples=480_000))
-        charge(tx, claim.job.id, claim.attempt, bill(worker, samples=160_000), wasted=True)
+        write_charge(tx, claim.job.id, claim.attempt, bill(worker, samples=480_000))
+        write_charge(tx, claim.job.id, claim.attempt, bill(worker, samples=160_000), wasted=True)
     claimed(db)  # a job of no batch is nobody's
     with db.read() as tx:
-        progress = batch_progress(tx, made.id)
+        progress = read_batch_progress(tx, made.id)
     assert progress.counts[JobState.RUNNING] == 1
     assert progress.counts[JobState.QUEUED] == 2
     assert (progress.done_seconds, progress.open_known_seconds, progress.open_unknown) == (30.0, 70.0, 2)

@@ -7,17 +7,21 @@ import pytest
 from sqlalchemy import func, select
 
 from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, new_job, queued, registered
-from spool.domain.options import AskedOptions
-from spool.domain.search.phrases import phrase_list
-from spool.domain.transcript import NbestText
+from spool.domain import AskedOptions, NbestText, phrase_list
 from spool.errors import LeaseLost, NotFound
 from spool.ids import new_id
-from spool.store import batches
-from spool.store.chunks import drop_stale, load_chunks, save_chunk, save_chunks
-from spool.store.database import Database
-from spool.store.jobs import keep_phrases, phrases_of
-from spool.store.ledger.charges import job_cost
-from spool.store.queue.leases import renew_lease
+from spool.store import (
+    Database,
+    batches,
+    drop_stale,
+    job_cost,
+    keep_phrases,
+    load_chunks,
+    phrases_of,
+    renew_lease,
+    save_chunk,
+    save_chunks,
+)
 from spool.tables import phrase_lists, workers
 from spool.tables.batches import NewBatch
 from tests.spool.formats.test_lattices import lattice

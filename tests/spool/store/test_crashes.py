@@ -9,18 +9,26 @@ import pytest
 from sqlalchemy import select, update
 
 from ops.testbed.rows import LEASE, claimed, let_lapse, queued, registered, reread
-from spool.background.sweeper import Contact
-from spool.domain.fleet.routing import Machine
-from spool.domain.jobs import JobState
-from spool.domain.priority import Rules
-from spool.store import Database
-from spool.store.jobs import cancel_job, retry_job
-from spool.store.queue.endings import finish_job, hand_back
-from spool.store.queue.leases import claim_job, renew_lease
-from spool.store.queue.outbox import SweepLimits, SweepReport, sweep
-from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_next
-from spool.store.sql import seconds_from_now
-from spool.store.workers import heartbeat, stop_worker
+from spool.background import Contact
+from spool.domain import JobState, Machine, Rules
+from spool.store import (
+    ClaimRequest,
+    Database,
+    NeedsAlone,
+    SweepLimits,
+    SweepReport,
+    cancel_job,
+    claim_job,
+    claim_next,
+    finish_job,
+    hand_back,
+    heartbeat,
+    renew_lease,
+    retry_job,
+    seconds_from_now,
+    stop_worker,
+    sweep,
+)
 from spool.tables import jobs, workers
 from tests.spool.store.test_leases import OUTCOME
 

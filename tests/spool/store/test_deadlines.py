@@ -9,15 +9,10 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 
 from ops.testbed.rows import bill, new_job, queued, registered, reread
-from spool.background.sweeper import update_deadlines
-from spool.domain.deadlines import Load, forecast_deadlines
-from spool.domain.priority import HIGH, NEVER, NORMAL
+from spool.background import update_deadlines
+from spool.domain import HIGH, NEVER, NORMAL, Load, forecast_deadlines
 from spool.settings import Settings
-from spool.store import Database
-from spool.store.batches import add_jobs, create_batch, get_batch
-from spool.store.ledger.charges import charge
-from spool.store.sql import seconds_from_now
-from spool.store.workers import heartbeat
+from spool.store import Database, add_jobs, create_batch, get_batch, heartbeat, seconds_from_now, write_charge
 from spool.tables import batches, cost_lines, jobs
 from spool.tables.batches import Batch, NewBatch
 from tests.spool.store.choosing import finish, order, taken
@@ -110,7 +105,7 @@ def measured(db: Database) -> None:
     claim = taken(db)
     with db.begin() as tx:
         heartbeat(tx, worker, "ready", 0)
-        charge(tx, claim.job.id, 1, bill(worker, engine_ns=60 * 10**9, samples=600 * 16_000))
+        write_charge(tx, claim.job.id, 1, bill(worker, engine_ns=60 * 10**9, samples=600 * 16_000))
     finish(db, claim, 600.0)
 
 

@@ -6,16 +6,24 @@ from typing import Any
 from sqlalchemy import func, select, update
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued
-from spool.domain.events import Event
-from spool.domain.manifest import Report
-from spool.store import batches, event_log, jobs
+from spool.domain import Event, ManifestReport
+from spool.store import (
+    Database,
+    Outcome,
+    SweepLimits,
+    batch_is_open,
+    batches,
+    claim_job,
+    event_log,
+    fail_job,
+    finish_job,
+    hand_back,
+    jobs,
+    place_events,
+    seconds_from_now,
+    sweep,
+)
 from spool.store import batches as batch_changes
-from spool.store.database import Database
-from spool.store.event_log import batch_is_open, place_events
-from spool.store.queue.endings import Outcome, fail_job, finish_job, hand_back
-from spool.store.queue.leases import claim_job
-from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.sql import seconds_from_now
 from spool.tables import event_inbox
 from spool.tables import events as log
 from spool.tables.batches import NewBatch
@@ -49,7 +57,7 @@ def batch_of(db: Database, lines: int, *, closed: bool = True) -> tuple[str, lis
         batches.add_jobs(tx, made.id, told)
         ids = [job.id for job in batches.batch_jobs(tx, made.id, None, 1000)]
         if closed:
-            batches.close_batch(tx, made.id, Report(lines))
+            batches.close_batch(tx, made.id, ManifestReport(lines))
     return made.id, ids
 
 
@@ -187,10 +195,10 @@ def test_a_batch_that_is_still_handed_in_has_not_ended(db: Database) -> None:
     assert "batch.done" not in types(logged(db))
     with db.begin() as tx:
         assert batch_is_open(tx, batch_id)
-        batches.close_batch(tx, batch_id, Report(1))
+        batches.close_batch(tx, batch_id, ManifestReport(1))
     assert types(logged(db))[-2:] == ["batch.received", "batch.done"]
     with db.begin() as tx:
-        batches.close_batch(tx, batch_id, Report(1))
+        batches.close_batch(tx, batch_id, ManifestReport(1))
     assert types(logged(db)).count("batch.received") == 1
 
 

@@ -13,23 +13,23 @@ from sqlalchemy.exc import IntegrityError
 
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import claimed, new_job, queued, reread
-from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
+from spool.domain import JobOptions, JobState, Source
 from spool.errors import Conflict, InvalidRequest, NotFound, SettingsError, StorageError
 from spool.ids import is_id, new_id
-from spool.store import Database
-from spool.store.jobs import (
+from spool.store import (
+    Database,
     JobFilter,
+    cancel_claimed,
     cancel_job,
     create_job,
+    fail_job,
     get_job,
     job_counts,
     list_jobs,
+    renew_lease,
     retry_job,
     retry_job_once,
 )
-from spool.store.queue.endings import cancel_claimed, fail_job
-from spool.store.queue.leases import renew_lease
 from spool.tables import jobs, outbox
 
 

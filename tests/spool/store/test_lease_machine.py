@@ -24,19 +24,33 @@ from hypothesis.stateful import (
 from sqlalchemy import delete, func, select
 
 from ops.testbed.rows import LEASE, bill, chunk, let_lapse, queued, registered, reread
-from spool.audit.runner import audit
-from spool.domain.jobs import MOVES, JobState
+from spool.audit import audit
+from spool.domain import MOVES, JobState
 from spool.errors import Conflict, LeaseLost
 from spool.objects import FolderStore
-from spool.store import Database
-from spool.store.chunks import load_chunks, save_chunk
-from spool.store.jobs import cancel_job, retry_job
-from spool.store.ledger.charges import charge
-from spool.store.queue.endings import Outcome, cancel_claimed, fail_job, finish_job, hand_back
-from spool.store.queue.leases import Claim, claim_job, renew_lease
-from spool.store.queue.locks import try_lock
-from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
-from spool.store.workers import heartbeat, stop_worker
+from spool.store import (
+    Claim,
+    Database,
+    Outcome,
+    SweepLimits,
+    cancel_claimed,
+    cancel_job,
+    claim_job,
+    due_hints,
+    fail_job,
+    finish_job,
+    hand_back,
+    heartbeat,
+    load_chunks,
+    mark_sent,
+    renew_lease,
+    retry_job,
+    save_chunk,
+    stop_worker,
+    sweep,
+    try_lock,
+    write_charge,
+)
 from spool.tables import chunks, cost_lines, jobs, outbox, workers
 
 pytestmark = pytest.mark.slow
@@ -278,7 +292,7 @@ class LeaseMachine(RuleBasedStateMachine):
         paid = bill(claim.worker_id, engine_ns)
         if wasted:
             with self.db.begin() as tx:
-                charge(tx, claim.job.id, claim.attempt, replace(paid, audio_samples=0), wasted=True)
+                write_charge(tx, claim.job.id, claim.attempt, replace(paid, audio_samples=0), wasted=True)
             self.billed_ns[claim.worker_id] += engine_ns
             return
         with self._fenced(claim) as was:

@@ -7,14 +7,26 @@ import pytest
 from sqlalchemy import Connection, select
 
 from ops.testbed.rows import LEASE, bill, chunk, claimed, let_lapse, queued, registered, reread
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.errors import LeaseLost
-from spool.store import Database
-from spool.store.chunks import load_chunks, save_chunk
-from spool.store.jobs import cancel_job, retry_job
-from spool.store.queue.endings import Outcome, cancel_claimed, fail_job, finish_job, hand_back
-from spool.store.queue.leases import Claim, claim_job, renew_lease, set_progress
-from spool.store.queue.outbox import SweepLimits, sweep
+from spool.store import (
+    Claim,
+    Database,
+    Outcome,
+    SweepLimits,
+    cancel_claimed,
+    cancel_job,
+    claim_job,
+    fail_job,
+    finish_job,
+    hand_back,
+    load_chunks,
+    renew_lease,
+    retry_job,
+    save_chunk,
+    set_progress,
+    sweep,
+)
 from spool.tables import cost_lines, jobs, outbox
 
 OUTCOME = Outcome(60.0, "jobs/x/transcript.json", "0" * 64, 1.0, 12)

@@ -14,17 +14,24 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, queued, registered
-from spool.domain.ledger import CostReport, GroupBy
-from spool.domain.pricing import cost_nanos, money
+from spool.domain import CostReport, GroupBy, cost_nanos, money
 from spool.errors import InvalidRequest, LeaseLost, NotFound
 from spool.ids import new_id
-from spool.store import Database
-from spool.store.chunks import load_chunks, save_chunk
-from spool.store.ledger.charges import Charge, charge, job_cost
-from spool.store.ledger.reports import cost_report
-from spool.store.queue.endings import hand_back
-from spool.store.queue.leases import Claim, claim_job
-from spool.store.workers import heartbeat, list_workers, stop_worker
+from spool.store import (
+    Charge,
+    Claim,
+    Database,
+    claim_job,
+    cost_report,
+    hand_back,
+    heartbeat,
+    job_cost,
+    list_workers,
+    load_chunks,
+    save_chunk,
+    stop_worker,
+    write_charge,
+)
 from spool.tables import cost_lines, workers
 
 GROUPS: tuple[GroupBy, ...] = ("day", "project", "model", "worker", "pool", "job", "key", "batch")
@@ -131,7 +138,7 @@ def test_a_job_taken_over_goes_on_from_its_chunks(db: Database) -> None:
     with pytest.raises(LeaseLost), db.begin() as tx:
         save_chunk(tx, claim, chunk(2), bill(first, 7))
     with db.begin() as tx:
-        charge(tx, claim.job.id, claim.attempt, bill(first, 7), wasted=True)
+        write_charge(tx, claim.job.id, claim.attempt, bill(first, 7), wasted=True)
 
     with db.read() as tx:
         lines = bill_of(tx, claim.job.id)
@@ -173,10 +180,10 @@ def test_a_chunk_whose_core_is_outside_what_was_heard_is_refused_by_sql(db: Data
 def test_an_unregistered_worker_cannot_bill_and_nobody_bills_less_than_nothing(db: Database) -> None:
     job = queued(db)
     with pytest.raises(NotFound, match="not registered"), db.begin() as tx:
-        charge(tx, job.id, 1, bill(new_id("wrk")))
+        write_charge(tx, job.id, 1, bill(new_id("wrk")))
     worker = registered(db)
     with pytest.raises(InvalidRequest), db.begin() as tx:
-        charge(tx, job.id, 1, bill(worker, -1))
+        write_charge(tx, job.id, 1, bill(worker, -1))
     assert sums(db) == (0, 0)
 
 
@@ -185,7 +192,7 @@ def test_a_changed_price_opens_a_new_line_and_leaves_the_old(db: Database) -> No
     job = queued(db)
     for price in (1_000_000, 1_000_000, 2_000_000):
         with db.begin() as tx:
-            charge(tx, job.id, 1, bill(worker, 3_600_000_000_000, price=price))
+            write_charge(tx, job.id, 1, bill(worker, 3_600_000_000_000, price=price))
 
     with db.read() as tx:
         lines = bill_of(tx, job.id)
@@ -200,7 +207,7 @@ def test_a_line_is_rounded_once_however_often_it_grew(db: Database) -> None:
     job = queued(db)
     for _ in range(10):
         with db.begin() as tx:
-            charge(tx, job.id, 1, bill(worker, 1, price=10**9))
+            write_charge(tx, job.id, 1, bill(worker, 1, price=10**9))
 
     with db.read() as tx:
         assert job_cost(tx, job.id).billable_cost == money(cost_nanos(10, 10**9)) == Decimal("0.000000003")
@@ -211,7 +218,7 @@ def test_a_line_that_began_with_silence_is_priced_by_what_follows(db: Database) 
     job = queued(db)
     for engine_ns in (0, 3_600_000_000_000):
         with db.begin() as tx:
-            charge(tx, job.id, 1, bill(worker, engine_ns))
+            write_charge(tx, job.id, 1, bill(worker, engine_ns))
     with db.read() as tx:
         assert job_cost(tx, job.id).billable_cost == Decimal("0.36")
 
@@ -222,7 +229,7 @@ def test_a_bill_outlives_large_numbers(db: Database) -> None:
     job = queued(db)
     for _ in range(2):
         with db.begin() as tx:
-            charge(tx, job.id, 1, bill(worker, 10_000 * 3600 * 10**9, price=1_000 * 10**6))
+            write_charge(tx, job.id, 1, bill(worker, 10_000 * 3600 * 10**9, price=1_000 * 10**6))
     with db.read() as tx:
         assert job_cost(tx, job.id).billable_cost == 20_000_000
 
@@ -236,7 +243,7 @@ def test_every_grouping_adds_up_to_the_same_total(db: Database) -> None:
     ):
         job = queued(db, project=project)
         with db.begin() as tx:
-            charge(
+            write_charge(
                 tx, job.id, 1, Charge(worker, engine_ns, 16_000, 123_457, "demo-tdt", "cpu", project), wasted
             )
 
@@ -255,7 +262,7 @@ def test_every_grouping_adds_up_to_the_same_total(db: Database) -> None:
 def test_a_report_keeps_to_its_period(db: Database) -> None:
     worker = registered(db)
     with db.begin() as tx:
-        charge(tx, queued_id(db), 1, bill(worker))
+        write_charge(tx, queued_id(db), 1, bill(worker))
         tx.execute(update(cost_lines).values(day=date(2026, 1, 31)))
 
     def seconds(start: date, end: date) -> float:
@@ -289,7 +296,7 @@ def test_idle_time_stands_in_the_report_as_idle(db: Database) -> None:
         tx.execute(
             up.where(workers.c.id == early).values(started_at=past, stopped_at=past + timedelta(hours=1))
         )
-        charge(tx, "job_a", 1, bill(worker, 1800 * 10**9, price=1_000_000))
+        write_charge(tx, "job_a", 1, bill(worker, 1800 * 10**9, price=1_000_000))
         tx.execute(update(cost_lines).values(day=date(2026, 3, 2)))
 
     with db.read() as tx:
@@ -331,7 +338,7 @@ def test_workers_are_listed_with_what_they_said(db: Database) -> None:
 def test_registering_again_keeps_what_was_billed(db: Database) -> None:
     worker = registered(db)
     with db.begin() as tx:
-        charge(tx, "job_a", 1, bill(worker, 5))
+        write_charge(tx, "job_a", 1, bill(worker, 5))
     registered(db, "renamed", worker_id=worker)
 
     with db.read() as tx:
@@ -409,7 +416,7 @@ class Life:
                 save_chunk(tx, claim, chunk(index, engine_ns=engine_ns), self.bill(claim, engine_ns))
         except LeaseLost:
             with self.db.begin() as tx:
-                charge(tx, claim.job.id, claim.attempt, self.bill(claim, engine_ns), wasted=True)
+                write_charge(tx, claim.job.id, claim.attempt, self.bill(claim, engine_ns), wasted=True)
 
     def check(self) -> None:
         with self.db.read() as tx:

@@ -5,17 +5,21 @@ from dataclasses import replace
 from sqlalchemy import update
 
 from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
-from spool.domain.jobs import JobState
-from spool.domain.priority import HIGH
-from spool.domain.worker_stats import WorkCounts
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import charge
-from spool.store.monitoring import Audited, keep_audit, read_gauges
-from spool.store.queue.endings import fail_job
-from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.sql import seconds_from_now
-from spool.store.workers import heartbeat, stop_worker
+from spool.domain import HIGH, JobState, WorkCounts
+from spool.store import (
+    Audited,
+    Database,
+    SweepLimits,
+    fail_job,
+    heartbeat,
+    keep_audit,
+    read_gauges,
+    save_chunk,
+    seconds_from_now,
+    stop_worker,
+    sweep,
+    write_charge,
+)
 from spool.tables import audits, jobs, workers
 
 
@@ -37,7 +41,7 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
     broken = claimed(db, worker_id=worker)
     with db.begin() as tx:
         save_chunk(tx, claim, chunk(0), bill(worker, 2_000_000_000))
-        charge(tx, claim.job.id, 1, bill(worker, 500_000_000), wasted=True)
+        write_charge(tx, claim.job.id, 1, bill(worker, 500_000_000), wasted=True)
         fail_job(tx, broken, "audio_unreadable", "It is a text file.")
         heartbeat(tx, worker, "ready", 2_500_000_000)
         stop_worker(tx, gone)

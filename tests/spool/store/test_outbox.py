@@ -7,24 +7,27 @@ import pytest
 from sqlalchemy import select, update
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued, reread
-from spool.domain.jobs import JobState
-from spool.domain.priority import Rules
-from spool.store import Database
-from spool.store.jobs import NewJob, cancel_job, create_job
-from spool.store.queue.endings import fail_job, hand_back
-from spool.store.queue.locks import try_lock, unlock
-from spool.store.queue.outbox import (
+from spool.domain import JobState, Rules
+from spool.store import (
+    Database,
     Hint,
+    NewJob,
     SweepLimits,
     SweepReport,
+    cancel_job,
+    count_runnable,
+    create_job,
     due_hints,
     due_queues,
+    fail_job,
     give_back_hints,
+    hand_back,
     mark_sent,
+    seconds_from_now,
     sweep,
+    try_lock,
+    unlock,
 )
-from spool.store.queue.scheduler import count_runnable
-from spool.store.sql import seconds_from_now
 from spool.tables import idempotency, jobs, outbox
 
 NOTHING = SweepReport((), (), (), ())

@@ -8,15 +8,21 @@ from decimal import Decimal
 from sqlalchemy import select, text, update
 
 from ops.testbed.rows import bill, queued, registered
-from spool.domain.priority import Rules
-from spool.domain.quotas import Hold, Quota
-from spool.store import Database
-from spool.store.ledger.charges import charge
-from spool.store.queue.leases import Claim
-from spool.store.queue.outbox import SweepLimits, hint_used_up, sweep
-from spool.store.queue.quotas import find_holds, refresh_use
-from spool.store.queue.scheduler import ClaimRequest, claim_next, count_runnable
-from spool.store.sql import seconds_from_now
+from spool.domain import Hold, Quota, Rules
+from spool.store import (
+    Claim,
+    ClaimRequest,
+    Database,
+    SweepLimits,
+    claim_next,
+    count_runnable,
+    find_holds,
+    hint_used_up,
+    refresh_use,
+    seconds_from_now,
+    sweep,
+    write_charge,
+)
 from spool.tables import cost_lines, jobs, quota_use
 from tests.spool.store.choosing import RULES, batch, charged_to, finish, nothing, taken
 
@@ -68,7 +74,7 @@ def test_hours_of_a_day_hold_until_the_day_is_over(db: Database) -> None:
     assert not _held(db, rules), "half an hour is used"
     charged = bill(worker, samples=3600 * 16_000 // 2)
     with db.begin() as tx:
-        charge(tx, claim.job.id, 1, charged_to(charged, "small"))
+        write_charge(tx, claim.job.id, 1, charged_to(charged, "small"))
     hold = _held(db, rules)["small"]
     assert hold.by == "hours_a_day"
     assert hold.until is not None
@@ -130,7 +136,7 @@ def _billed(db: Database, worker: str, project: str, **amounts: int) -> Claim:
     queued(db, project=project)
     claim = taken(db)
     with db.begin() as tx:
-        charge(tx, claim.job.id, 1, charged_to(bill(worker, **amounts), project))
+        write_charge(tx, claim.job.id, 1, charged_to(bill(worker, **amounts), project))
     finish(db, claim)
     return claim
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import Column, MetaData, Table, create_engine, insert, select
 
-from spool.domain.columns import BigInt, Id, Length, SmallInt
+from spool.domain import BigInt, Id, Length, SmallInt
 from spool.tables.record import columns_of, reader_of, values_of
 
 

@@ -12,25 +12,24 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text, update
 
 from ops.testbed.rows import let_lapse, queued, reread
-from spool.domain.fleet.routing import Offer
-from spool.domain.jobs import JobState, Source
-from spool.domain.priority import HIGH, LOW, NEVER, NORMAL, Rules
-from spool.domain.quotas import Quota
-from spool.store import Database
-from spool.store.jobs import retry_job
-from spool.store.queue.endings import fail_job, hand_back
-from spool.store.queue.fair_share import UNKNOWN_SECONDS
-from spool.store.queue.leases import Claim
-from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.queue.scheduler import (
+from spool.domain import HIGH, LOW, NEVER, NORMAL, JobState, Offer, Quota, Rules, Source
+from spool.store import (
     AGED_EACH,
     SHORT_BYTES,
+    UNKNOWN_SECONDS,
+    Claim,
     ClaimRequest,
+    Database,
     NeedsAlone,
+    SweepLimits,
     claim_next,
+    fail_job,
     goes_before,
+    hand_back,
+    retry_job,
+    seconds_from_now,
+    sweep,
 )
-from spool.store.sql import seconds_from_now
 from spool.tables import event_inbox, jobs, turns
 from tests.spool.store.choosing import ASKER, RULES, batch, finish, nothing, order, taken
 

@@ -8,15 +8,11 @@ import pytest
 from sqlalchemy import select, update
 
 from ops.testbed.rows import claimed, queued
-from spool.domain.events import EVENT_TYPES
+from spool.domain import EVENT_TYPES
 from spool.errors import Conflict, NotFound
-from spool.settings.secret_key import SecretBox, SecretUnreadable
-from spool.store import webhooks
+from spool.settings import SecretBox, SecretUnreadable
+from spool.store import Database, fail_job, place_events, seconds_from_now, webhooks
 from spool.store import webhooks as deliveries
-from spool.store.database import Database
-from spool.store.event_log import place_events
-from spool.store.queue.endings import fail_job
-from spool.store.sql import seconds_from_now
 from spool.tables import webhook_deliveries
 from spool.tables import webhooks as rows
 from spool.tables.webhooks import Delivery, NewWebhook, Webhook

@@ -5,9 +5,7 @@ import base64
 import pytest
 from pydantic import ValidationError
 
-from spool.domain.archive.alignment import Align, Typescript
-from spool.domain.archive.typescripts import SpokenWord
-from spool.domain.options import AskedOptions, JobOptions
+from spool.domain import Align, AskedOptions, JobOptions, SpokenWord, Typescript
 
 TEXT = "ANNA: Good morning.\nBO: Well.\nANNA: Well.\nBO: Good."
 

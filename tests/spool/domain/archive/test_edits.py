@@ -3,8 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ops.testbed.running_api import transcript_of
-from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_edits
-from spool.domain.transcript import Segment, Speaker, Transcript
+from spool.domain import Edit, Segment, Speaker, Transcript, apply_edits, check_edit, standing_edits
 from spool.errors import InvalidRequest
 
 WORDS = ("keep", "the", "light", "burning", "all", "night")

@@ -3,11 +3,21 @@
 import random
 
 from ops.testbed.running_api import transcript_of
-from spool.domain.archive.passages import Passage, Spoken, passages_of
-from spool.domain.archive.query import matches, parse_query
-from spool.domain.archive.readings import MOST_OF_PASSAGE, AlternativeReading, readings_of
-from spool.domain.archive.tokens import pairs_of
-from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
+from spool.domain import (
+    MOST_READINGS_OF_PASSAGE,
+    Alternative,
+    AlternativeReading,
+    ChunkNbest,
+    NbestText,
+    Passage,
+    Spoken,
+    Transcript,
+    matches_query,
+    pairs_of,
+    parse_query,
+    passages_of,
+    readings_of,
+)
 
 
 def heard(words: str, *chunks: tuple[float, float, tuple[str, ...]]) -> Transcript:
@@ -47,7 +57,7 @@ def test_there_are_few_readings_in_a_passage_and_the_likeliest_stay() -> None:
         for at, word in enumerate(transcript.words)
     )
     first, last = passages_of(transcript.model_copy(update={"words": words}))
-    assert len(first.readings) == MOST_OF_PASSAGE
+    assert len(first.readings) == MOST_READINGS_OF_PASSAGE
     assert {at: sum(each.first == at for each in first.readings) for at in range(50)} == dict.fromkeys(
         range(50), 4
     )
@@ -70,7 +80,7 @@ def test_a_phrase_that_a_reading_makes_has_its_pairs_in_the_index() -> None:
         words = [Spoken(word, 0.0, 0.0, 0.9) for word in said]
         passage = Passage.of(0, None, 8, words, tuple(readings))
         phrase = [chance.choice(("a", "b", "c", "d", "ha")) for _ in range(chance.randrange(2, 4))]
-        if matches(parse_query(f'"{" ".join(phrase)}"'), passage, alternatives=True):
+        if matches_query(parse_query(f'"{" ".join(phrase)}"'), passage, alternatives=True):
             found += 1
             assert set(pairs_of(phrase)) <= set(passage.pairs)
     assert found > 30

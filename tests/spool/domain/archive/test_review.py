@@ -3,9 +3,7 @@
 import pytest
 
 from ops.testbed.running_api import transcript_of
-from spool.domain.archive.passages import Spoken
-from spool.domain.archive.review import Doubts, review_passages
-from spool.domain.transcript import LanguageSpan, SpeechSpan, Transcript, Word
+from spool.domain import Doubts, LanguageSpan, SpeechSpan, Spoken, Transcript, Word, review_passages
 
 
 def record(*words: Word, **also: object) -> Transcript:

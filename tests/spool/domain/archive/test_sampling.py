@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from spool.domain.archive.edits import Edit
-from spool.domain.archive.sampling import Population, estimate, passage_errors, sample_size, t_quantile
-from spool.domain.transcript import Word
+from spool.domain import Edit, Population, Word, estimate, passage_errors, sample_size, t_quantile
 from spool.wer import WordErrors
 
 

@@ -7,8 +7,8 @@ import pytest
 from docx import Document
 from docx.oxml import parse_xml
 
+from spool.domain import MAX_TYPESCRIPT_BYTES, read_typescript
 from spool.domain.archive import typescripts
-from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
 from spool.errors import InvalidRequest
 
 SRT = """1\r
@@ -118,7 +118,7 @@ def test_documents_that_spool_wrote_are_read_back() -> None:
         (b"\n<!DOCTYPE html><p>words</p>", "XML and HTML"),
         (b"caf\xe9", "UTF-8"),
         (b"a\0b", "zero bytes"),
-        (b"a " * (MAX_BYTES // 2 + 1), "more than"),
+        (b"a " * (MAX_TYPESCRIPT_BYTES // 2 + 1), "more than"),
         (b"PK\x03\x04 not a document", "cannot be read"),
         (document("A word.")[:-900], "cannot be read"),
         (b"WEBVTT\n\n00:01.000 --> 00:02.000\n\n", "no words"),

@@ -3,7 +3,7 @@ from math import sqrt
 
 import pytest
 
-from spool.domain.archive.voices import MOST_MATCHES, Voice, cosine, matches_of, mean_print
+from spool.domain import MOST_VOICE_MATCHES, Voice, cosine, matches_of, mean_print
 
 
 def print_of(*values: float) -> bytes:
@@ -33,7 +33,7 @@ def test_like_voices_are_named_the_likest_first() -> None:
 
 def test_no_more_than_a_few_are_named() -> None:
     known = {Voice(f"voi_{n}", f"{n}", 1): print_of(1, n / 100) for n in range(9)}
-    assert len(matches_of({"speaker_0": print_of(1, 0)}, known)["speaker_0"]) == MOST_MATCHES
+    assert len(matches_of({"speaker_0": print_of(1, 0)}, known)["speaker_0"]) == MOST_VOICE_MATCHES
 
 
 def test_prints_of_unlike_sizes_are_not_compared() -> None:

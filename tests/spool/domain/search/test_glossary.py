@@ -2,12 +2,12 @@
 
 import pytest
 
-from spool.domain.search.glossary import MOST_BYTES, parse_reference, read_csv, read_text
+from spool.domain import MOST_GLOSSARY_BYTES, parse_reference, read_glossary_csv, read_glossary_text
 from spool.errors import InvalidRequest
 
 
 def test_a_text_has_a_phrase_a_line() -> None:
-    assert read_text("\ufefffog  horn\r\n# a comment\n\n Heligoland\nfog horn\n").phrases == (
+    assert read_glossary_text("\ufefffog  horn\r\n# a comment\n\n Heligoland\nfog horn\n").phrases == (
         "Heligoland",
         "fog horn",
     )
@@ -22,7 +22,7 @@ def test_a_text_has_a_phrase_a_line() -> None:
     ],
 )
 def test_a_csv_has_them_in_a_column(text: str, phrases: tuple[str, ...]) -> None:
-    assert read_csv(text).phrases == phrases
+    assert read_glossary_csv(text).phrases == phrases
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_a_csv_has_them_in_a_column(text: str, phrases: tuple[str, ...]) -> None
         ("phrase\n", "It contains no phrases"),
         ("", "It contains no phrases"),
         ("\n".join(map(str, range(10_001))), "at most 10000 phrases"),
-        ("é" * (MOST_BYTES // 2 + 1), f"at most {MOST_BYTES} bytes"),
+        ("é" * (MOST_GLOSSARY_BYTES // 2 + 1), f"at most {MOST_GLOSSARY_BYTES} bytes"),
     ],
 )
 def test_what_is_broken_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        read_csv(text)
+        read_glossary_csv(text)
 
 
 def test_a_glossary_is_named_with_or_without_a_version() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spool.domain.search.names import find_names
+from spool.domain import find_names
 
 
 @pytest.mark.parametrize(

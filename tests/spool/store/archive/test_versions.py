@@ -6,14 +6,21 @@ from datetime import timedelta
 import pytest
 
 from ops.testbed.rows import claimed, new_job, queued
-from spool.domain.jobs import Source
-from spool.domain.retention import Content
+from spool.domain import Content, Source
 from spool.errors import Conflict, Deleted
-from spool.store import Database
-from spool.store.archive.versions import last_done_versions, rerun_job, versions_of
-from spool.store.deletions import find_expired_jobs, mark_deleted
-from spool.store.jobs import create_job, get_job
-from spool.store.queue.endings import Outcome, fail_job, finish_job
+from spool.store import (
+    Database,
+    Outcome,
+    create_job,
+    fail_job,
+    find_expired_jobs,
+    finish_job,
+    get_job,
+    last_done_versions,
+    mark_deleted,
+    rerun_job,
+    versions_of,
+)
 
 
 def uploaded(db: Database) -> str:

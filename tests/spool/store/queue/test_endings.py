@@ -8,13 +8,19 @@ import pytest
 from sqlalchemy import select, update
 
 from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, queued, registered, reread
-from spool.domain.archive.passages import Passage, Spoken
-from spool.domain.jobs import Job, JobState
-from spool.store.chunks import load_chunks, save_chunk
-from spool.store.database import Database
-from spool.store.ledger.charges import job_cost
-from spool.store.queue.endings import Ending, Outcome, finish_job, finish_jobs
-from spool.store.queue.leases import Claim, claim_job
+from spool.domain import Job, JobState, Passage, Spoken
+from spool.store import (
+    Claim,
+    Database,
+    Ending,
+    Outcome,
+    claim_job,
+    finish_job,
+    finish_jobs,
+    job_cost,
+    load_chunks,
+    save_chunk,
+)
 from spool.tables import event_inbox, jobs, passage_words, passages, turns, workers
 
 FOUND = (Passage.of(0, None, 2, (Spoken("red", 0.0, 0.4, 0.9), Spoken("lamp", 0.5, 0.9, 0.8))),)

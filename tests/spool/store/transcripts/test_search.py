@@ -6,19 +6,30 @@ import pytest
 
 from ops.testbed.rows import claimed, queued, reread
 from ops.testbed.running_api import transcript_of
-from spool.domain.archive.passages import Passage, passages_of
-from spool.domain.archive.query import parse_query
-from spool.domain.archive.tokens import pairs_of
-from spool.domain.jobs import JobSpeaker
-from spool.domain.retention import Content
-from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
+from spool.domain import (
+    Alternative,
+    ChunkNbest,
+    Content,
+    JobSpeaker,
+    NbestText,
+    Passage,
+    Transcript,
+    pairs_of,
+    parse_query,
+    passages_of,
+)
 from spool.errors import InvalidRequest
-from spool.store import Database
-from spool.store.deletions import mark_deleted
-from spool.store.jobs import JobFilter
-from spool.store.queue.endings import Outcome, finish_job
-from spool.store.transcripts.search import Hit, TranscriptSearch, search
-from spool.store.transcripts.spellings import find_spellings
+from spool.store import (
+    Database,
+    Hit,
+    JobFilter,
+    Outcome,
+    TranscriptSearch,
+    find_spellings,
+    finish_job,
+    mark_deleted,
+    search_transcripts,
+)
 
 KEEPER = (
     "On the night of the storm Mister Kowalski kept the light. The fog horn was broken, and the café "
@@ -46,7 +57,7 @@ def found(db: Database, text: str, limit: int = 50, **wanted: Any) -> list[Hit]:
     cursor = None
     with db.read() as tx:
         while True:
-            page = search(tx, TranscriptSearch(parse_query(text), jobs, **wanted), cursor, limit)
+            page = search_transcripts(tx, TranscriptSearch(parse_query(text), jobs, **wanted), cursor, limit)
             hits += page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -126,11 +137,13 @@ def test_the_newest_recording_comes_first_and_its_passages_in_order(db: Database
 def test_a_cursor_belongs_to_its_search(db: Database) -> None:
     spoken(db, " ".join(["light"] * 100))
     with db.read() as tx:
-        cursor = search(tx, TranscriptSearch(parse_query("light"), JobFilter()), None, 1).next_cursor
+        cursor = search_transcripts(
+            tx, TranscriptSearch(parse_query("light"), JobFilter()), None, 1
+        ).next_cursor
         with pytest.raises(InvalidRequest, match="another query"):
-            search(tx, TranscriptSearch(parse_query("dark"), JobFilter()), cursor, 1)
+            search_transcripts(tx, TranscriptSearch(parse_query("dark"), JobFilter()), cursor, 1)
         with pytest.raises(InvalidRequest, match="1 to 200"):
-            search(tx, TranscriptSearch(parse_query("dark"), JobFilter()), None, 0)
+            search_transcripts(tx, TranscriptSearch(parse_query("dark"), JobFilter()), None, 0)
 
 
 def test_the_filters_of_jobs_apply(db: Database) -> None:
