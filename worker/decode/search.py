@@ -22,11 +22,11 @@ from worker.decode.searchers import (
     CTC_PREFIX,
     FRAME_BEAM,
     SEARCHERS,
-    GraphSearch,
     Hypotheses,
-    Rescoring,
     Searcher,
-    TransducerRescoring,
+    SearchInput,
+    rescoring_weights,
+    transducer_weights,
 )
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.wfst.graph import check_units, load_graph, unit_columns
@@ -65,7 +65,7 @@ def search(
     logits are not finite has an empty list, which `best_of` turns into an error. Greedy search has one
     hypothesis. Raises InvalidRequest if the model or this version does not support the options.
     """
-    head, searcher, parameters = resolve_search(model, options)
+    head, searcher = resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if requests is not None and len(requests) != len(lengths):
         raise ValueError(f"{len(requests)} requests for {len(lengths)} utterances")
@@ -76,7 +76,8 @@ def search(
         raise InvalidRequest(f"{_named(head)} is not searched over frames alone")
     if fusion is not None and (options.graph is not None or not searcher.fuses):
         raise InvalidRequest(cannot_fuse(head, options, requests or ()))
-    hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
+    batch = SearchInput(model.heads[head], encoded.frames, lengths, options, fusion, recorder)
+    hypotheses = searcher.run(batch)
     return [nbest[: options.nbest] for nbest in hypotheses]
 
 
@@ -87,8 +88,8 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return hypotheses[0]
 
 
-def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher, Any]:
-    """The head that these options search, the searcher, and its parameters. Raises InvalidRequest."""
+def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher]:
+    """The head that these options search, and the searcher. Raises InvalidRequest."""
     if options.beam < 1 or options.nbest < 1 or (options.max_symbols or 1) < 1:
         raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
     head = resolve_head(model, options)
@@ -113,38 +114,40 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
     for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):
             raise InvalidRequest(f"{name} must be a finite number")
-    parameters = _parameters(head, searcher, options)
-    if isinstance(parameters, TransducerRescoring) and not 0 <= parameters.search_ctc_weight < 1:
+    _refuse_others(head, searcher, options)
+    if not 0 <= options.search_ctc_weight < 1:
         raise InvalidRequest("search_ctc_weight must be at least 0 and below 1")
-    if isinstance(parameters, Rescoring | TransducerRescoring):
-        check_weights(model.heads[head], parameters.weights)
-    if isinstance(parameters, GraphSearch):
-        _check_graph(model, parameters, options)
-    return head, searcher, parameters
+    if head == "ctc+attention" and options.decoder == "rescore":
+        check_weights(model.heads[head], rescoring_weights(options))
+    if head == "rnnt+attention":
+        check_weights(model.heads[head], transducer_weights(options))
+    if "graph" in searcher.takes:
+        _check_graph(model, options)
+    return head, searcher
 
 
 _OF_GRAPHS = ("graph_beam", "lattice_beam", "blank_skip", "acoustic_scale")
 
 
-def _check_graph(model: Searchable, parameters: GraphSearch, options: SearchOptions) -> None:
+def _check_graph(model: Searchable, options: SearchOptions) -> None:
     """Raise InvalidRequest if there is no graph, it is not for this model, or a beam is out of range."""
-    if parameters.graph is None:
+    if options.graph is None:
         if options.decoder == "wfst":
             raise InvalidRequest("graph: the wfst search needs a decoding graph (spool graph build)")
         defaults = SearchOptions()
         for name in ("max_active", *_OF_GRAPHS, "length_penalty"):
-            if getattr(parameters, name) != getattr(defaults, name):
+            if getattr(options, name) != getattr(defaults, name):
                 raise InvalidRequest(f"{name}: needs a graph, and none is given")
         return
-    if not 0 < parameters.graph_beam <= MAX_BEAM or parameters.max_active < 1:
+    if not 0 < options.graph_beam <= MAX_BEAM or options.max_active < 1:
         raise InvalidRequest(f"graph_beam must be above 0 and at most {MAX_BEAM:g}, max_active at least 1")
-    if not 0 <= parameters.lattice_beam <= MOST_WEIGHT or abs(parameters.length_penalty or 0) > MOST_WEIGHT:
+    if not 0 <= options.lattice_beam <= MOST_WEIGHT or abs(options.length_penalty or 0) > MOST_WEIGHT:
         raise InvalidRequest(f"lattice_beam must be from 0 to {MOST_WEIGHT:g}, length_penalty within that")
-    if not 0 < parameters.blank_skip <= 1 or not 0 < parameters.acoustic_scale <= MOST_SCALE:
+    if not 0 < options.blank_skip <= 1 or not 0 < options.acoustic_scale <= MOST_SCALE:
         raise InvalidRequest(
             f"blank_skip must be above 0 and at most 1, acoustic_scale above 0 and at most {MOST_SCALE:g}"
         )
-    graph = load_graph(parameters.graph).arrays
+    graph = load_graph(options.graph).arrays
     check_units(graph, model.tokenizer.pieces)
     ctc = model.heads["ctc"]
     unit_columns(graph, ctc.blank, blank_first=ctc.blank_first)
@@ -181,17 +184,15 @@ def resolve_head(model: Searchable, options: SearchOptions) -> HeadName:
     return next((head for head, decoder in fitting if decoder == options.decoder), fitting[0][0])
 
 
-def _parameters(head: HeadName, searcher: Searcher, options: SearchOptions) -> Any:  # noqa: ANN401
-    names = {field.name for field in fields(searcher.parameters)}
+def _refuse_others(head: HeadName, searcher: Searcher, options: SearchOptions) -> None:
+    """Raise InvalidRequest for an option that the search does not understand."""
     for field in fields(SearchOptions):
-        value = getattr(options, field.name)
-        if field.name not in names | COMMON and value != field.default:
-            takes = ", ".join(sorted(names)) or "none"
+        if field.name not in searcher.takes | COMMON and getattr(options, field.name) != field.default:
+            takes = ", ".join(sorted(searcher.takes)) or "none"
             raise InvalidRequest(
                 f"{field.name}: the {options.decoder} search of {_named(head)} has no such parameter; "
                 f"it has: {takes}"
             )
-    return searcher.parameters(**{name: getattr(options, name) for name in names})
 
 
 def _named(head: HeadName) -> str:
@@ -243,7 +244,7 @@ def cannot_fuse(head: HeadName, options: SearchOptions, requests: Sequence[Decod
 
 def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
     """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
-    head, searcher, _ = resolve_search(model, options)
+    head, searcher = resolve_search(model, options)
     if request is not None:
         check_request(searcher, options, request)
     if request is None:

@@ -1,7 +1,10 @@
-"""All searches by head: their parameters, and adapters to one signature. `worker.decode.search` chooses."""
+"""All searches by head, adapted to one signature, and the options that each understands.
+
+`worker.decode.search` chooses one.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
@@ -9,7 +12,7 @@ import numpy as np
 
 from worker.decode.alignment.viterbi import align_tokens
 from worker.decode.attention.lockstep import Ended, attention_beam
-from worker.decode.attention.rescore import HybridHead, RescoringWeights, rescore
+from worker.decode.attention.rescore import RescoringWeights, rescore
 from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
 from worker.decode.ctc.prefix import ctc_prefix_search
@@ -18,7 +21,7 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import Alignments, Hypothesis, Pruning, Scores
+from worker.decode.types import Hypothesis, SearchOptions
 from worker.decode.wfst.graph import load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 from worker.models.base import HeadName
@@ -29,202 +32,170 @@ Hypotheses = list[list[Hypothesis]]
 
 
 @dataclass(frozen=True, slots=True)
-class TransducerGreedy:
-    """Parameters; see `SearchOptions`."""
+class SearchInput:
+    """A batch to search: encoder frames [B, T, d_model] for `head`, and lengths [B]."""
 
-    max_symbols: int | None
-    scores: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class TransducerBeam:
-    """Parameters; see `SearchOptions`."""
-
-    beam: int
-    max_symbols: int | None
-    lm_blanks: bool
-    pruning: Pruning
-    scores: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class CtcGreedy:
-    """Parameters; see `SearchOptions`."""
-
-    max_symbols: int | None  # without meaning here, as CTC emits at most one symbol a frame
-    blank_penalty: float
-    scores: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class CtcBeam:
-    """Parameters; see `SearchOptions`."""
-
-    beam: int
-    max_symbols: int | None  # as for greedy
-    beta: float
-    alignments: Alignments
-    blank_penalty: float
-    scores: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class FrameBeam:
-    """Parameters; see `worker.decode.transducer.frame_beam`."""
-
-    beam: int
-    ctc_weight: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class GraphSearch:
-    """Parameters; see `worker.decode.wfst.search.WfstSettings`."""
-
-    beam: int
-    graph: str | None
-    graph_beam: float
-    max_active: int
-    lattice_beam: float
-    blank_skip: float
-    acoustic_scale: float
-    length_penalty: float | None
-    blank_penalty: float
+    head: Any
+    frames: mx.array
+    lengths: np.ndarray
+    options: SearchOptions
+    fusion: Fusion | None = None
+    recorder: LatticeRecorder | None = None
 
     @property
-    def settings(self) -> WfstSettings:
-        """The settings without the graph and the number of hypotheses."""
-        return WfstSettings(
-            *(self.graph_beam, self.max_active, self.lattice_beam, self.blank_skip, self.acoustic_scale),
-            self.length_penalty or 0.0,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Rescoring(GraphSearch):
-    """Parameters; see `worker.decode.attention.rescore`. With a graph its search makes the list."""
-
-    beta: float
-    scores: Scores
-    ctc_weight: float | None
-    reverse_weight: float | None
-    attention_weight: float
+    def fixed(self) -> bool:
+        """Whether scores are added up in fixed point."""
+        return self.options.scores == "fixed"
 
     @property
-    def weights(self) -> RescoringWeights:
-        """The weights, with defaults for those not given."""
-        given = {"ctc": self.ctc_weight, "reverse": self.reverse_weight, "attention": self.attention_weight}
-        return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class TransducerRescoring:
-    """Parameters; see `worker.decode.attention.rescore`. search_ctc_weight: of the CTC head in the beam that
-    makes the list."""
-
-    beam: int
-    ctc_weight: float | None
-    reverse_weight: float | None
-    attention_weight: float
-    transducer_weight: float
-    search_ctc_weight: float
-
-    @property
-    def weights(self) -> RescoringWeights:
-        """The weights; the beam's own score and the right-to-left decoder count only if given."""
-        return RescoringWeights(
-            self.ctc_weight or 0.0, self.reverse_weight or 0.0, self.transducer_weight, self.attention_weight
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LockstepBeam:
-    """Parameters; see `worker.decode.attention.lockstep`."""
-
-    beam: int
-    length_penalty: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionGreedy:
-    """No parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionBeam:
-    """Parameters; see `worker.decode.attention.beam.BeamSettings`."""
-
-    beam: int
-    patience: float
-    length_penalty: float | None
+    def max_symbols(self) -> int:
+        """The most symbols of a transducer at one frame."""
+        own = self.options.max_symbols
+        most: int = self.head.max_symbols if own is None else own
+        return most
 
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
     """One way to search one kind of head.
 
-    parameters: the dataclass of its part of `SearchOptions`. run: from head, frames [B, T, d_model], lengths
-    [B], parameters, fusion and recorder to hypotheses; None if the search needs more than frames. fuses:
-    whether it supports a language model and phrases. lattices: whether it supports lattices.
+    takes: the options that it understands beside `COMMON`. run: None if the search needs more than frames.
+    fuses: whether it supports a language model and phrases. lattices: whether it supports lattices.
     """
 
-    parameters: type[Any]
-    run: Callable[..., Hypotheses] | None
+    takes: frozenset[str]
+    run: Callable[[SearchInput], Hypotheses] | None
     fuses: bool
     lattices: bool
 
 
-def _transducer_greedy(
-    head: Transducer,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: TransducerGreedy,
-    fusion: Fusion | None,
-    _: LatticeRecorder | None,
-) -> Hypotheses:
-    fixed = parameters.scores == "fixed"
-    return greedy_search(head, frames, lengths, _most_symbols(head, parameters), fusion, fixed=fixed)
+def rescoring_weights(options: SearchOptions) -> RescoringWeights:
+    """The weights of a CTC list, with defaults for those not given."""
+    given = {
+        "ctc": options.ctc_weight,
+        "reverse": options.reverse_weight,
+        "attention": options.attention_weight,
+    }
+    return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
 
 
-def _transducer_beam(
-    head: Transducer,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: TransducerBeam,
-    fusion: Fusion | None,
-    recorder: LatticeRecorder | None,
-) -> Hypotheses:
-    fixed = parameters.scores == "fixed"
+def transducer_weights(options: SearchOptions) -> RescoringWeights:
+    """The weights of a transducer's list; the beam's own score and the right-to-left decoder count only if
+    given."""
+    return RescoringWeights(
+        options.ctc_weight or 0.0,
+        options.reverse_weight or 0.0,
+        options.transducer_weight,
+        options.attention_weight,
+    )
+
+
+def _search_greedy(batch: SearchInput) -> Hypotheses:
+    head, lengths, most = batch.head, batch.lengths, batch.max_symbols
+    return greedy_search(head, batch.frames, lengths, most, batch.fusion, fixed=batch.fixed)
+
+
+def _search_beam(batch: SearchInput) -> Hypotheses:
     return beam_search(
-        head, frames, lengths, parameters.beam, _most_symbols(head, parameters), fusion, recorder, fixed=fixed
+        batch.head,
+        batch.frames,
+        batch.lengths,
+        batch.options.beam,
+        batch.max_symbols,
+        batch.fusion,
+        batch.recorder,
+        fixed=batch.fixed,
     )
 
 
-def _ctc_greedy(
-    head: CtcHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: CtcGreedy,
-    _: Fusion | None,
-    __: LatticeRecorder | None,
-) -> Hypotheses:
-    fixed = parameters.scores == "fixed"
-    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
-    return ctc_greedy(log_probs, lengths, head.blank, fixed=fixed)
+def _search_frame_beam(batch: SearchInput) -> Hypotheses:
+    return _mix_beam(batch.head, batch, batch.options.ctc_weight or 0.0)
 
 
-def _ctc_beam(
-    head: CtcHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: CtcBeam,
-    fusion: Fusion | None,
-    recorder: LatticeRecorder | None,
-) -> Hypotheses:
-    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
-    fixed = parameters.scores == "fixed"
+def _mix_beam(head: Transducer, batch: SearchInput, ctc_weight: float) -> Hypotheses:
+    """The beam of a transducer with its CTC head, if that has a weight."""
+    frames, lengths = batch.frames, batch.lengths
+    ctc = _log_probs(head.ctc, frames, lengths) if ctc_weight > 0 and head.ctc is not None else None
+    return frame_beam_search(head, frames, lengths, batch.options.beam, ctc, ctc_weight)
+
+
+def _search_ctc_greedy(batch: SearchInput) -> Hypotheses:
+    log_probs = _log_probs(batch.head, batch.frames, batch.lengths, batch.options.blank_penalty)
+    return ctc_greedy(log_probs, batch.lengths, batch.head.blank, fixed=batch.fixed)
+
+
+def _search_ctc_beam(batch: SearchInput) -> Hypotheses:
+    options = batch.options
     return ctc_beam_search(
-        log_probs, lengths, head.blank, parameters.beam, fusion, recorder, parameters.beta, fixed=fixed
+        _log_probs(batch.head, batch.frames, batch.lengths, options.blank_penalty),
+        batch.lengths,
+        batch.head.blank,
+        options.beam,
+        batch.fusion,
+        batch.recorder,
+        options.beta,
+        fixed=batch.fixed,
     )
+
+
+def _search_ctc_prefixes(batch: SearchInput) -> Hypotheses:
+    options = batch.options
+    return ctc_prefix_search(
+        _log_probs(batch.head, batch.frames, batch.lengths, options.blank_penalty),
+        batch.lengths,
+        batch.head.blank,
+        options.beam,
+        batch.fusion,
+        options.beta,
+        fixed=batch.fixed,
+    )
+
+
+def _search_graph(batch: SearchInput) -> Hypotheses:
+    head, options = batch.head, batch.options
+    return wfst_search(
+        _log_probs(head, batch.frames, batch.lengths, options.blank_penalty),
+        batch.lengths,
+        head.blank,
+        load_graph(options.graph or ""),
+        WfstSettings(
+            options.graph_beam,
+            options.max_active,
+            options.lattice_beam,
+            options.blank_skip,
+            options.acoustic_scale,
+            options.length_penalty or 0.0,
+        ),
+        options.beam,
+        batch.recorder,
+        blank_first=head.blank_first,
+    )
+
+
+def _rescore_ctc(batch: SearchInput) -> Hypotheses:
+    """A graph's search makes the list if there is one, else the prefix beam."""
+    search = _search_ctc_prefixes if batch.options.graph is None else _search_graph
+    lists = search(replace(batch, head=batch.head.ctc, recorder=None))
+    return rescore(batch.head, batch.frames, batch.lengths, lists, rescoring_weights(batch.options))
+
+
+def _rescore_transducer(batch: SearchInput) -> Hypotheses:
+    lists = _mix_beam(batch.head.transducer, batch, batch.options.search_ctc_weight)
+    return rescore(batch.head, batch.frames, batch.lengths, lists, transducer_weights(batch.options))
+
+
+def _search_attention(batch: SearchInput) -> Hypotheses:
+    """Times are those of the CTC head's best path through the tokens."""
+    head, frames, lengths = batch.head, batch.frames, batch.lengths
+    penalty = batch.options.length_penalty or 0.0
+    lists = attention_beam(
+        head.left, head.windows(frames, lengths), head.sos, lengths.tolist(), batch.options.beam, penalty
+    )
+    log_probs = np.array(_log_probs(head.ctc, frames, lengths))
+    return [
+        [_add_times(each, log_probs[row, : lengths[row]]) for each in hypotheses]
+        for row, hypotheses in enumerate(lists)
+    ]
 
 
 def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float = 0.0) -> mx.array:
@@ -245,105 +216,7 @@ def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penal
     return mx.stack(rows)
 
 
-def _most_symbols(head: Transducer, parameters: TransducerGreedy | TransducerBeam) -> int:
-    return head.max_symbols if parameters.max_symbols is None else parameters.max_symbols
-
-
-def _frame_beam(
-    head: Transducer,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: FrameBeam,
-    _: Fusion | None,
-    __: LatticeRecorder | None,
-) -> Hypotheses:
-    return _mixed_beam(head, frames, lengths, parameters.beam, parameters.ctc_weight or 0.0)
-
-
-def _mixed_beam(
-    head: Transducer, frames: mx.array, lengths: np.ndarray, beam: int, ctc_weight: float
-) -> Hypotheses:
-    beside = _log_probs(head.ctc, frames, lengths) if ctc_weight > 0 and head.ctc is not None else None
-    return frame_beam_search(head, frames, lengths, beam, beside, ctc_weight)
-
-
-def _ctc_prefix(
-    head: CtcHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: CtcBeam | Rescoring,
-    fusion: Fusion | None,
-    _: LatticeRecorder | None,
-) -> Hypotheses:
-    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
-    fixed = parameters.scores == "fixed"
-    return ctc_prefix_search(
-        log_probs, lengths, head.blank, parameters.beam, fusion, parameters.beta, fixed=fixed
-    )
-
-
-def _wfst(
-    head: CtcHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: GraphSearch,
-    _: Fusion | None,
-    recorder: LatticeRecorder | None,
-) -> Hypotheses:
-    graph = load_graph(parameters.graph or "")
-    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
-    settings = parameters.settings
-    return wfst_search(
-        *(log_probs, lengths, head.blank, graph, settings, parameters.beam, recorder),
-        blank_first=head.blank_first,
-    )
-
-
-def _rescoring(
-    head: HybridHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: Rescoring,
-    fusion: Fusion | None,
-    _: LatticeRecorder | None,
-) -> Hypotheses:
-    first = _ctc_prefix if parameters.graph is None else _wfst
-    lists = first(head.ctc, frames, lengths, parameters, fusion, None)
-    return rescore(head, frames, lengths, lists, parameters.weights)
-
-
-def _transducer_rescoring(
-    head: HybridHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: TransducerRescoring,
-    _: Fusion | None,
-    __: LatticeRecorder | None,
-) -> Hypotheses:
-    assert head.transducer is not None
-    lists = _mixed_beam(head.transducer, frames, lengths, parameters.beam, parameters.search_ctc_weight)
-    return rescore(head, frames, lengths, lists, parameters.weights)
-
-
-def _lockstep(
-    head: HybridHead,
-    frames: mx.array,
-    lengths: np.ndarray,
-    parameters: LockstepBeam,
-    _: Fusion | None,
-    __: LatticeRecorder | None,
-) -> Hypotheses:
-    """Times are those of the CTC head's best path through the tokens."""
-    windows, penalty = head.windows(frames, lengths), parameters.length_penalty or 0.0
-    lists = attention_beam(head.left, windows, head.sos, lengths.tolist(), parameters.beam, penalty)
-    log_probs = np.array(_log_probs(head.ctc, frames, lengths))
-    return [
-        [_timed(each, log_probs[row, : lengths[row]]) for each in hypotheses]
-        for row, hypotheses in enumerate(lists)
-    ]
-
-
-def _timed(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
+def _add_times(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
     count, tokens = len(ended.tokens), np.array(ended.tokens, np.int64)
     columns = log_probs[:, [*ended.tokens, log_probs.shape[1] - 1]]
     spans = align_tokens(columns, tokens)
@@ -355,26 +228,50 @@ def _timed(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
     return Hypothesis(ended.tokens, ended.score, tuple(times), (0,) * count, confidences)
 
 
+_GREEDY = frozenset({"max_symbols", "scores"})
+_BEAM = _GREEDY | {"beam", "lm_blanks", "pruning"}
+_CTC_GREEDY = _GREEDY | {
+    "blank_penalty"
+}  # of CTC a frame emits at most one symbol: max_symbols changes nothing
+_CTC_BEAM = _CTC_GREEDY | {"beam", "beta", "alignments"}
+_GRAPH = frozenset(
+    {
+        "beam",
+        "graph",
+        "graph_beam",
+        "max_active",
+        "lattice_beam",
+        "blank_skip",
+        "acoustic_scale",
+        "length_penalty",
+        "blank_penalty",
+    }
+)
+_WEIGHTS = frozenset({"beam", "ctc_weight", "reverse_weight", "attention_weight"})
+_RESCORE_CTC = _GRAPH | _WEIGHTS | {"beta", "scores"}
+_RESCORE_TRANSDUCER = _WEIGHTS | {"transducer_weight", "search_ctc_weight"}
+_ATTENTION_BEAM = frozenset({"beam", "length_penalty"})
+
 SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
-    ("tdt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
-    ("tdt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
-    ("rnnt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
-    ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
-    ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
-    ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
-    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=True),
-    ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
-    ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
+    ("tdt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
+    ("tdt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
+    ("rnnt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
+    ("rnnt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
+    ("ctc", "greedy"): Searcher(_CTC_GREEDY, _search_ctc_greedy, fuses=False, lattices=False),
+    ("ctc", "beam"): Searcher(_CTC_BEAM, _search_ctc_beam, fuses=True, lattices=True),
+    ("ctc", "wfst"): Searcher(_GRAPH, _search_graph, fuses=False, lattices=True),
+    ("ctc+attention", "rescore"): Searcher(_RESCORE_CTC, _rescore_ctc, fuses=True, lattices=False),
+    ("ctc+attention", "attention"): Searcher(_ATTENTION_BEAM, _search_attention, fuses=False, lattices=False),
     ("rnnt+attention", "rescore"): Searcher(
-        TransducerRescoring, _transducer_rescoring, fuses=False, lattices=False
+        _RESCORE_TRANSDUCER, _rescore_transducer, fuses=False, lattices=False
     ),
-    ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=True, lattices=False),
-    ("attention", "beam"): Searcher(AttentionBeam, None, fuses=True, lattices=False),
+    ("attention", "greedy"): Searcher(frozenset(), None, fuses=True, lattices=False),
+    ("attention", "beam"): Searcher(_ATTENTION_BEAM | {"patience"}, None, fuses=True, lattices=False),
 }
 """All searches; a model's heads are tried in this order if the options name none."""
-CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)
+CTC_PREFIX = Searcher(_CTC_BEAM, _search_ctc_prefixes, fuses=True, lattices=False)
 """A CTC head's beam that sums over alignments."""
-FRAME_BEAM = Searcher(FrameBeam, _frame_beam, fuses=False, lattices=False)
+FRAME_BEAM = Searcher(frozenset({"beam", "ctc_weight"}), _search_frame_beam, fuses=False, lattices=False)
 """A transducer's beam with which a CTC head can be mixed."""
 COMMON = frozenset({"decoder", "beam", "nbest", "head", "att_context", "reader"})
 """Options that every search understands: greedy is a beam of one, and has one hypothesis."""

@@ -27,7 +27,7 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
     model.prepare(request.speech)
     check_context(model, options)
     check_options(model, options, request)
-    _, searcher, _ = resolve_search(model, options)
+    _, searcher = resolve_search(model, options)
     if searcher.run is None:
         beams_of(model, options)  # type: ignore[arg-type]
 
@@ -59,7 +59,7 @@ def decode_utterances(
     """The results of utterances, [N] float32 at 16 kHz each. An utterance depends only on itself and its
     request. `ahead`: the outputs of the model's front, where already computed. Raises InvalidRequest for what
     the model cannot do."""
-    _, searcher, _ = resolve_search(model, options)
+    _, searcher = resolve_search(model, options)
     if searcher.run is not None:
         for request in requests:
             model.prepare(request.speech)

@@ -118,7 +118,7 @@ class LiveGroup:
 
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     """The streaming search for these options. Raises InvalidRequest."""
-    head, searcher, parameters = resolve_search(model, options)
+    head, searcher = resolve_search(model, options)
     if options.blank_penalty:
         raise InvalidRequest("blank_penalty: not supported in a live session")
     fixed = options.scores == "fixed"
@@ -128,11 +128,11 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
         if options.decoder == "greedy":
             return LiveGreedy(network, symbols, fixed=fixed)
         if network.ctc is None:
-            return LiveBeam(network, parameters.beam, symbols, fixed=fixed)
+            return LiveBeam(network, options.beam, symbols, fixed=fixed)
     if head == "ctc" and options.decoder == "greedy":
         return LiveCtcGreedy(network, fixed=fixed)
     if head == "ctc" and searcher is not CTC_PREFIX:
-        return LiveCtcBeam(network, parameters.beam, parameters.beta, fixed=fixed)
+        return LiveCtcBeam(network, options.beam, options.beta, fixed=fixed)
     raise InvalidRequest(
         f"decoder {options.decoder}: not supported for this model's {head} head in a live session; use greedy"
         + (", or beam with alignments best" if head == "ctc" else "")
