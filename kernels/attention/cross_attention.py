@@ -31,7 +31,7 @@ def cross_attention(
     """softmax(q·k / √D)·v of each row and head over the frames of the row's utterance.
 
     queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes
-    read neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tiled_keys`), which a
+    read neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tile_keys`), which a
     CPU reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products,
     softmax and sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1
     belongs to none and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames
@@ -42,7 +42,7 @@ def cross_attention(
     A row's bits depend on its own query and its utterance's frames alone, not on other rows, on their order
     or on T. D other than a multiple of 32 takes the reference. Raises ValueError where shapes do not fit.
     """
-    rows, heads, width = _checked(queries, keys, values, utterances, lengths)
+    rows, heads, width = _check_arguments(queries, keys, values, utterances, lengths)
     at_once, simdgroups = _group_of(beam, width)
     if width % 32 or rows == 0 or len(keys) == 0 or at_once < 1:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
@@ -65,7 +65,7 @@ def cross_attention(
     return outputs[0]
 
 
-def tiled_keys(keys: mx.array) -> mx.array:
+def tile_keys(keys: mx.array) -> mx.array:
     """Keys [U, H, T, D] in tiles of 64 frames, [U, H, ceil(T / 64), D, 64], zeros behind the last frame."""
     batch, heads, frames, width = keys.shape
     padded = mx.pad(keys, [(0, 0), (0, 0), (0, -frames % TILE), (0, 0)])
@@ -100,7 +100,7 @@ def cross_attention_reference(
     scaled: bool = False,
 ) -> mx.array:
     """The same in plain MLX: rows are laid out by utterance, so that keys and values are shared here too."""
-    rows, heads, width = _checked(queries, keys, values, utterances, lengths)
+    rows, heads, width = _check_arguments(queries, keys, values, utterances, lengths)
     count, frames = len(keys), values.shape[2]
     if keys.ndim == 5:
         keys = plain_keys(keys, frames)
@@ -124,7 +124,7 @@ def cross_attention_reference(
     return out[place].astype(queries.dtype)
 
 
-def _checked(
+def _check_arguments(
     queries: mx.array, keys: mx.array, values: mx.array, utterances: mx.array, lengths: mx.array
 ) -> tuple[int, int, int]:
     """Rows, heads and width of a head."""

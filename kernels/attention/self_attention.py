@@ -34,7 +34,7 @@ def self_attention(
     A row's bits depend on its own positions alone. D other than a multiple of 32 takes the reference. Raises
     ValueError where shapes do not fit.
     """
-    rows, heads, width = _checked(queries, keys, values, places, lengths)
+    rows, heads, width = _check_arguments(queries, keys, values, places, lengths)
     if width % 32:
         return self_attention_reference(queries, keys, values, places, lengths, scaled=scaled)
     outputs = launch_rows(
@@ -65,7 +65,7 @@ def self_attention_reference(
     scaled: bool = False,
 ) -> mx.array:
     """The same in plain MLX: the columns of every row are gathered first."""
-    rows, _, width = _checked(queries, keys, values, places, lengths)
+    rows, _, width = _check_arguments(queries, keys, values, places, lengths)
     steps = places.shape[1]
     if rows == 0 or steps == 0 or keys.size == 0:
         return mx.zeros_like(queries)
@@ -73,18 +73,18 @@ def self_attention_reference(
     place = mx.where(inside, places, 0)
     row, column = place // keys.shape[2], place % keys.shape[2]
 
-    def gathered(pool: mx.array) -> mx.array:
+    def gather(pool: mx.array) -> mx.array:
         """[R, H, N, D], zeros behind the lengths."""
         cached = pool[row, :, column]
         return mx.where(inside[..., None, None], cached, 0).astype(mx.float32).swapaxes(1, 2)
 
     query = queries.astype(mx.float32)[:, :, None] * (1.0 if scaled else width**-0.5)
-    scores = mx.where(inside[:, None, None], query @ gathered(keys).swapaxes(-1, -2), -mx.inf)
+    scores = mx.where(inside[:, None, None], query @ gather(keys).swapaxes(-1, -2), -mx.inf)
     weights = mx.where(inside[:, None, None], mx.softmax(scores, axis=-1), 0.0)
-    return (weights @ gathered(values))[:, :, 0].astype(queries.dtype)
+    return (weights @ gather(values))[:, :, 0].astype(queries.dtype)
 
 
-def _checked(
+def _check_arguments(
     queries: mx.array, keys: mx.array, values: mx.array, places: mx.array, lengths: mx.array
 ) -> tuple[int, int, int]:
     """Rows, heads and width of a head."""

@@ -64,10 +64,10 @@ def _make_settle(batch: int, _: mx.Dtype) -> list[mx.array]:
     """An expansion and a beam after some steps, the utterance first in every array."""
     gains, choice, *rest = [*recombine_inputs(batch, 4), lengths_of(batch, 9)]
     finite, scores, slots, *others = rest
-    return [_swapped(gains), _swapped(choice), finite, scores, _swapped(slots), *others]
+    return [_swap_rows(gains), _swap_rows(choice), finite, scores, _swap_rows(slots), *others]
 
 
-def _swapped(x: mx.array) -> mx.array:
+def _swap_rows(x: mx.array) -> mx.array:
     return mx.contiguous(x.swapaxes(0, 1))
 
 
@@ -97,8 +97,8 @@ def recombine_inputs(batch: int, slots: int, *, timed: bool = True, steps: int =
 def _settle(call: Callable[..., Beam]) -> Callable[..., mx.array]:
     def run(gains: mx.array, choice: mx.array, finite: mx.array, *rest: mx.array) -> mx.array:
         scores, slots, *others, lengths = rest
-        grown = Expansion(_swapped(gains), _swapped(choice), finite)
-        settled = call(grown, Beam(scores, _swapped(slots), *others), SETTLED._replace(lengths=lengths))
+        grown = Expansion(_swap_rows(gains), _swap_rows(choice), finite)
+        settled = call(grown, Beam(scores, _swap_rows(slots), *others), SETTLED._replace(lengths=lengths))
         # The encoder's rows are those of the batch: the rows within an utterance are its own.
         rows = (mx.arange(len(scores)) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
         base = settled.base.astype(mx.float32) / ONE
@@ -202,7 +202,7 @@ def _next_rows(call: Callable[..., NextRows]) -> Callable[..., mx.array]:
     joint, numbered within its utterance."""
 
     def run(scores: mx.array, slots: mx.array) -> mx.array:
-        swapped = call(_swapped(slots), scores)
+        swapped = call(_swap_rows(slots), scores)
         first = mx.repeat(mx.arange(len(scores)) * scores.shape[1], scores.shape[1])
         columns = [swapped.running - mx.sum(swapped.joined[0] >= 0) + 0 * first]  # zeros
         for rows, products in (swapped.steps.first, swapped.steps.upper):
@@ -220,7 +220,7 @@ def _make_next(batch: int, _: mx.Dtype) -> list[mx.array]:
     """A beam after some steps, its frames numbered within its utterance."""
     scores, slots = recombine_inputs(batch, 4)[3:5]
     rows = (mx.arange(batch) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
-    return [scores, _swapped((slots - rows).astype(mx.int32))]
+    return [scores, _swap_rows((slots - rows).astype(mx.int32))]
 
 
 def search_cases() -> Iterator[Case]:

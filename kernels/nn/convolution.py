@@ -39,16 +39,16 @@ def fold_batch_norm(
     return weight.astype(mx.float32) * factor, offset.astype(mx.float32) - centre * factor
 
 
-def halved(length: int, lead: int) -> int:
+def halve(length: int, lead: int) -> int:
     """Frames (or bins) that a 3-tap convolution of stride 2 makes of `length`; none of none."""
     return (length + lead) // 2 if length > 0 else 0
 
 
-def _halved_lengths(lengths: mx.array, lead: int) -> mx.array:
+def _halve_lengths(lengths: mx.array, lead: int) -> mx.array:
     return mx.where(lengths > 0, (lengths + lead) // 2, 0)
 
 
-def _masked(x: mx.array, lengths: mx.array) -> mx.array:
+def _mask_frames(x: mx.array, lengths: mx.array) -> mx.array:
     """`x` [B, T, ...] with zeros from each length on; where() and not a product: NaN · 0 is NaN."""
     inside = mx.arange(x.shape[1])[None, :] < lengths[:, None]
     return mx.where(inside.reshape(inside.shape + (1,) * (x.ndim - 2)), x, 0.0)
@@ -60,11 +60,11 @@ def glu_conv_reference(
     """As `glu_conv`, in plain MLX: one shifted product a tap."""
     frames, taps = x.shape[1], weight.shape[0]
     value, gate = mx.split(x.astype(mx.float32), 2, axis=-1)
-    gated = mx.pad(_masked(value * mx.sigmoid(gate), lengths), [(0, 0), (lead, taps - 1 - lead), (0, 0)])
+    gated = mx.pad(_mask_frames(value * mx.sigmoid(gate), lengths), [(0, 0), (lead, taps - 1 - lead), (0, 0)])
     total = mx.broadcast_to(shift.astype(mx.float32), value.shape)
     for tap in range(taps):
         total = total + gated[:, tap : tap + frames] * weight[tap].astype(mx.float32)
-    return _masked(total * mx.sigmoid(total) if activates else total, lengths).astype(x.dtype)
+    return _mask_frames(total * mx.sigmoid(total) if activates else total, lengths).astype(x.dtype)
 
 
 def glu_conv(
@@ -107,7 +107,7 @@ def glu_conv(
     return outputs[0]
 
 
-def _strided(x: mx.array, weight: mx.array, bias: mx.array, lead: int) -> mx.array:
+def _convolve(x: mx.array, weight: mx.array, bias: mx.array, lead: int) -> mx.array:
     """MLX's convolution with filters given as taps [9, C]; `x` has C channels, or one for all filters."""
     filters = weight.astype(mx.float32).T.reshape(-1, 3, 3, 1)
     ends = ([lead, lead], [1, 1])
@@ -119,9 +119,9 @@ def depthwise_stride2_reference(
     x: mx.array, weight: mx.array, bias: mx.array, lengths: mx.array, *, relu: bool, lead: int
 ) -> mx.array:
     """As `depthwise_stride2`, in plain MLX."""
-    value = _masked(x.astype(mx.float32), lengths)
-    convolved = _strided(mx.maximum(value, 0.0) if relu else value, weight, bias, lead)
-    return _masked(convolved, _halved_lengths(lengths, lead)).astype(x.dtype)
+    value = _mask_frames(x.astype(mx.float32), lengths)
+    convolved = _convolve(mx.maximum(value, 0.0) if relu else value, weight, bias, lead)
+    return _mask_frames(convolved, _halve_lengths(lengths, lead)).astype(x.dtype)
 
 
 def depthwise_stride2(
@@ -134,7 +134,7 @@ def depthwise_stride2(
     halved length on. Within 1e-5 absolute of the reference at unit scale.
     """
     batch, frames, bins, channels = x.shape
-    shape = (batch, halved(frames, lead), halved(bins, lead), channels)
+    shape = (batch, halve(frames, lead), halve(bins, lead), channels)
     template: Template = (("T", dtype_name(x.dtype)), ("LEAD", lead), ("RELU", relu))
     outputs = launch(
         DEPTHWISE,
@@ -157,11 +157,11 @@ def subsample_first_reference(
     lead: int,
 ) -> mx.array:
     """As `subsample_first`, in plain MLX: the same two convolutions, the first one's output in memory."""
-    value = _masked(x.astype(mx.float32), lengths)[..., None]
-    convolved = mx.maximum(_strided(value, *first, lead), 0.0)
-    halves = _halved_lengths(lengths, lead)
-    convolved = _strided(_masked(convolved, halves), *depthwise, lead)
-    return _masked(convolved, _halved_lengths(halves, lead)).astype(x.dtype)
+    value = _mask_frames(x.astype(mx.float32), lengths)[..., None]
+    convolved = mx.maximum(_convolve(value, *first, lead), 0.0)
+    halves = _halve_lengths(lengths, lead)
+    convolved = _convolve(_mask_frames(convolved, halves), *depthwise, lead)
+    return _mask_frames(convolved, _halve_lengths(halves, lead)).astype(x.dtype)
 
 
 def subsample_first(
@@ -180,7 +180,7 @@ def subsample_first(
     """
     batch, frames, bins = x.shape
     channels = first[0].shape[1]
-    frames2, bins2 = halved(halved(frames, lead), lead), halved(halved(bins, lead), lead)
+    frames2, bins2 = halve(halve(frames, lead), lead), halve(halve(bins, lead), lead)
     template: Template = (("T", dtype_name(x.dtype)), ("LEAD", lead))
     outputs = launch(
         SUBSAMPLE_FIRST,

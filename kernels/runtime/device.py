@@ -59,7 +59,7 @@ class Backend(StrEnum):
 
 
 @cache
-def asked_backend() -> Backend | None:
+def read_backend() -> Backend | None:
     """The backend that `SPOOL_KERNELS` names, None for `auto` or unset; read once. Else raises ValueError."""
     named = os.environ.get("SPOOL_KERNELS", "auto").strip().lower()
     if named in {"", "auto"}:
@@ -121,7 +121,7 @@ def _threads() -> int:
 
 def backend() -> Backend:
     """The backend the next launch uses."""
-    forced = _override.get() or asked_backend()
+    forced = _override.get() or read_backend()
     if forced is not None:
         return forced
     if mx.default_device().type == mx.DeviceType.gpu:
@@ -129,7 +129,7 @@ def backend() -> Backend:
     return Backend.CPU if compiler() else Backend.REFERENCE
 
 
-def compiled_for_cpu() -> bool:
+def compiles_for_cpu() -> bool:
     """Whether kernels run as compiled functions on this CPU, where they also beat MLX's own operations."""
     return backend() in {Backend.CPU, Backend.FIBERS}
 
@@ -139,7 +139,7 @@ def on_gpu() -> bool:
     return backend() in {Backend.METAL, Backend.CUDA} or mx.default_device().type == mx.DeviceType.gpu
 
 
-def fused(function: Callable[..., Result]) -> Callable[..., Result]:
+def fuse(function: Callable[..., Result]) -> Callable[..., Result]:
     """`function` of arrays, compiled by `mx.compile` on a GPU, which fuses elementwise operations into one
     launch; unchanged on a CPU, where compiling costs time at run time. It must not launch our kernels."""
     compiled = cast("Callable[..., Result]", mx.compile(function))
@@ -162,7 +162,7 @@ def use_backend(name: Backend | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recorded_launches() -> Iterator[list[Launched]]:
+def record_launches() -> Iterator[list[Launched]]:
     """Within the block, launches of this thread on a CPU are recorded in the list."""
     launches: list[Launched] = []
     token = _recorded.set(launches)
@@ -177,7 +177,7 @@ def kernel_status() -> list[str]:
     chosen = backend()
     toolchain = compiler()
     lines = [f"kernels: {chosen}"]
-    if compiled_for_cpu() and toolchain:
+    if compiles_for_cpu() and toolchain:
         lines.append(f"kernel compiler: {toolchain[1]} ({toolchain[0]})")
         lines.append(f"kernel cache: {cache_folder()}")
     elif chosen is Backend.REFERENCE and toolchain is None:
@@ -212,7 +212,7 @@ def launch(
     try:
         return _launch_on_cpu(kernel, chosen, inputs, outputs, groups, simdgroups, template)
     except BuildFailed as failure:
-        if _override.get() or asked_backend():
+        if _override.get() or read_backend():
             raise
         _given_up[kernel.name] = str(failure)
         _log.warning("kernel %s runs as plain MLX: %s", kernel.name, failure)
@@ -274,7 +274,7 @@ def dtype_name(dtype: mx.Dtype) -> str:
 
 
 @cache
-def _compiled(
+def _compile_kernel(
     kernel: Kernel, dtypes: tuple[str, ...], outputs: tuple[str, ...], template: Template, width: int
 ) -> tuple[Launch, Path]:
     arguments = [Argument(dtype, (1,)) for dtype in dtypes]
@@ -291,7 +291,7 @@ def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
 
 
 @cache
-def _wanted(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
+def _list_wants(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
     return [kernel.wants(name) for name in kernel.inputs]
 
 
@@ -313,7 +313,7 @@ def _launch_on_cpu(
 ) -> list[mx.array]:
     width = 1 if chosen is Backend.CPU else 32
     simdgroups = simdgroups if width == 32 else 1
-    run, library = _compiled(
+    run, library = _compile_kernel(
         kernel,
         tuple(dtype_name(each.dtype) for each in inputs),
         tuple(dtype_name(dtype) for _, dtype in outputs),
@@ -324,7 +324,7 @@ def _launch_on_cpu(
     mx.eval(*inputs, *results)
     buffers: list[np.ndarray[Any, Any]] = []
     of_shapes: list[int] = []
-    for (shape, strides, rank), array in zip(_wanted(kernel), inputs, strict=True):
+    for (shape, strides, rank), array in zip(_list_wants(kernel), inputs, strict=True):
         view = _buffer(array)
         buffers.append(view)
         of_shapes += range(len(buffers), len(buffers) + shape + strides + rank)

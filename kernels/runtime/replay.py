@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.runtime.build_cpu import COMMON_FLAGS, BuildFailed, build_library, launch_address, thread_pool
-from kernels.runtime.device import Launched, recorded_launches
+from kernels.runtime.device import Launched, record_launches
 
 _log = logging.getLogger(__name__)
 
@@ -181,9 +181,9 @@ def record(
 ) -> tuple[Sequence[mx.array], Sequence[mx.array], Replay | None]:
     """The states after one step and after two, and a `Replay` for further ones; None in its place if `step`
     does more than launch kernels. `kept` and `goes_on` as in `Replay`."""
-    with recorded_launches() as first:
+    with record_launches() as first:
         once = step(state)
-    with recorded_launches() as second:
+    with record_launches() as second:
         twice = step(once)
     for each in (state, once, twice):
         mx.eval(*each)

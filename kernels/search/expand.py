@@ -181,7 +181,7 @@ _MOST_SIMDGROUPS = 16
 
 
 @cache  # on a device, each would be a launch
-def _unused_input(dtype: mx.Dtype, size: int) -> mx.array:
+def _make_unused_input(dtype: mx.Dtype, size: int) -> mx.array:
     """Stands in for an input that a kernel does not read."""
     zeros = mx.zeros((size,), dtype)
     mx.eval(zeros)
@@ -203,13 +203,13 @@ def expand(
     reference.
     """
     batch, beam, width = logits.shape
-    frames = _unused_input(mx.int32, 1) if durations is None else durations.astype(mx.int32)
+    frames = _make_unused_input(mx.int32, 1) if durations is None else durations.astype(mx.int32)
     choices = len(frames)
     ranks = min(beam, width if durations is None else width - choices)
     outputs = None
     if 4 * beam * ranks * (choices + 1) + 20 * beam <= _CANDIDATE_BYTES:
-        gains = _unused_input(mx.float32, 8) if bonus is None else bonus.gains
-        alphas = _unused_input(mx.float32, 8) if bonus is None else bonus.alphas
+        gains = _make_unused_input(mx.float32, 8) if bonus is None else bonus.gains
+        alphas = _make_unused_input(mx.float32, 8) if bonus is None else bonus.alphas
         outputs = launch(
             EXPAND,
             [logits, gains, alphas, frames, scores, status],

@@ -39,11 +39,11 @@ def next_rows_reference(slots: mx.array, scores: mx.array) -> NextRows:
     runs = (fields[Field.STATUS] != FINISHED) & (held > -np.inf)
     frames = np.where(runs, fields[Field.ROW], -1).reshape(-1)
     joined = mx.array(np.stack([frames, np.arange(frames.size)]).astype(np.int32))
-    steps = continued_rows(fields).steps(held.size)
+    steps = continue_rows(fields).steps(held.size)
     return NextRows(steps, joined, mx.array([int(runs.sum())], mx.int32))
 
 
-def continued_rows(slots: NDArray[np.int32]) -> Continued:
+def continue_rows(slots: NDArray[np.int32]) -> Continued:
     """For each slot of [Field, B, K], the row of the network's state that it continues."""
     beam = slots.shape[2]
     first = np.arange(0, slots[0].size, beam, dtype=np.int32)[:, None]

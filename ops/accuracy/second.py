@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402 - behind OpenBLAS
 from spool.wer import total_errors, word_errors  # noqa: E402
 from worker.audio import open_audio  # noqa: E402
 from worker.decode.attention.second import SecondReader  # noqa: E402
-from worker.decode.lattice.word_graph import WordGraph, pruned  # noqa: E402
+from worker.decode.lattice.word_graph import WordGraph, prune_graph  # noqa: E402
 from worker.decode.result import Answer  # noqa: E402
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions  # noqa: E402
 from worker.decode.utterances import decode_utterances  # noqa: E402
@@ -96,7 +96,7 @@ class Bench:
 
 def best_path(graph: WordGraph) -> str:
     """The text of a lattice's best path."""
-    best, state, words = pruned(graph, 0.0), 0, []
+    best, state, words = prune_graph(graph, 0.0), 0, []
     leaving = {arc.source: arc for arc in reversed(best.arcs)}
     while state in leaving:
         words.append(leaving[state].word)

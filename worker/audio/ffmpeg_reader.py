@@ -85,7 +85,7 @@ class AvReader(FrameReader):
         self.rate = int(context.sample_rate)
         self.channels = int(context.channels)
         self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"
-        self.stated_seconds = self._stated_seconds()
+        self.stated_seconds = self._read_stated_seconds()
         if self.stated_seconds is not None:
             self.expected_frames = round(self.stated_seconds * self.rate)
         elif by_header is not None:
@@ -117,7 +117,7 @@ class AvReader(FrameReader):
         start = self._container.start_time
         return start / av.time_base if start is not None else 0.0
 
-    def _stated_seconds(self) -> float | None:
+    def _read_stated_seconds(self) -> float | None:
         """The stated length in seconds, if the container states that of the audio rather than of video."""
         kind = self._container.format.name
         duration = self._stream.duration

@@ -108,11 +108,11 @@ class SoundfileReader:
     def _last_frames(self, done: int) -> Iterator[Block]:
         """What can be decoded after frame `done` of a file that was cut off in the middle of a block. An
         error discards the whole read, so each read is small."""
-        with contextlib.suppress(soundfile.LibsndfileError), self._reopened(done) as reopened:
+        with contextlib.suppress(soundfile.LibsndfileError), self._reopen(done) as reopened:
             while len(samples := reopened.read(_LAST_FRAMES, dtype="float32", always_2d=True)):
                 yield Block(samples, self.rate)
 
-    def _reopened(self, frame: int) -> soundfile.SoundFile:
+    def _reopen(self, frame: int) -> soundfile.SoundFile:
         descriptor = os.dup(self._file.fileno())
         os.lseek(descriptor, 0, os.SEEK_SET)
         sound = soundfile.SoundFile(descriptor, closefd=True)

@@ -78,7 +78,7 @@ def describe_shortfall(length: Length) -> str | None:
     )
 
 
-def stated_length(file: BinaryIO) -> StatedLength:
+def read_stated_length(file: BinaryIO) -> StatedLength:
     """The length stated in the header of `file`; moves the file's position."""
     size = file.seek(0, os.SEEK_END)
     head = content_head(file)

@@ -37,7 +37,7 @@ from worker.audio.mp4 import Mp4Reader, NotPlainMp4
 from worker.audio.resample import SAMPLE_RATE, Resampler
 from worker.audio.sniff import content_of, ogg_is_chained
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
-from worker.audio.stated_length import Length, compare_length, describe_shortfall, stated_length
+from worker.audio.stated_length import Length, compare_length, describe_shortfall, read_stated_length
 
 Channels = Literal["mix", "separate"]
 
@@ -95,7 +95,7 @@ class AudioStream:
         self._size = os.fstat(file.fileno()).st_size
         if self._size == 0:
             raise AudioEmpty(f"{name}: the file is empty (0 bytes)")
-        stated = stated_length(file)
+        stated = read_stated_length(file)
         self._reader = _reader_for(file, name)
         seconds = self._reader.stated_seconds if stated.seconds is None else stated.seconds
         self._stated = replace(stated, seconds=seconds)

@@ -39,7 +39,7 @@ class Path:
     durations: tuple[int, ...]
     log_probs: tuple[float, ...]
 
-    def scored(self, score: float) -> Hypothesis:
+    def with_score(self, score: float) -> Hypothesis:
         """The hypothesis of this path; a token's confidence is its probability among labels and blank."""
         confidences = tuple(float(p) for p in np.exp(np.minimum(np.array(self.log_probs, np.float32), 0)))
         return Hypothesis(self.tokens, score, self.times, self.durations, confidences)
@@ -61,7 +61,7 @@ def on_device(arrays: Iterable[Written | None]) -> list[mx.array]:
     return [array for array in arrays if isinstance(array, mx.array)]
 
 
-def stacked(arrays: Sequence[Written]) -> NDArray[Any]:
+def stack_steps(arrays: Sequence[Written]) -> NDArray[Any]:
     """Arrays of one shape as one array on the host, [len(arrays), ...], evaluated together."""
     mx.eval(on_device(arrays))
     return np.stack([np.asarray(array) for array in arrays])
@@ -86,7 +86,7 @@ class Backtrace:
             for array in (step.labels, step.frames, step.durations, step.log_probs, step.parents)
         )
 
-    def continued(self) -> list[tuple[list[Path], list[int]]]:
+    def trace_origins(self) -> list[tuple[list[Path], list[int]]]:
         """For each utterance, the path of each slot and the slot it descends from before the first step."""
         slot = np.broadcast_to(np.arange(self._shape[1]), self._shape)
         for step in reversed(self._steps):
@@ -118,7 +118,7 @@ class Backtrace:
 
     def _read(self) -> _Steps:
         def whole(arrays: list[Written]) -> np.ndarray:
-            return stacked(arrays).reshape(-1, *self._shape)
+            return stack_steps(arrays).reshape(-1, *self._shape)
 
         parents = [step.parents for step in self._steps if step.parents is not None]
         return _Steps(

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.backtrace import Emission, Written, on_device, stacked
+from worker.decode.backtrace import Emission, Written, on_device, stack_steps
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import PrunedGraph
 
@@ -107,8 +107,8 @@ class LatticeRecorder:
 
     def _integers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.int32]:
         given = [array for step in self._steps if (array := of(step)) is not None]
-        return stacked(given).astype(np.int32) if given else np.zeros((0, *shape), np.int32)
+        return stack_steps(given).astype(np.int32) if given else np.zeros((0, *shape), np.int32)
 
     def _numbers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.float32]:
         given = [array for step in self._steps if (array := of(step)) is not None]
-        return stacked(given).astype(np.float32) if given else np.zeros((0, *shape), np.float32)
+        return stack_steps(given).astype(np.float32) if given else np.zeros((0, *shape), np.float32)

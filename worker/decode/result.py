@@ -9,7 +9,7 @@ from worker.decode.alignment.emissions import Emissions
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest_beam, with_posteriors
+from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph, widest_beam, with_posteriors
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
@@ -45,7 +45,7 @@ class Answer:
         Raises EngineError if there is no hypothesis."""
         best = best_of(self.hypotheses)
         if self.spoken is not None:
-            return [_moved(word, offset_seconds) for word in self.spoken]
+            return [_move_word(word, offset_seconds) for word in self.spoken]
         words = words_of(best, tokenizer, frame_seconds, offset_seconds)
         if self.graph is None or self.reach is not None:
             return words
@@ -57,7 +57,7 @@ class Answer:
         if self.graph is None:
             return None
         beam = min(prune, widest_beam(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
-        return lattice_of(pruned(self.graph, beam), beam, frame_seconds, seconds)
+        return lattice_of(prune_graph(self.graph, beam), beam, frame_seconds, seconds)
 
 
 class Spelling(Protocol):
@@ -105,7 +105,7 @@ def answers(
     ]
 
 
-def _moved(word: Word, seconds: float) -> Word:
+def _move_word(word: Word, seconds: float) -> Word:
     if not seconds:
         return word
     start, end = round(word.start + seconds, DIGITS), round(word.end + seconds, DIGITS)

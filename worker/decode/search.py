@@ -73,7 +73,7 @@ def search(
         check_request(searcher, options, request)
     fusion = None if requests is None else make_fusion(model.tokenizer, options, requests)
     if searcher.run is None:
-        raise InvalidRequest(f"{_named(head)} is not searched over frames alone")
+        raise InvalidRequest(f"{_describe_head(head)} is not searched over frames alone")
     if fusion is not None and (options.graph is not None or not searcher.fuses):
         raise InvalidRequest(cannot_fuse(head, options, requests or ()))
     batch = SearchInput(model.heads[head], encoded.frames, lengths, options, fusion, recorder)
@@ -158,7 +158,7 @@ def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searc
     searcher = SEARCHERS.get((head, options.decoder))
     if searcher is None:
         known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
-        raise InvalidRequest(f"unknown decoder {options.decoder!r} for {_named(head)}: {known}")
+        raise InvalidRequest(f"unknown decoder {options.decoder!r} for {_describe_head(head)}: {known}")
     if options.alignments not in ("auto", "best", "all"):
         raise InvalidRequest(f"unknown alignments {options.alignments!r}: auto, best or all")
     if (head, options.decoder) == ("ctc", "beam"):
@@ -190,12 +190,12 @@ def _refuse_others(head: HeadName, searcher: Searcher, options: SearchOptions) -
         if field.name not in searcher.takes | COMMON and getattr(options, field.name) != field.default:
             takes = ", ".join(sorted(searcher.takes)) or "none"
             raise InvalidRequest(
-                f"{field.name}: the {options.decoder} search of {_named(head)} has no such parameter; "
-                f"it has: {takes}"
+                f"{field.name}: the {options.decoder} search of {_describe_head(head)} has no such "
+                f"parameter; it has: {takes}"
             )
 
 
-def _named(head: HeadName) -> str:
+def _describe_head(head: HeadName) -> str:
     return f"{'an' if head.startswith(('attention', 'rnnt')) else 'a'} {head} head"
 
 
@@ -238,7 +238,7 @@ def cannot_fuse(head: HeadName, options: SearchOptions, requests: Sequence[Decod
     if head == "ctc":
         why = "a CTC head takes a language model or phrases with the beam decoder only"
     else:
-        why = f"the {options.decoder} search of {_named(head)} takes no language model and no phrases"
+        why = f"the {options.decoder} search of {_describe_head(head)} takes no language model and no phrases"
     return f"{', '.join(asked)}: {why}"
 
 

@@ -122,10 +122,10 @@ def _blas() -> Iterator[Finding]:
 def _kernels(hardware: Hardware) -> Finding:
     """Which backend the kernels use here."""
     # Imports MLX, which binds its products to whatever BLAS is loaded by then.
-    from kernels.runtime.device import Backend, asked_backend
+    from kernels.runtime.device import Backend, read_backend
 
     try:
-        if asked_backend() is Backend.REFERENCE:
+        if read_backend() is Backend.REFERENCE:
             text = "SPOOL_KERNELS selects plain MLX, which is two to four times slower on a CPU"
             return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
         if hardware.apple_gpu:

@@ -74,7 +74,7 @@ def active_stretches(
             start = None
     if start is not None:
         _add(stretches, start, len(steps), rule)
-    stretches = _merged(stretches)
+    stretches = _merge_spans(stretches)
     if rule.min_on > 0:
         stretches = [(a, b) for a, b in stretches if _F32(b) - _F32(a) >= _F32(rule.min_on)]
     if rule.min_off > 0:
@@ -82,7 +82,7 @@ def active_stretches(
         gaps = [
             (end, start) for (_, end), (start, _) in pairs if _F32(start) - _F32(end) < _F32(rule.min_off)
         ]
-        stretches = _merged([*stretches, *gaps])
+        stretches = _merge_spans([*stretches, *gaps])
     return [(round(a, 2), round(b, 2)) for a, b in stretches]
 
 
@@ -92,7 +92,7 @@ def _add(stretches: list[Stretch], first: int, last: int, rule: Hysteresis) -> N
         stretches.append((start, end))
 
 
-def _merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+def _merge_spans(stretches: Sequence[Stretch]) -> list[Stretch]:
     merged: list[Stretch] = []
     for start, end in sorted(stretches):
         if merged and _F32(merged[-1][1]) >= _F32(start):

@@ -99,16 +99,16 @@ def _fastest() -> ModuleType:
     return mx if mx.default_device().type == mx.DeviceType.gpu else np
 
 
-def _compiled(layers: Sequence[Layer]) -> LstmWindows | None:
+def _compile_network(layers: Sequence[Layer]) -> LstmWindows | None:
     """The layers compiled for this CPU; None if kernels are not compiled, or this one cannot be."""
-    from kernels.runtime.device import asked_backend, compiled_for_cpu  # MLX again
+    from kernels.runtime.device import compiles_for_cpu, read_backend  # MLX again
 
-    if not (compiled_for_cpu() and can_run()):
+    if not (compiles_for_cpu() and can_run()):
         return None
     try:
         return LstmWindows.pack(layers)
     except BuildFailed as failure:
-        if asked_backend():
+        if read_backend():
             raise
         _log.warning("voices are encoded in numpy, at half the speed: %s", failure)
         return None
@@ -136,7 +136,7 @@ class VoiceEncoder:
             )
             for n in range(_LAYERS)
         ]
-        self._kernel = None if library is not None or self._library is not np else _compiled(layers)
+        self._kernel = None if library is not None or self._library is not np else _compile_network(layers)
         # sigmoid(v) = 0.5 * tanh(v / 2) + 0.5: with i, f and o halved here, one tanh serves all four gates.
         halves = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), SIZE)[:, None]
         self._layers = [

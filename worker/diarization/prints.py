@@ -24,7 +24,7 @@ def speaker_prints(
     `FEWEST_WINDOWS` have none."""
     own: dict[int, list[int]] = {}
     at = 0
-    joined = _joined(segments)
+    joined = _join_segments(segments)
     for index, (start, end) in enumerate(spans):
         while at < len(joined) and joined[at].end < start:
             at += 1
@@ -40,7 +40,7 @@ def encoder_digest() -> str:
     return hashlib.sha256(encoder.WEIGHTS.read_bytes()).hexdigest()
 
 
-def _joined(segments: Sequence[SpeakerSegment]) -> list[SpeakerSegment]:
+def _join_segments(segments: Sequence[SpeakerSegment]) -> list[SpeakerSegment]:
     """The segments, with adjacent ones of the same speaker joined."""
     joined: list[SpeakerSegment] = []
     for each in segments:

@@ -62,11 +62,11 @@ def load_sortformer_model(archive: Path, path: str = "") -> Sortformer:
         facts = archive.stat()
     except OSError as cause:
         raise UnknownModel(f"{archive}: the diarization model cannot be read: {cause.strerror}") from cause
-    return _kept_sortformer(path or f"{_PREFIX}{archive}", archive, facts.st_mtime_ns, facts.st_size)
+    return _load_sortformer(path or f"{_PREFIX}{archive}", archive, facts.st_mtime_ns, facts.st_size)
 
 
 @lru_cache(maxsize=8)
-def _kept_sortformer(path: str, archive: Path, _changed: int, _size: int) -> Sortformer:
+def _load_sortformer(path: str, archive: Path, _changed: int, _size: int) -> Sortformer:
     return Sortformer(path, archive)
 
 

@@ -123,7 +123,7 @@ class Sortformer:
             step = replace(chunk.step, memory=cache.frames)
             (output,) = run(iter([(chunk.samples, step)]))
             parts.append(cache.take(output.rows, output.probabilities, chunk.left, chunk.right))
-        return Followed(self._joined(parts), reader.total)
+        return Followed(self._concatenate(parts), reader.total)
 
     def _streaming(self, setting: str) -> StreamingOptions | None:
         own = self.config.streaming
@@ -136,7 +136,7 @@ class Sortformer:
             )
         return replace(own, **PRESETS.get(setting, {}))
 
-    def _joined(self, parts: list[Floats]) -> Floats:
+    def _concatenate(self, parts: list[Floats]) -> Floats:
         return np.concatenate(parts) if parts else np.zeros((0, self.config.speakers), np.float32)
 
     # --- chunk by chunk -------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Sortformer:
         self, reader: "_Reader", run: RunSteps[Any, Any], options: StreamingOptions
     ) -> Iterator["_Chunk"]:
         """The chunks for a model whose features are normalised over the recording."""
-        mel = self._normalised(self._mel(reader, run, 1.0), run)
+        mel = self._normalise(self._mel(reader, run, 1.0), run)
         for cut in self._cuts(options, lambda _: len(mel)):
             frames = mel[cut.first : cut.last]
             yield _Chunk(_SILENCE, ChunkStep(0, len(frames), self._nothing, frames), cut.left, cut.right)
@@ -181,16 +181,16 @@ class Sortformer:
         gain = 1.0
         if self.config.streaming is None:
             # The largest sample, not the largest magnitude, as in training.
-            peak = max((float(block.max()) for block in _limited(read()) if len(block)), default=0.0)
+            peak = max((float(block.max()) for block in _limit_length(read()) if len(block)), default=0.0)
             gain = float(np.float32(1) / (np.float32(peak) + np.float32(_PEAK_FLOOR)))
-        reader = _Reader(_limited(read()))
-        mel = self._normalised(self._mel(reader, run, gain), run)
+        reader = _Reader(_limit_length(read()))
+        mel = self._normalise(self._mel(reader, run, gain), run)
         if not len(mel):
-            return Followed(self._joined([]), reader.total)
+            return Followed(self._concatenate([]), reader.total)
         (output,) = run(iter([(_SILENCE, ChunkStep(0, len(mel), self._nothing, mel))]))
         return Followed(output.probabilities, reader.total)
 
-    def _normalised(self, mel: Floats, run: RunSteps[Any, Any]) -> Floats:
+    def _normalise(self, mel: Floats, run: RunSteps[Any, Any]) -> Floats:
         if self._is_plain or not len(mel):
             return mel
         (normalised,) = run(iter([(_SILENCE, NormaliseStep(mel))]))
@@ -285,7 +285,7 @@ class _Reader:
         return self._held[first - self._first : last - self._first]
 
 
-def _limited(blocks: Blocks) -> Iterator[Floats]:
+def _limit_length(blocks: Blocks) -> Iterator[Floats]:
     """The blocks of a recording that is to be taken at once. Raises TooLongAtOnce."""
     total = 0
     for block in blocks:

@@ -154,7 +154,7 @@ class Engine:
             self._prepared.clear()
         self._prepared[question] = answer.result()
 
-    def known(self, model: str) -> ModelInfo | None:
+    def find_info(self, model: str) -> ModelInfo | None:
         """The weights last loaded for `model`; None before the first time."""
         return self._pending.model(model)
 
@@ -263,9 +263,9 @@ class Engine:
         """Reset the count of unexplained crashes: a self-test has passed."""
         self._pending.clear_failures()
 
-    def unexplained_crashes(self, seconds: float) -> int:
+    def count_unexplained_crashes(self, seconds: float) -> int:
         """The number of children that died within the last `seconds` without a known cause."""
-        return self._pending.unexplained_crashes(seconds)
+        return self._pending.count_unexplained_crashes(seconds)
 
     @property
     def child_pid(self) -> int | None:

@@ -219,13 +219,13 @@ class LiveSessions:
             refusal = self._refusal(len(self._sessions))
             if refusal is not None:
                 raise EngineFull(refusal)
-            return self._opened(request, cancel)
+            return self._open_session(request, cancel)
 
     def go_on(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
         """Open a session for a client that was already admitted."""
         with self._lock:
             self._measure()
-            return self._opened(request, cancel)
+            return self._open_session(request, cancel)
 
     def has_room(self, count: int) -> bool:
         """Whether another session may be opened in addition to `count`."""
@@ -246,7 +246,7 @@ class LiveSessions:
             )
         return None
 
-    def _opened(self, request: LiveRequest, cancel: threading.Event | None) -> EngineSession:
+    def _open_session(self, request: LiveRequest, cancel: threading.Event | None) -> EngineSession:
         session = EngineSession(self._engine, request, cancel)
         self._sessions.append(session)
         return session

@@ -48,7 +48,7 @@ class MemoryBudget:
 
 def budget_of(settings: Settings, hardware: Hardware) -> MemoryBudget:
     """The budget of this machine, or that of the settings."""
-    limit = wired_limit() if hardware.apple_gpu else container_limit()
+    limit = read_wired_limit() if hardware.apple_gpu else container_limit()
     return memory_budget(
         hardware, limit, settings.frame_budget, settings.max_batch, settings.model_memory_bytes
     )
@@ -74,7 +74,7 @@ def memory_budget(
     return MemoryBudget(int(device), models, batch, frames or FRAME_BUDGET, utterances or MAX_BATCH)
 
 
-def wired_limit() -> int | None:
+def read_wired_limit() -> int | None:
     """The GPU's memory limit set with `sysctl iogpu.wired_limit_mb`, in bytes; None if not set."""
     try:
         answer = subprocess.run(

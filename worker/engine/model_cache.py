@@ -71,14 +71,14 @@ class ModelCache(Generic[Held]):
     def take_in(self, path: str, model: Held, size: int, beside: str | None = None) -> tuple[str, ...]:
         """Add a loaded model of `size` bytes (0: unknown); returns the models evicted because it is larger
         than its files."""
-        self._sizes[path] = size or self._expected(path)
+        self._sizes[path] = size or self._estimate_size(path)
         self._places[path] = _Place(model, self._sizes[path])
         self._loaded_at = self._clock()
         return self.make_room(path, beside)
 
     def _leaving(self, path: str, beside: str | None = None) -> tuple[str, ...]:
         others = {each: place.size for each, place in self._places.items() if each != path}
-        count, held = len(others) + 1, sum(others.values()) + self._expected(path)
+        count, held = len(others) + 1, sum(others.values()) + self._estimate_size(path)
         leaving = []
         for each, size in others.items():  # the least recently used comes first
             if count <= self._options.most and held <= self._options.budget_bytes:
@@ -89,7 +89,7 @@ class ModelCache(Generic[Held]):
             count, held = count - 1, held - size
         return tuple(leaving)
 
-    def _expected(self, path: str) -> int:
+    def _estimate_size(self, path: str) -> int:
         """The model's size when last loaded, else that of its files."""
         known = self._sizes.get(path)
         return file_size(path) if known is None else known

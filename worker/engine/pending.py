@@ -185,7 +185,7 @@ class PendingRequests:
         with self._lock:
             self._unexplained.clear()
 
-    def unexplained_crashes(self, seconds: float) -> int:
+    def count_unexplained_crashes(self, seconds: float) -> int:
         """The number of children that died within the last `seconds` with no utterance or model to blame."""
         with self._lock:
             return sum(died > time.monotonic() - seconds for died in self._unexplained)

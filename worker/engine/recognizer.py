@@ -17,8 +17,8 @@ from spool.errors import EngineError, InvalidRequest
 from spool.failpoints import failpoint
 from worker.decode.alignment.words import spell_folded
 from worker.decode.attention.second import SecondReader
-from worker.decode.fusion.fusion import unspelled
-from worker.decode.fusion.spelling import unspelled_warning
+from worker.decode.fusion.fusion import find_unspelled
+from worker.decode.fusion.spelling import warn_of_unspelled
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
@@ -83,8 +83,8 @@ class ModelRecognizer:
         check_decoding(self._model, options, ask)
         if self._reader is not None:
             self._reader.check(ask, self._model.tokenizer)
-        skipped = unspelled(self._model.tokenizer, ask.phrases)
-        warnings = (unspelled_warning(skipped),) if skipped else ()
+        skipped = find_unspelled(self._model.tokenizer, ask.phrases)
+        warnings = (warn_of_unspelled(skipped),) if skipped else ()
         digest = _digest_of(options.graph or ask.lm)
         return replace(self.info, language_model=digest, warnings=warnings, spelling=spelling)
 
@@ -116,14 +116,14 @@ class ModelRecognizer:
         """
         if isinstance(asks[0].step, LiveFeed):
             return self._live.recognize(utterances, options, asks)
-        answers = self._decoded(utterances, options, asks, ahead)
+        answers = self._decode(utterances, options, asks, ahead)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
             self._recognition(answer, length, options, ask)
             for answer, length, ask in zip(answers, seconds, asks, strict=True)
         ]
 
-    def _decoded(
+    def _decode(
         self,
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
@@ -168,13 +168,13 @@ def _digest_of(path: str | None) -> str | None:
         return None
     try:
         facts = Path(path).stat()
-        return _kept_digest(path, facts.st_mtime_ns, facts.st_size)
+        return _hash_file(path, facts.st_mtime_ns, facts.st_size)
     except OSError as error:
         raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=16)
-def _kept_digest(path: str, _changed: int, _size: int) -> str:
+def _hash_file(path: str, _changed: int, _size: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

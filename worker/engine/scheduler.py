@@ -98,7 +98,7 @@ class BatchPace:
         self._seconds = seconds
         self._samples_a_second: dict[Hashable, float] = {}
 
-    def measured(self, group: Hashable, samples: int, ns: int) -> None:
+    def record(self, group: Hashable, samples: int, ns: int) -> None:
         """Record that a batch of `samples`, padding included, took `ns`."""
         pace = samples * 1e9 / max(ns, 1)
         self._samples_a_second[group] = 0.5 * (self._samples_a_second.get(group, pace) + pace)
@@ -157,21 +157,23 @@ class UtteranceQueue:
         if not self._queues:
             return []
         live = self._live()
-        among = self._allowed(live, first) or self._allowed(self._queues, first) or live or self._queues
-        return self._formed(among, cost, most_samples)
+        among = (
+            self._select_jobs(live, first) or self._select_jobs(self._queues, first) or live or self._queues
+        )
+        return self._form_batch(among, cost, most_samples)
 
     def next_live(
         self, among: Callable[[Hashable], bool], cost: Cost = cost_by_length
     ) -> list[QueuedUtterance]:
         """Remove and return the next batch of live sessions in groups that satisfy `among`; empty if none
         waits. One that is suspected of ending the process is left to `next_batch`."""
-        live = self._allowed(self._live(), among)
-        return self._formed(live, cost, lambda _: math.inf) if live else []
+        live = self._select_jobs(self._live(), among)
+        return self._form_batch(live, cost, lambda _: math.inf) if live else []
 
     def _live(self) -> list[str]:
         return [job for job, queue in self._queues.items() if queue[0].live]
 
-    def _formed(
+    def _form_batch(
         self, among: Collection[str], cost: Cost, most_samples: Callable[[Hashable], float]
     ) -> list[QueuedUtterance]:
         """Remove and return a batch that begins with the job of `among` that was served least."""
@@ -187,7 +189,7 @@ class UtteranceQueue:
         self._remove({item.ticket for item in batch.items})
         return batch.items
 
-    def _allowed(self, jobs: Collection[str], first: Callable[[Hashable], bool] | None) -> list[str]:
+    def _select_jobs(self, jobs: Collection[str], first: Callable[[Hashable], bool] | None) -> list[str]:
         return [job for job in jobs if first is None or first(self._queues[job][0].group)]
 
     def _turn(self, job: str) -> tuple[int, int]:

@@ -242,7 +242,7 @@ class BatchRunner:
             busy_ns = worked()
             self._note_live(batch, recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
-            self._pace.measured((batch[0].model, options, live), samples, busy_ns)
+            self._pace.record((batch[0].model, options, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - an error of the model is the utterance's, not the process's

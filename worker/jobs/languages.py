@@ -27,7 +27,7 @@ def language_spans(chunks: Sequence[Heard]) -> tuple[LanguageSpan, ...]:
     spans: list[LanguageSpan] = []
     for channel in sorted({span.channel for span, _ in chunks}):
         own = sorted((each for each in chunks if each[0].channel == channel), key=lambda each: each[0].index)
-        spoken = _smoothed([language for _, language in own])
+        spoken = _smooth([language for _, language in own])
         spans += [_span(*each, code) for each, code in zip(own, spoken, strict=True)]
     return tuple(spans)
 
@@ -40,7 +40,7 @@ def main_language(spans: Sequence[LanguageSpan]) -> str | None:
     return max(sorted(seconds), key=lambda code: seconds[code], default=None)
 
 
-def _smoothed(chunks: Sequence[ChunkLanguage]) -> list[str]:
+def _smooth(chunks: Sequence[ChunkLanguage]) -> list[str]:
     """The most probable language of each chunk of one channel, in order."""
     codes = sorted({code for chunk in chunks for code in (chunk.code, *chunk.probabilities)})
     scores = [0.0] * len(codes)

@@ -47,7 +47,7 @@ def with_speakers(
             texts.append(word.model_copy(update={"speaker": label, "overlap": overlap}))
         turns += [(channel, replace(each, speaker=before + each.speaker)) for each in numbered]
         before = max((each.speaker for _, each in turns), default=-1) + 1
-    return _assembled(transcript, texts, _turns(turns), model, channels=False)
+    return _assemble(transcript, texts, _turns(turns), model, channels=False)
 
 
 def with_channels_as_speakers(transcript: Transcript) -> Transcript:
@@ -59,13 +59,13 @@ def with_channels_as_speakers(transcript: Transcript) -> Transcript:
         others = sorted((w.start, w.end) for w in transcript.words if w.channel != channel)
         texts += [
             word.model_copy(update={"speaker": _label(channel), "overlap": overlap})
-            for word, overlap in zip(words, _overlapped(words, others), strict=True)
+            for word, overlap in zip(words, _find_overlap(words, others), strict=True)
         ]
-        turns += [(channel, SpeakerSegment(start, end, channel)) for start, end in _joined(words)]
-    return _assembled(transcript, texts, _turns(turns), CHANNELS, channels=True)
+        turns += [(channel, SpeakerSegment(start, end, channel)) for start, end in _join_words(words)]
+    return _assemble(transcript, texts, _turns(turns), CHANNELS, channels=True)
 
 
-def _assembled(
+def _assemble(
     transcript: Transcript, words: list[Word], turns: list[Turn], model: DiarizationFacts, *, channels: bool
 ) -> Transcript:
     talk = Counter[str]()
@@ -107,7 +107,7 @@ def _turns(segments: Iterable[tuple[int, SpeakerSegment]]) -> list[Turn]:
     return sorted(turns, key=lambda turn: (turn.start, turn.channel, turn.speaker))
 
 
-def _joined(words: Sequence[Word]) -> list[tuple[float, float]]:
+def _join_words(words: Sequence[Word]) -> list[tuple[float, float]]:
     """The stretches of one channel's words, joined over short pauses."""
     joined: list[tuple[float, float]] = []
     for word in words:
@@ -118,7 +118,7 @@ def _joined(words: Sequence[Word]) -> list[tuple[float, float]]:
     return joined
 
 
-def _overlapped(words: Sequence[Word], others: Sequence[tuple[float, float]]) -> list[bool]:
+def _find_overlap(words: Sequence[Word], others: Sequence[tuple[float, float]]) -> list[bool]:
     """Whether words of other channels (in order of their starts) cover more than half of each word."""
     marks, first = [], 0
     longest = max((end - start for start, end in others), default=0.0)

@@ -14,9 +14,9 @@ from worker.segmentation.segments import segments_of
 from worker.speech.guard import (
     DROP_MARGIN,
     MARGIN,
-    covered_seconds,
     doubtful_words,
-    invented_segments,
+    find_invented,
+    measure_coverage,
 )
 from worker.speech.listener import SpeechListener
 from worker.speech.spans import label_spans, speech_stretches
@@ -47,20 +47,20 @@ def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> C
         for word, doubtful in zip(words, unheard, strict=True)
     ]
     ranges = [range(segment.first_word, segment.last_word + 1) for segment in segments]
-    invented = invented_segments(alone, ranges)
+    invented = find_invented(alone, ranges)
     dropped = [segment for segment, gone in zip(segments, invented, strict=True) if gone]
     kept = [segment for segment, gone in zip(segments, invented, strict=True) if not gone]
     left, moved = _without(marked, dropped)
     return CheckedWords(
         words=left,
-        segments=tuple(_moved(segment, moved) for segment in kept),
-        dropped=tuple(_dropped(segment, marked) for segment in dropped),
+        segments=tuple(_renumber(segment, moved) for segment in kept),
+        dropped=tuple(_drop_segment(segment, marked) for segment in dropped),
         spans=_spans(listeners),
         coverage=_coverage(left, listeners),
     )
 
 
-def invented_lists(lists: Sequence[Sequence[Word]], checked: CheckedWords) -> list[bool]:
+def find_invented_lists(lists: Sequence[Sequence[Word]], checked: CheckedWords) -> list[bool]:
     """For each list, one chunk's words, whether some of them were dropped and none is left."""
 
     def places(words: Iterable[Word]) -> set[tuple[int, float, float, str]]:
@@ -95,12 +95,12 @@ def _without(words: Sequence[Word], dropped: Sequence[Segment]) -> tuple[tuple[W
     return tuple(left), before
 
 
-def _moved(segment: Segment, moved: Sequence[int]) -> Segment:
+def _renumber(segment: Segment, moved: Sequence[int]) -> Segment:
     places = {"first_word": moved[segment.first_word], "last_word": moved[segment.last_word]}
     return segment.model_copy(update=places)
 
 
-def _dropped(segment: Segment, words: Sequence[Word]) -> DroppedSegment:
+def _drop_segment(segment: Segment, words: Sequence[Word]) -> DroppedSegment:
     return DroppedSegment(
         start=segment.start,
         end=segment.end,
@@ -130,5 +130,5 @@ def _coverage(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> flo
     for channel, listener in enumerate(listeners):
         stretches = speech_stretches(listener.probabilities, listener.samples)
         total += sum(last - first for first, last in stretches) / SAMPLE_RATE
-        covered += covered_seconds([word for word in words if word.channel == channel], stretches)
+        covered += measure_coverage([word for word in words if word.channel == channel], stretches)
     return round(min(1.0, covered / total), _SHARE_DIGITS) if total else None

@@ -29,7 +29,7 @@ from worker.audio.stated_length import Length, describe_shortfall
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
-from worker.jobs.speech_check import check_words, invented_lists
+from worker.jobs.speech_check import check_words, find_invented_lists
 from worker.models.base import ModelInfo
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
@@ -147,7 +147,7 @@ def transcript_of(
     words = stitch([ChunkWords(item.span, item.words) for item in heard])
     checked = check_words(words, listeners)
     languages = language_spans([(item.span, item.language) for item in heard if item.language is not None])
-    invented = invented_lists([item.words for item in heard], checked)
+    invented = find_invented_lists([item.words for item in heard], checked)
     believed = [item for item, gone in zip(heard, invented, strict=True) if not gone]
     in_order = sorted(believed, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(

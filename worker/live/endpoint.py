@@ -22,7 +22,7 @@ class EndpointRules:
     empty: float = 5.0
     longest: float = 20.0
 
-    def ended(
+    def find_end(
         self, *, has_words: bool, silence: float, length: float, unvoiced: float | None = None
     ) -> Reason | None:
         """Why the utterance has ended, None if it goes on. silence: since the search's last token; length:

@@ -24,7 +24,7 @@ from worker.live.session import LiveOptions, LiveSession
 from worker.live.voice import Voice
 from worker.models.base import SpeechModel
 from worker.models.streaming import require_streaming
-from worker.speech.listener import shared_detector
+from worker.speech.listener import load_detector
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LiveGroup:
             self._options,
             self._model.tokenizer,
             self._model.info.frame_seconds,
-            Voice(shared_detector()) if self._options.detects else None,
+            Voice(load_detector()) if self._options.detects else None,
         )
         self.sessions.append(session)
         return session

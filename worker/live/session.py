@@ -101,7 +101,7 @@ class LiveSession:
         stable = len(path.tokens) if last else min(self.state.stable - self._given, len(path.tokens))
         marks, turn = self._read_marks(path, stable)
         events += marks
-        reason: Reason | None = "end" if last else self._ended(path, turn)
+        reason: Reason | None = "end" if last else self._find_endpoint(path, turn)
         begins_anew = False
         if reason is not None:
             begins_anew = self.options.restarts and not last
@@ -135,19 +135,19 @@ class LiveSession:
         self._marked = max(self._marked, stable)
         return events, turn
 
-    def _ended(self, path: Path, turn: int) -> Reason | None:
+    def _find_endpoint(self, path: Path, turn: int) -> Reason | None:
         rules = self.options.endpoints
         if rules is None:
             return None
         if turn:
             return "eou"
-        return rules.ended(
+        return rules.find_end(
             has_words=any(token not in self._marks for token in path.tokens),
             silence=self.state.silence * self._frame_seconds,
             length=(self._frames - self._began) * self._frame_seconds,
             unvoiced=None
             if self._voice is None
-            else self._voice.unvoiced(self._frames * self._frame_seconds),
+            else self._voice.measure_unvoiced(self._frames * self._frame_seconds),
         )
 
     def _cut(self, path: Path, stable: int, turn: int, reason: Reason) -> int:
@@ -211,7 +211,7 @@ class LiveSession:
         return (self._frames - 1) * self._frame_seconds + FEATURE_SECONDS
 
     def _words(self, path: Path) -> tuple[Word, ...]:
-        return tuple(words_of(path.scored(0.0), self._tokenizer, self._frame_seconds))
+        return tuple(words_of(path.with_score(0.0), self._tokenizer, self._frame_seconds))
 
     def _seconds(self, frame: int) -> float:
         return round(frame * self._frame_seconds, 3)

@@ -39,7 +39,7 @@ class Voice:
             if self._frames % GROUP == 0:
                 self._spoken_by_group.append(self._spoken)
 
-    def unvoiced(self, at: float) -> float:
+    def measure_unvoiced(self, at: float) -> float:
         """Seconds since the last speech, or since the start, as known at the moment `at`."""
         groups = self._groups(at)
         return (groups * GROUP - self._spoken_by_group[groups]) * FRAME_SECONDS

@@ -17,7 +17,7 @@ from spool.domain.transcript import ModelFacts, Transcript
 from worker.audio import open_audio
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, heard_chunk, spell_request
+from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, chunk_to_align, spell_request
 from worker.jobs.transcript import DecodedChunk, audio_facts, transcript_of
 from worker.models.base import ModelInfo, SpeechModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
@@ -50,21 +50,21 @@ def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
     info = recognizer.prepare(SEARCH, spell_request(text))
     with open_audio(path) as audio:
         chunks = plan_channels(audio.blocks(), 1, ChunkOptions(**asdict(info.chunking)))
-        decoded = list(_decoded(recognizer, info, chunks))
+        decoded = list(_decode(recognizer, info, chunks))
     facts = ModelFacts(name=info.name, sha256=info.sha256)
     options: dict[str, JsonValue] = {"align": text.kept.model_dump(mode="json")}
     heard = transcript_of(None, decoded, audio.samples_read, audio_facts(path.name, audio), facts, options)
     return HeardFile(heard, decoded, info)
 
 
-def _decoded(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk]) -> Iterator[DecodedChunk]:
+def _decode(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk]) -> Iterator[DecodedChunk]:
     """All chunks of the recording, decoded batch by batch."""
     assert info.spelling is not None
     ask = chunk_request(info.spelling)
     waiting = iter(chunks)
     while batch := list(itertools.islice(waiting, CHUNKS_AT_ONCE)):
         yield from (
-            heard_chunk(each.span, None, None, info.frame_seconds) for each in batch if not each.speech
+            chunk_to_align(each.span, None, None, info.frame_seconds) for each in batch if not each.speech
         )
         spoken = [each for each in batch if each.speech]
         if not spoken:
@@ -73,4 +73,4 @@ def _decoded(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chun
         for each, answer in zip(spoken, answers, strict=True):
             if isinstance(answer, Failure):
                 raise answer.error
-            yield heard_chunk(each.span, answer, answer.output, info.frame_seconds)
+            yield chunk_to_align(each.span, answer, answer.output, info.frame_seconds)

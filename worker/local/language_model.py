@@ -37,7 +37,7 @@ def build_language_model(texts: Sequence[Path], tokenizer: Speller, order: int, 
     lines: list[list[int]] = []
     tokens = unspelled = words = 0
     for line in _lines(texts):
-        ids, missed = _spelled(tokenizer, line)
+        ids, missed = _spell(tokenizer, line)
         words, unspelled, tokens = words + len(line.split()), unspelled + missed, tokens + len(ids)
         if tokens > MOST_TOKENS:
             raise InvalidRequest(f"the texts have more than {MOST_TOKENS} tokens; give fewer")
@@ -55,7 +55,7 @@ def build_language_model(texts: Sequence[Path], tokenizer: Speller, order: int, 
     return Built(grams.order, count, len(lines), tokens, unspelled)
 
 
-def _spelled(tokenizer: Speller, line: str) -> tuple[list[int], int]:
+def _spell(tokenizer: Speller, line: str) -> tuple[list[int], int]:
     """The tokens of a line, folded to what the tokenizer can spell, and the number of words it cannot."""
     if (ids := spell(tokenizer, line)) is not None:
         return ids, 0

@@ -256,7 +256,7 @@ class _FileDecoder(ChunkDecoder[Recognition]):
         }
         transcript = self.transcript(self.audio, None, facts)
         is_single = len(self.decoded) == len(self.spoken) == 1
-        joined = _joined(self.spoken, model.info.frame_seconds)
+        joined = _join_hypotheses(self.spoken, model.info.frame_seconds)
         hypotheses = self.spoken[0][1].hypotheses if is_single else [joined]
         nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
         if is_single and not transcript.dropped:  # the search's text, including marks outside words
@@ -272,7 +272,7 @@ def _whole(audio: AudioStream) -> Iterator[Chunk]:
     yield Chunk(ChunkSpan(0, 0, core_start=0, core_end=size, start=0, end=size), samples)
 
 
-def _joined(spoken: Sequence[tuple[ChunkSpan, Recognition]], frame_seconds: float) -> Hypothesis:
+def _join_hypotheses(spoken: Sequence[tuple[ChunkSpan, Recognition]], frame_seconds: float) -> Hypothesis:
     """The chunks' best hypotheses as one, in frames of the file, without tokens outside a chunk's core."""
     samples_a_frame = frame_seconds * SAMPLE_RATE
     rows = []

@@ -28,13 +28,13 @@ def shim_library(jumps: Mapping[str, str], soname: str) -> bytes:
 
     hash_at = HEADER_SIZE + 4 * PROGRAM_HEADER_SIZE
     hash_table = _hash(2 * count + 1)
-    symbols_at = _aligned(hash_at + len(hash_table), 8)
+    symbols_at = _align_offset(hash_at + len(hash_table), 8)
     strings_at = symbols_at + (2 * count + 1) * SYMBOL_SIZE
-    relocations_at = _aligned(strings_at + len(strings), 8)
-    code_at = _aligned(relocations_at + count * RELOCATION_SIZE, STUB_SIZE)
+    relocations_at = _align_offset(strings_at + len(strings), 8)
+    code_at = _align_offset(relocations_at + count * RELOCATION_SIZE, STUB_SIZE)
     code_end = code_at + count * STUB_SIZE
     # The writable half is on separate pages; addresses equal file offsets throughout.
-    dynamic_at = _aligned(code_end, PAGE)
+    dynamic_at = _align_offset(code_end, PAGE)
     entries = [
         (HASH, hash_at),
         (SYMTAB, symbols_at),
@@ -76,7 +76,7 @@ def shim_library(jumps: Mapping[str, str], soname: str) -> bytes:
     return bytes(image)
 
 
-def _aligned(offset: int, to: int) -> int:
+def _align_offset(offset: int, to: int) -> int:
     return -(-offset // to) * to
 
 

@@ -39,7 +39,7 @@ class HostSpectra:
         """Samples [N] -> squared magnitudes [N // hop, fft_length // 2 + 1] float32; None from less than a
         hop."""
         frames = len(samples) // self.config.hop_length
-        return self.power(_padded(samples, self.config), frames) if frames else None
+        return self.power(_pad_samples(samples, self.config), frames) if frames else None
 
     def power(self, padded: Float32, count: int) -> Float32:
         """As `FeatureExtractor.log_mel_of`, before the filters."""
@@ -102,7 +102,7 @@ class FeatureExtractor:
         if not lengths.any():
             return mx.zeros((len(samples), 0, self.config.features)), lengths
         mel = self._log_mel(samples, lengths, powers or [None] * len(samples))
-        return self._normalised(mel, lengths), lengths
+        return self._normalise(mel, lengths), lengths
 
     def log_mel(self, samples: Float32) -> mx.array:
         """Samples [N], at least a hop of them -> log-mel [N // hop, mels], not normalised."""
@@ -117,7 +117,7 @@ class FeatureExtractor:
 
     def normalise(self, mel: mx.array) -> mx.array:
         """Log-mel [T, mels] of a whole utterance, T at least 1, as the model was trained to hear it."""
-        return self._normalised(mel[None], np.array([mel.shape[0]], np.int32))[0]
+        return self._normalise(mel[None], np.array([mel.shape[0]], np.int32))[0]
 
     def _log_mel(
         self,
@@ -130,7 +130,7 @@ class FeatureExtractor:
         waves = np.zeros((len(samples), longest * hop + size), np.float32)
         for wave, row, power in zip(waves, samples, powers, strict=True):
             if power is None:
-                padded = _padded(row, self.config)[: len(wave)]
+                padded = _pad_samples(row, self.config)[: len(wave)]
                 wave[: len(padded)] = padded
         most = FRAMES_PER_LAUNCH if self.host_spectra is None else FRAMES_PER_BLOCK
         step = max(most // len(samples), 1)
@@ -178,7 +178,7 @@ class FeatureExtractor:
         guard = self.config.log_zero_guard_value
         return mx.log(mel + guard if self.config.log_zero_guard_type == "add" else mx.maximum(mel, guard))
 
-    def _normalised(self, mel: mx.array, lengths: NDArray[np.int32]) -> mx.array:
+    def _normalise(self, mel: mx.array, lengths: NDArray[np.int32]) -> mx.array:
         """Log-mel [B, T, mels] as the model was trained to hear it, zeros past each utterance's frames."""
         frames = mx.array(lengths)
         if self.config.normalize == "per_feature":
@@ -190,7 +190,7 @@ class FeatureExtractor:
         return normalised.reshape(mel.shape)
 
 
-def _padded(samples: Float32, config: PreprocessorConfig) -> Float32:
+def _pad_samples(samples: Float32, config: PreprocessorConfig) -> Float32:
     """Samples with pre-emphasis, and half a transform of zeros before and behind them."""
     half = config.fft_length // 2
     padded = np.zeros(len(samples) + 2 * half, np.float32)

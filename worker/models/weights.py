@@ -47,7 +47,7 @@ def is_channels_last(shapes: Mapping[str, Shape]) -> bool:
     return len(shape) == 4 and shape[-1] == 1 and shape[1] != 1
 
 
-def stored_tensors(name: str, shape: Shape, channels_last: bool) -> tuple[Stored, ...]:
+def read_stored(name: str, shape: Shape, channels_last: bool) -> tuple[Stored, ...]:
     """What a file holds for our parameter: one tensor, or the two biases of an LSTM layer."""
     lstm = LSTM_NAME.match(name)
     if lstm and not channels_last:
@@ -68,7 +68,7 @@ def stored_tensors(name: str, shape: Shape, channels_last: bool) -> tuple[Stored
 
 
 def assemble(shape: Shape, tensors: list[mx.array], channels_last: bool) -> mx.array:
-    """Our parameter from the stored tensors of `stored_tensors`."""
+    """Our parameter from the stored tensors of `read_stored`."""
     if len(tensors) == 2:
         return tensors[0].astype(mx.float32) + tensors[1].astype(mx.float32)
     tensor = tensors[0]
@@ -96,7 +96,7 @@ def install(
     channels_last = is_channels_last(shapes)
     parameters = dict(mlx.utils.tree_flatten(network.parameters()))
     wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in parameters.items()}
-    plan = {name: stored_tensors(name, shape, channels_last) for name, shape in wanted.items()}
+    plan = {name: read_stored(name, shape, channels_last) for name, shape in wanted.items()}
     beside = {name: (Stored((name,), shape),) for name, shape in (others or {}).items()}
     stored_names = _fit(plan | beside, shapes, source)
     loaded, kept = [], {}
@@ -127,9 +127,9 @@ def _fit(
             stored_names.setdefault(name, []).append(stored)
     surplus = [name for name in shapes if name not in used and not IGNORED.search(name)]
     problems = [
-        *_listed("of another shape", wrong),
-        *_listed("missing", missing),
-        *_listed("surplus", [f"{name} {list(shapes[name])}" for name in sorted(surplus)]),
+        *_list_names("of another shape", wrong),
+        *_list_names("missing", missing),
+        *_list_names("surplus", [f"{name} {list(shapes[name])}" for name in sorted(surplus)]),
     ]
     if problems:
         raise WeightsMismatch(
@@ -138,7 +138,7 @@ def _fit(
     return stored_names
 
 
-def _listed(what: str, names: Iterable[str]) -> list[str]:
+def _list_names(what: str, names: Iterable[str]) -> list[str]:
     every = list(names)
     if not every:
         return []

@@ -232,7 +232,7 @@ class _Decision:
 
     def cut(self) -> _Cut:
         """The cut by the first of the module's rules that applies."""
-        silence = max(self._gated_now(), self._silence_now())
+        silence = max(self._measure_gated(), self._silence_now())
         if silence:
             return _Cut(silence, speech=False)
         before = [length for length in (self._until_gated(), self._until_silence()) if length]
@@ -250,7 +250,7 @@ class _Decision:
         limit = min(limit, self._max // FRAME - overlap)
         return _Cut(quietest(self._levels, aim, limit) * FRAME, after=overlap * FRAME)
 
-    def _gated_now(self) -> int:
+    def _measure_gated(self) -> int:
         """The length of the gated stretch that begins here, less the margin before the next sound; else 0."""
         gate = self._options.gate
         last = end_of_gated(self._levels50, 0, gate)

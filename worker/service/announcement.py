@@ -40,7 +40,7 @@ class Announcement:
         with self._lock:
             known = dict(self._facts)
         if engine is not None:
-            infos = {name: engine.known(place) for name, place in self._models.items()}
+            infos = {name: engine.find_info(place) for name, place in self._models.items()}
             known |= {name: _from_engine(info, known[name]) for name, info in infos.items() if info}
         return {name: facts for name, facts in known.items() if facts != AnnouncedModel()}
 

@@ -212,7 +212,7 @@ def engine_problem(engine: Engine) -> str | None:
     """The engine has stopped, or crashes repeatedly without a culprit."""
     if engine.stopped is not None:
         return f"the engine is stopped: {engine.stopped}"
-    crashes = engine.unexplained_crashes(WINDOW_SECONDS)
+    crashes = engine.count_unexplained_crashes(WINDOW_SECONDS)
     if crashes >= ENGINE_CRASHES:
         return f"the engine's process ended {crashes} times in {WINDOW_SECONDS / 60:.0f} minutes"
     return None

@@ -117,13 +117,13 @@ class SpeechDetector:
         around = np.zeros((count, steps + 2, _BINS), np.float32)
         np.sqrt(squares[..., :_BINS] + squares[..., _BINS:], out=around[:, 1:-1])
         triples = np.lib.stride_tricks.sliding_window_view(around.reshape(count, -1), 3 * _BINS, axis=1)
-        first = _rectified(triples[:, ::_BINS].reshape(-1, 3 * _BINS) @ self._first, self._biases[0])
+        first = _rectify(triples[:, ::_BINS].reshape(-1, 3 * _BINS) @ self._first, self._biases[0])
         ones = first.reshape(count, steps, -1).astype(np.float64)
         parts = [ones[:, :2].reshape(count, -1), ones[:, 1:].reshape(count, -1)]
         pairs = [part @ weight for part, weight in zip(parts, self._second, strict=True)]
-        second = _rectified(np.concatenate(pairs, axis=1), np.tile(self._biases[1], 2))
-        third = _rectified(second @ self._third, self._biases[2])
-        return _rectified(third @ self._fourth, self._biases[3]).astype(np.float32)
+        second = _rectify(np.concatenate(pairs, axis=1), np.tile(self._biases[1], 2))
+        third = _rectify(second @ self._third, self._biases[2])
+        return _rectify(third @ self._fourth, self._biases[3]).astype(np.float32)
 
     def _steps(self, gates: Floats, state: State) -> tuple[Floats, State]:
         """The cell's outputs `[T, B, 128]` and its state `[2, B, 128]` (output, memory) behind them."""
@@ -190,7 +190,7 @@ def _with_context(samples: Floats) -> Floats:
     return np.lib.stride_tricks.sliding_window_view(samples, _CONTEXT + FRAME)[::FRAME]
 
 
-def _rectified(rows: NDArray[np.floating[Any]], bias: Floats) -> NDArray[np.floating[Any]]:
+def _rectify(rows: NDArray[np.floating[Any]], bias: Floats) -> NDArray[np.floating[Any]]:
     """Add the bias and apply ReLU, in place."""
     rows += bias
     np.maximum(rows, 0, out=rows)

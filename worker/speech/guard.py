@@ -57,12 +57,12 @@ def doubtful_words(
     return verdicts
 
 
-def invented_segments(doubtful: Sequence[bool], segments: Sequence[range]) -> list[bool]:
+def find_invented(doubtful: Sequence[bool], segments: Sequence[range]) -> list[bool]:
     """For each segment (a range of word indices) whether it has words and all of them are doubtful."""
     return [bool(segment) and all(doubtful[index] for index in segment) for segment in segments]
 
 
-def covered_seconds(words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
+def measure_coverage(words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
     """How much of the stretches lies within `reach` seconds of a word."""
     covered = _union([(max(0.0, word.start - reach), word.end + reach) for word in words])
     both = 0.0

@@ -107,7 +107,7 @@ class SpeechListener:
 
 
 @cache
-def shared_detector() -> SpeechDetector:
+def load_detector() -> SpeechDetector:
     """The detector shared by this process. Raises ModelError."""
     return SpeechDetector.load()
 
@@ -121,4 +121,4 @@ def detector_digest() -> str:
 
 def listeners(channels: int) -> list[SpeechListener]:
     """One for each channel of a recording. Raises ModelError."""
-    return [SpeechListener(shared_detector()) for _ in range(channels)]
+    return [SpeechListener(load_detector()) for _ in range(channels)]

@@ -93,10 +93,10 @@ def speech_stretches(
                 start = quiet = None
     if start is not None and samples - start > options.min_speech * SAMPLE_RATE:
         stretches.append((start, samples))
-    return _padded(stretches, samples, int(options.pad * SAMPLE_RATE))
+    return _pad(stretches, samples, int(options.pad * SAMPLE_RATE))
 
 
-def _padded(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
+def _pad(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
     """Each stretch extended by `pad` on both sides, or by half of the gap if that is less."""
     if not stretches:
         return []

@@ -33,7 +33,7 @@ from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  #
 from worker.models.base import SpeechOptions  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402
 from worker.models.canary.model import CanaryModel  # noqa: E402
-from worker.models.canary.stamps import stamped_runs  # noqa: E402
+from worker.models.canary.stamps import split_at_stamps  # noqa: E402
 from worker.models.registry import ModelFiles  # noqa: E402
 
 RATE = 16_000
@@ -141,7 +141,7 @@ class Oracle(Agreement):
         for key in self.dump:
             if key.startswith("words."):
                 tokens = self.dump["greedy" + key.removeprefix("words")].tolist()
-                runs = stamped_runs(tokens, tokenizer)
+                runs = split_at_stamps(tokens, tokenizer)
                 pairs = [
                     (run.text, round(run.start * frame, 2), round(run.end * frame, 2))
                     for run in runs

@@ -32,7 +32,7 @@ from worker.models.wenet.config import (  # noqa: E402
 )
 from worker.models.wenet.model import WenetModel  # noqa: E402
 from worker.models.wenet.tokenizer import UnitTokenizer  # noqa: E402
-from worker.models.wenet.weights import expected_shapes  # noqa: E402
+from worker.models.wenet.weights import shapes_of  # noqa: E402
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "open"
 RATE = 16_000
@@ -51,7 +51,7 @@ def random_model(name: str) -> WenetModel:
     config = WenetConfig(vocabulary, vocabulary - 1, vocabulary - 1, encoder, sides, None)
     rng = np.random.default_rng(0)
     tensors = {}
-    for tensor, shape in expected_shapes(config):
+    for tensor, shape in shapes_of(config):
         if tensor.endswith("bias") or "pos_bias" in tensor:
             values = np.zeros(shape)
         elif len(shape) == 1:

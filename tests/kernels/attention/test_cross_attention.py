@@ -8,7 +8,7 @@ from kernels.attention.cross_attention import (
     cross_attention,
     cross_attention_reference,
     plain_keys,
-    tiled_keys,
+    tile_keys,
 )
 from kernels.contracts.case import distance, normal, same_bits
 from kernels.runtime.device import use_backend
@@ -85,7 +85,7 @@ def test_frames_behind_a_length_are_not_read() -> None:
 
 def test_keys_in_tiles_give_the_same_bits() -> None:
     queries, keys, values, utterances, lengths = inputs([0, 3, 0, 4, 2, 0, 3, 1])
-    tiles = tiled_keys(keys.swapaxes(2, 3))
+    tiles = tile_keys(keys.swapaxes(2, 3))
     assert tiles.shape == (COUNT, HEADS, 5, WIDTH, 64)
     assert same_bits(plain_keys(tiles, FRAMES), keys)
     with use_backend(TESTED):

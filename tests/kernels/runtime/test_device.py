@@ -17,7 +17,7 @@ from kernels.contracts.case import normal, same_bits
 from kernels.nn import elementwise
 from kernels.runtime import build_cpu, device
 from kernels.runtime.build_cpu import FAST_FLAGS, BuildFailed, build_library
-from kernels.runtime.device import Backend, asked_backend, use_backend
+from kernels.runtime.device import Backend, read_backend, use_backend
 from worker.diagnostics.check import _kernels
 from worker.machine.hardware import this_machine
 
@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     for name in ("SPOOL_KERNELS", "SPOOL_KERNEL_THREADS", "CXX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPOOL_KERNEL_CACHE", str(tmp_path / "cache"))
-    remembered = (asked_backend, device._threads, device._compiled, build_cpu.compiler)
+    remembered = (read_backend, device._threads, device._compile_kernel, build_cpu.compiler)
     for each in remembered:
         each.cache_clear()
     device_before = mx.default_device()
@@ -221,9 +221,9 @@ def test_the_check_warns_where_kernels_cannot_be_built(fresh: Path, monkeypatch:
     finding = _kernels(linux)
     assert finding.level == "warn"
     assert "apt install g++" in finding.advice
-    asked_backend.cache_clear()
+    read_backend.cache_clear()
     monkeypatch.setenv("SPOOL_KERNELS", "reference")
     assert "SPOOL_KERNELS" in _kernels(linux).text
-    asked_backend.cache_clear()
+    read_backend.cache_clear()
     monkeypatch.setenv("SPOOL_KERNELS", "quick")
     assert _kernels(linux).level == "fail"

@@ -49,7 +49,7 @@ class Spoiled(Transducer):
     def join_rows(self, enc_proj: mx.array, pred_proj: mx.array, pairs: mx.array) -> mx.array:
         clean = self._sound.join_rows(enc_proj[..., :-1], pred_proj, pairs)
         marked = mx.take(enc_proj[..., -1:], mx.maximum(pairs[0], 0), axis=0) > 0
-        return self._whole(self._spoil(self.parted(clean), marked))
+        return self._whole(self._spoil(self.split_scores(clean), marked))
 
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
         return self._spoil(self._sound.logits(enc_proj[..., :-1], pred_proj), enc_proj[..., -1:] > 0)

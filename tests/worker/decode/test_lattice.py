@@ -19,7 +19,7 @@ from tests.worker.decode.reference import (
 )
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, pruned
+from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph
 from worker.decode.result import Answer, answers
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -270,8 +270,8 @@ def test_a_hypothesis_that_was_dropped_takes_the_future_of_the_one_it_met() -> N
         (("a", "c", "d"), -2.5),
         (("b", "c", "d"), -3.25),  # behind by what it was behind where they met
     ]
-    assert [words for words, _, _ in paths(pruned(graph, 0.5))] == [("a", "c", "d")]
-    assert len(pruned(graph, 0.76).arcs) == len(graph.arcs)
+    assert [words for words, _, _ in paths(prune_graph(graph, 0.5))] == [("a", "c", "d")]
+    assert len(prune_graph(graph, 0.76).arcs) == len(graph.arcs)
 
 
 def test_who_was_ahead_where_they_met_takes_nobodys_future() -> None:

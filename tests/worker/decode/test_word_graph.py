@@ -15,7 +15,7 @@ from worker.decode.lattice.word_graph import (
     best_path,
     best_weights,
     posteriors,
-    pruned,
+    prune_graph,
     total,
     widest_beam,
 )
@@ -73,7 +73,7 @@ def test_pruning_keeps_exactly_the_arcs_of_paths_within_the_beam(graph: WordGrap
     best = max((weight(graph, path) for path in every), default=-math.inf)
     near = [path for path in every if weight(graph, path) >= best - beam - SLACK]
 
-    small = pruned(graph, beam)
+    small = prune_graph(graph, beam)
 
     kept = sorted((arc.word, arc.start, arc.end, arc.weight) for arc in small.arcs)
     wanted = {id(arc): arc for path in near for arc in path[0]}
@@ -104,15 +104,15 @@ def test_the_widest_beam_that_leaves_so_many_arcs(graph: WordGraph, most: int) -
     if not any(paths(graph)):
         return
     beam = widest_beam(graph, most)
-    fewest = len(pruned(graph, 0.0).arcs)
-    assert len(pruned(graph, beam).arcs) <= max(most, fewest)
+    fewest = len(prune_graph(graph, 0.0).arcs)
+    assert len(prune_graph(graph, beam).arcs) <= max(most, fewest)
     alive = [worth for worth in best_weights(graph) if worth > -math.inf]
     if len(alive) <= most:
-        assert len(pruned(graph, beam).arcs) == len(alive)
+        assert len(prune_graph(graph, beam).arcs) == len(alive)
 
 
 def test_a_lattice_without_arcs_is_an_empty_sentence() -> None:
     graph = WordGraph((), {0: Final(-1.5)})
     assert best_path(graph) == total(graph) == -1.5
-    assert pruned(graph, 3.0) == graph
+    assert prune_graph(graph, 3.0) == graph
     assert graph.states == 1

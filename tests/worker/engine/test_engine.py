@@ -176,7 +176,7 @@ def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Pa
     with pytest.raises(EngineCrashed, match="even when it runs alone"):
         bad.result(DEADLINE)
     until(lambda: engine.stats.restarts == 2)
-    assert engine.unexplained_crashes(DEADLINE * 60) == 0, "both were the bad one's"
+    assert engine.count_unexplained_crashes(DEADLINE * 60) == 0, "both were the bad one's"
     assert sum(answer.engine_ns for answer in answers) == engine.busy_ns
     assert results([engine.submit("next", tone(1), "plain", SEARCH)])[0].words
 
@@ -190,12 +190,12 @@ def test_an_engine_that_dies_on_everything_blames_no_utterance(engine: Engine, t
         with pytest.raises(EngineStopped, match="ends on any utterance"):
             future.result(DEADLINE)
     assert engine.stopped is not None
-    assert engine.unexplained_crashes(DEADLINE * 60) >= 3
+    assert engine.count_unexplained_crashes(DEADLINE * 60) >= 3
     with pytest.raises(EngineStopped):
         engine.submit("next", tone(1), "plain", SEARCH)
     ill.unlink()
     engine.revive()
-    assert engine.unexplained_crashes(DEADLINE * 60) == 0
+    assert engine.count_unexplained_crashes(DEADLINE * 60) == 0
     assert engine.probe(model).result(DEADLINE).frames > 0
     assert engine.busy_ns == 0, "the self-test is on nobody's bill"
     assert results([engine.submit("next", tone(1), model, SEARCH)])[0].engine_ns == engine.busy_ns > 0

@@ -8,7 +8,7 @@ import pytest
 from spool.domain.transcript import AudioFacts, ModelFacts, NbestText, Word
 from tests.worker.speech.sounds import Floats, conversation, noise
 from worker.audio import SAMPLE_RATE
-from worker.jobs.speech_check import check_words, invented_lists
+from worker.jobs.speech_check import check_words, find_invented_lists
 from worker.jobs.transcript import DecodedChunk, transcript_of
 from worker.segmentation.spans import ChunkSpan
 from worker.speech.listener import SpeechListener, listeners
@@ -49,8 +49,8 @@ def test_a_chunk_is_invented_where_all_it_adds_was_dropped(talk: Floats) -> None
     noises, spoken = words(2.0, 2.5, 6.0), words(loud, loud + 0.4)
     checked = check_words([*noises, *spoken], hearing)
     chunks = [noises[:2], [*noises[2:], *spoken[:1]], spoken[1:], [], words(2.0, channel=1)]
-    assert invented_lists(chunks, checked) == [True, False, False, False, False]
-    assert invented_lists(chunks, check_words([*noises, *spoken], [])) == [False] * 5
+    assert find_invented_lists(chunks, checked) == [True, False, False, False, False]
+    assert find_invented_lists(chunks, check_words([*noises, *spoken], [])) == [False] * 5
 
 
 def test_an_invented_chunk_leaves_no_hypotheses_in_the_transcript(talk: Floats) -> None:

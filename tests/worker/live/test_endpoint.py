@@ -26,5 +26,5 @@ RULES = EndpointRules()
 def test_rules(
     has_words: bool, silence: float, length: float, unvoiced: float | None, reason: Reason | None
 ) -> None:
-    given = RULES.ended(has_words=has_words, silence=silence, length=length, unvoiced=unvoiced)
+    given = RULES.find_end(has_words=has_words, silence=silence, length=length, unvoiced=unvoiced)
     assert given == reason

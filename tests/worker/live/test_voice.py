@@ -13,13 +13,13 @@ def test_since_when_nobody_speaks() -> None:
     voice, samples = Voice(SpeechDetector.load()), audio(2)
     end = 2.0 + len(samples) / 16_000
     voice.push(np.concatenate([SILENCE, samples, SILENCE]))
-    assert 1.7 <= voice.unvoiced(2.0) <= 2.0
+    assert 1.7 <= voice.measure_unvoiced(2.0) <= 2.0
     assert voice.take_starts(2.0) == []
     started = voice.take_starts(end)
     assert len(started) >= 1
     assert 2.0 <= started[0] < end
     assert voice.take_starts(end + 2.0) == []
-    assert 1.7 <= voice.unvoiced(end + 2.0) - voice.unvoiced(end) <= 2.3
+    assert 1.7 <= voice.measure_unvoiced(end + 2.0) - voice.measure_unvoiced(end) <= 2.3
 
 
 def test_neither_blocks_nor_what_comes_later_change_what_is_said_of_a_moment() -> None:
@@ -29,5 +29,5 @@ def test_neither_blocks_nor_what_comes_later_change_what_is_said_of_a_moment() -
     for first in range(0, len(samples), 777):
         heard.push(samples[first : first + 777])
         at = min(first + 777, len(samples)) / 16_000
-        assert heard.unvoiced(at) == known.unvoiced(at)
+        assert heard.measure_unvoiced(at) == known.measure_unvoiced(at)
         assert heard.take_starts(at) == known.take_starts(at)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from worker.speech.guard import covered_seconds, doubtful_words, invented_segments
+from worker.speech.guard import doubtful_words, find_invented, measure_coverage
 
 
 class Timed(NamedTuple):
@@ -28,12 +28,12 @@ def test_words_beyond_the_last_probability_go_by_it() -> None:
 
 def test_only_a_segment_of_doubtful_words_alone_is_invented() -> None:
     doubtful = [True, True, False, True]
-    assert invented_segments(doubtful, [range(2), range(2, 4), range(4, 4)]) == [True, False, False]
+    assert find_invented(doubtful, [range(2), range(2, 4), range(4, 4)]) == [True, False, False]
 
 
 def test_coverage_counts_speech_near_words() -> None:
     speech = [(0, 32_000), (80_000, 112_000)]  # 0 to 2 s, 5 to 7 s
-    assert covered_seconds([Timed(0.4, 1.6)], speech) == pytest.approx(2.0)
-    assert covered_seconds([Timed(1.0, 1.1), Timed(1.2, 1.3), Timed(6.5, 6.9)], speech) == pytest.approx(2.3)
-    assert covered_seconds([], speech) == 0.0
-    assert covered_seconds([Timed(1, 2)], []) == 0.0
+    assert measure_coverage([Timed(0.4, 1.6)], speech) == pytest.approx(2.0)
+    assert measure_coverage([Timed(1.0, 1.1), Timed(1.2, 1.3), Timed(6.5, 6.9)], speech) == pytest.approx(2.3)
+    assert measure_coverage([], speech) == 0.0
+    assert measure_coverage([Timed(1, 2)], []) == 0.0

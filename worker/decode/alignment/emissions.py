@@ -36,7 +36,7 @@ class Emissions:
         return cls(counts.astype(np.uint16), columns.astype(np.uint16), costs.astype(np.uint16))
 
     @classmethod
-    def unpacked(cls, data: bytes) -> "Emissions":
+    def unpack(cls, data: bytes) -> "Emissions":
         """The inverse of `packed`."""
         numbers = np.frombuffer(zlib.decompress(data), "<u2")
         frames, kept = (int(each) for each in numbers[:4].view("<u4"))
@@ -44,7 +44,7 @@ class Emissions:
         return cls(counts, columns, costs)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Emissions]") -> "Emissions":
+    def join(cls, parts: "Sequence[Emissions]") -> "Emissions":
         """The parts concatenated."""
         empty = np.zeros(0, np.uint16)
         return cls(
@@ -53,7 +53,7 @@ class Emissions:
             np.concatenate([empty, *(part.costs for part in parts)]),
         )
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """The emissions as bytes."""
         lengths = np.array([len(self.counts), len(self.columns)], "<u4").view("<u2")
         numbers = np.concatenate([lengths, self.counts, self.columns, self.costs])

@@ -26,7 +26,7 @@ def match_words(
         top, bottom, first, last = waiting.pop()
         rows, columns = left[top:bottom], right[first:last]
         if len(rows) < 2 or rows.size * columns.size <= _TABLE_CELLS:
-            pairs += [(top + row, first + column) for row, column in _traced(rows, columns)]
+            pairs += [(top + row, first + column) for row, column in _trace_path(rows, columns)]
             continue
         half = len(rows) // 2
         costs = (
@@ -60,7 +60,7 @@ def _edits(rows: Int32, columns: Int32, *, keep: bool = False, check: Check = la
     return table
 
 
-def _traced(rows: Int32, columns: Int32) -> list[tuple[int, int]]:
+def _trace_path(rows: Int32, columns: Int32) -> list[tuple[int, int]]:
     table = _edits(rows, columns, keep=True)
     row, column, pairs = len(rows), len(columns), []
     while row and column:

@@ -80,7 +80,7 @@ class RecordingFrames:
         self._columns = {label: column for column, label in enumerate(spelling.labels)}
         self.frame_seconds = frame_seconds
         in_order = sorted(chunks, key=lambda chunk: chunk[0].core_start)
-        self._emissions = Emissions.joined([emissions for _, emissions in in_order])
+        self._emissions = Emissions.join([emissions for _, emissions in in_order])
         self._offsets = np.append(0, np.cumsum(self._emissions.counts, dtype=np.int64))
         starts = [_starts(span, len(emissions.counts), frame_seconds) for span, emissions in in_order]
         self.starts: NDArray[np.float64] = np.concatenate([np.zeros(0), *starts])

@@ -94,10 +94,10 @@ def align_words(
                 first = last = aligned[-1].last if aligned else first
             aligned.append(AlignedToken(token, first, last))
         words.append((text, tuple(aligned)))
-    return _timed(words, len(log_probs), frame_seconds)
+    return _time_words(words, len(log_probs), frame_seconds)
 
 
-def _timed(
+def _time_words(
     words: Sequence[tuple[str, tuple[AlignedToken, ...]]], frames: int, frame_seconds: float
 ) -> tuple[AlignedWord, ...]:
     """The words in seconds; those without tokens share what lies between their neighbours."""

@@ -162,7 +162,7 @@ def advance_beams(
     end_places = mx.where(
         valid_ends, state.finished[:, None] + mx.cumsum(valid_ends.astype(mx.int32), axis=1) - 1, -1
     )
-    filled, chosen = _placed(next_places, beam)
+    filled, chosen = _invert_places(next_places, beam)
     next_scores = mx.where(filled, mx.take_along_axis(ranked_scores, chosen, axis=1), -mx.inf)
     next_tokens = mx.where(filled, mx.take_along_axis(ranked_tokens, chosen, axis=1), eos)
     parents = mx.where(filled, mx.take_along_axis(ranked_parents, chosen, axis=1), 0)
@@ -170,7 +170,7 @@ def advance_beams(
     next_tokens = mx.maximum(next_tokens, 0)
     state = _with_finished(state, end_places, ranked_scores, ranked_parents, settings.wanted)
     live = ~state.done
-    state.histories = _extended(state, parents, next_tokens, live)
+    state.histories = _extend_histories(state, parents, next_tokens, live)
     state.scores = mx.where(live[:, None], next_scores, state.scores)
     state.broken = state.broken | (live & ~mx.any(ranked_scores > -mx.inf, axis=1))
     state.counts = state.counts + live.astype(mx.int32)
@@ -190,7 +190,7 @@ def descending(scores: mx.array) -> mx.array:
     return mx.argsort(ranks, axis=1).astype(mx.int32)
 
 
-def _placed(places: mx.array, size: int) -> tuple[mx.array, mx.array]:
+def _invert_places(places: mx.array, size: int) -> tuple[mx.array, mx.array]:
     """places int32 [B, C]: where each candidate goes, or -1. -> whether each of `size` places is taken, and
     by which candidate."""
     taken = places[:, None, :] == mx.arange(size)[None, :, None]
@@ -200,7 +200,7 @@ def _placed(places: mx.array, size: int) -> tuple[mx.array, mx.array]:
 def _with_finished(
     state: BeamState, places: mx.array, scores: mx.array, parents: mx.array, wanted: int
 ) -> BeamState:
-    filled, chosen = _placed(places, wanted)
+    filled, chosen = _invert_places(places, wanted)
     filled = filled & ~state.done[:, None]
     ended = mx.take_along_axis(scores, chosen, axis=1)
     rows = mx.take_along_axis(parents, chosen, axis=1)
@@ -212,7 +212,7 @@ def _with_finished(
     return state
 
 
-def _extended(state: BeamState, parents: mx.array, tokens: mx.array, live: mx.array) -> mx.array:
+def _extend_histories(state: BeamState, parents: mx.array, tokens: mx.array, live: mx.array) -> mx.array:
     histories = mx.take_along_axis(state.histories, parents[:, :, None], axis=1)
     at_end = mx.arange(histories.shape[2])[None, None, :] == state.counts[:, None, None]
     extended = mx.where(at_end, tokens[:, :, None], histories)

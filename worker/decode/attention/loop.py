@@ -190,7 +190,7 @@ class AttentionSearch:
             self._live = entered
             return
         self._drop_answered()
-        self._live = entered if self._live is None else self._joined(self._live, entered)
+        self._live = entered if self._live is None else self._join(self._live, entered)
 
     def _start(self, requests: Sequence[SearchRequest]) -> _Live:
         beam, prompts = self.settings.beam, [request.prompt for request in requests]
@@ -221,7 +221,7 @@ class AttentionSearch:
     def _fusion_of(self, requests: Sequence[SearchRequest]) -> FusedTokens | None:
         return None if self.fusion is None else self.fusion.select([each.fused for each in requests])
 
-    def _joined(self, first: _Live, second: _Live) -> _Live:
+    def _join(self, first: _Live, second: _Live) -> _Live:
         return _Live(
             first.requests + second.requests,
             self.head.join([first.kv, second.kv]),

@@ -17,7 +17,7 @@ from spool.errors import InvalidRequest
 from worker.decode.fusion.fusion import read_model
 from worker.decode.fusion.graph import Graph
 from worker.decode.lattice.confidence import arc_posteriors
-from worker.decode.lattice.reweighted import reweighted
+from worker.decode.lattice.reweighted import reweight
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, Hypothesis
 from worker.decode.words import text_of
@@ -73,7 +73,7 @@ class SecondReader:
         read = self.log_probabilities([samples[row] for row in rows], texts, speeches) if rows else []
         ordered = list(answers)
         for row, sums in zip(rows, read, strict=True):
-            ordered[row] = _ordered(answers[row], asks[row].reader_weight, sums.tolist())
+            ordered[row] = _order_hypotheses(answers[row], asks[row].reader_weight, sums.tolist())
         return ordered
 
     def log_probabilities(
@@ -102,7 +102,7 @@ class SecondReader:
         return list(head.score(encoded, [prompt.tokens for prompt in prompts], closed))
 
 
-def _ordered(answer: Answer, weight: float, sums: Sequence[float]) -> Answer:
+def _order_hypotheses(answer: Answer, weight: float, sums: Sequence[float]) -> Answer:
     scored: list[Hypothesis] = [
         replace(each, score=each.score + weight * own)
         for each, own in zip(answer.hypotheses, sums, strict=True)
@@ -118,7 +118,7 @@ def _read_by(grams: Graph, answer: Answer, ask: DecodeRequest) -> Answer:
         # A token beyond the pieces stands for no text.
         added, state = grams.read([token for token in each.tokens if token < known], grams.start)
         sums.append(added + float(grams.ends[state]))
-    answer = _ordered(answer, ask.reader_weight, sums)
+    answer = _order_hypotheses(answer, ask.reader_weight, sums)
     if ask.lattice is None or answer.graph is None or answer.reach is not None:
         return answer
-    return replace(answer, graph=arc_posteriors(reweighted(answer.graph, grams, ask.reader_weight)))
+    return replace(answer, graph=arc_posteriors(reweight(answer.graph, grams, ask.reader_weight)))

@@ -119,7 +119,7 @@ class FusedCtcSearch:
         inside = mx.arange(self._frames) < self._lengths[:, None]
         finite = ~mx.any(inside & ~_is_finite(self._log_probs), axis=1)
         ends = totals(scores, state.base) if self._fixed else np.array(scores)
-        return _ranked(self._backtrace.paths(), ends, np.array(finite))
+        return _rank_paths(self._backtrace.paths(), ends, np.array(finite))
 
 
 def _search_without_fusion(
@@ -135,7 +135,7 @@ def _search_without_fusion(
     if recorder is not None:
         _record_steps(recorder, backtrace, lengths)
     ends = totals(backtrace.ends, backtrace.base[:, -1]) if fixed else np.array(backtrace.ends)
-    return _ranked(_paths(backtrace), ends, np.array(backtrace.finite))
+    return _rank_paths(_paths(backtrace), ends, np.array(backtrace.finite))
 
 
 def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
@@ -199,12 +199,12 @@ def _record_steps(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: n
     )
 
 
-def _ranked(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
+def _rank_paths(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
     """The live slots' hypotheses, best raw score first, ties broken by tokens and times."""
     ranked: list[list[Hypothesis]] = []
     for utterance, slots in enumerate(paths):
         alive = np.flatnonzero(scores[utterance] > -np.inf)
-        row = [slots[slot].scored(float(scores[utterance, slot])) for slot in alive]
+        row = [slots[slot].with_score(float(scores[utterance, slot])) for slot in alive]
         row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
         ranked.append(row if finite[utterance] else [])
     return ranked

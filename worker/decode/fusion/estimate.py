@@ -38,7 +38,7 @@ def estimate(
     """
     padded = [(BEGIN, *line, END) for line in lines]
     order = min(order, max(map(len, padded), default=1))
-    counts = _adjusted(padded, order)
+    counts = _adjust_counts(padded, order)
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for level in counts:
@@ -60,7 +60,7 @@ def estimate(
     return NGrams(order, probabilities, backoffs)
 
 
-def _adjusted(padded: Sequence[Gram], order: int) -> list[Counter[Gram]]:
+def _adjust_counts(padded: Sequence[Gram], order: int) -> list[Counter[Gram]]:
     """The adjusted count of each n-gram, by n from 1: occurrences for the highest order and for n-grams that
     begin a sentence, else the number of distinct preceding tokens."""
     counts = [Counter[Gram]() for _ in range(order)]

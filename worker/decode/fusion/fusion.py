@@ -187,7 +187,7 @@ def _phrases(tokenizer: Speller, phrases: Phrases) -> Graph | None:
     return _tree(tokenizer, phrases)[0] if any(phrase.strip() for phrase in phrases) else None
 
 
-def unspelled(tokenizer: Speller, phrases: Phrases) -> list[str]:
+def find_unspelled(tokenizer: Speller, phrases: Phrases) -> list[str]:
     """The phrases that the tokenizer cannot spell in any form; they boost nothing."""
     return _tree(tokenizer, phrases)[1] if any(phrase.strip() for phrase in phrases) else []
 
@@ -199,11 +199,11 @@ def read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
         status = path.stat()
     except OSError as error:
         raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
-    return _kept_model(path, status.st_mtime_ns, status.st_size, pieces)
+    return _load_model(path, status.st_mtime_ns, status.st_size, pieces)
 
 
 @lru_cache(maxsize=4)
-def _kept_model(path: Path, _changed: int, _size: int, pieces: tuple[str, ...]) -> Graph:
+def _load_model(path: Path, _changed: int, _size: int, pieces: tuple[str, ...]) -> Graph:
     return language_model(read_arpa(path, pieces), len(pieces))
 
 

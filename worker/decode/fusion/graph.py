@@ -93,7 +93,7 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
     states = np.cumsum([0, *(len(graph.first) for graph in graphs)])
     arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
 
-    def joined(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
+    def join(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
         parts = [getattr(graph, name) for graph in graphs]
         if shifts is not None:
             moved = zip(parts, shifts, strict=False)
@@ -104,13 +104,13 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
 
     roots = [graph.root() for graph in graphs]
     merged = Arcs(
-        first=joined("first", arcs),
-        arc_counts=joined("count"),
-        fallback=joined("fallback", states),
-        penalty=joined("penalty"),
-        labels=joined("labels"),
-        weights=joined("weights"),
-        targets=joined("targets", states),
+        first=join("first", arcs),
+        arc_counts=join("count"),
+        fallback=join("fallback", states),
+        penalty=join("penalty"),
+        labels=join("labels"),
+        weights=join("weights"),
+        targets=join("targets", states),
         roots=mx.array(np.stack([costs for costs, _ in roots])),
         root_targets=mx.array(
             np.stack([targets + shift for (_, targets), shift in zip(roots, states, strict=False)]), mx.int32
@@ -118,7 +118,7 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
         depth=max(graph.depth for graph in graphs),
         width=max(graph.width for graph in graphs),
     )
-    return merged, mx.array(states[:-1].astype(np.int32)), joined("ends")
+    return merged, mx.array(states[:-1].astype(np.int32)), join("ends")
 
 
 class BoundGraph:

@@ -23,7 +23,7 @@ def language_model(arpa: Arpa, vocabulary: int) -> Graph:
         if len(gram) < max(arpa.order, 2) and gram[-1] >= 0:
             contexts.setdefault(gram, len(contexts))
 
-    def known(gram: Gram) -> int:
+    def is_known(gram: Gram) -> int:
         while gram not in contexts:
             gram = gram[1:]
         return contexts[gram]
@@ -40,8 +40,8 @@ def language_model(arpa: Arpa, vocabulary: int) -> Graph:
             last[state] = entry.log_prob
         else:
             longest = gram if len(gram) < arpa.order else gram[1:]
-            arcs.append((state, gram[-1], entry.log_prob, known(longest)))
-    fallback = np.array([known(gram[1:]) if gram else -1 for gram in contexts], np.int32)
+            arcs.append((state, gram[-1], entry.log_prob, is_known(longest)))
+    fallback = np.array([is_known(gram[1:]) if gram else -1 for gram in contexts], np.int32)
     penalty = np.array([arpa.entries[gram].backoff if gram else 0.0 for gram in contexts], np.float32)
     arcs.sort()
     table = np.array(arcs, np.float64).reshape(-1, 4)

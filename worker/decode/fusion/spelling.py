@@ -85,7 +85,7 @@ def _without_accents(text: str) -> str:
     return _without_marks("".join(char for char in parts if not unicodedata.combining(char)))
 
 
-def unspelled_warning(phrases: list[str]) -> str:
+def warn_of_unspelled(phrases: list[str]) -> str:
     """A job's warning about phrases that boost nothing."""
     named = ", ".join(repr(phrase) for phrase in phrases[:SHOWN])
     more = f" and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""

@@ -150,7 +150,7 @@ class _Builder:
             if record.closing is not None:
                 self._nodes[prefix].closing = float(record.closing[slot])
         if record.fused is None and totals:
-            for score, step, slot in self._dropped(max(score for score, _, _ in exits)):
+            for score, step, slot in self._find_dropped(max(score for score, _, _ in exits)):
                 prefix = self._ids[step][slot]
                 if prefix not in totals:
                     totals[prefix] = [score]
@@ -165,7 +165,7 @@ class _Builder:
             slot = max(int(self._record.parents[step, slot]), 0)
         return slot
 
-    def _dropped(self, best: float) -> Iterator[_Exit]:
+    def _find_dropped(self, best: float) -> Iterator[_Exit]:
         """Finished hypotheses that were dropped, latest first, except those better than the best one kept, so
         that the graph's best path is the search's."""
         scores = self._record.scores[: len(self._ids)]

@@ -9,17 +9,17 @@ from collections import defaultdict
 from dataclasses import replace
 
 from worker.decode.fusion.graph import Graph
-from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, pruned, widest_beam
+from worker.decode.lattice.word_graph import Final, WordArc, WordGraph, prune_graph, widest_beam
 
 MOST_ARCS = 20_000
 """A larger lattice is pruned first, to the widest beam that leaves no more."""
 
 
-def reweighted(words: WordGraph, model: Graph, weight: float) -> WordGraph:
+def reweight(words: WordGraph, model: Graph, weight: float) -> WordGraph:
     """The lattice with `weight` times `model`'s score of each word's tokens and of the end added to `fused`.
     Every path is kept; shares are dropped."""
     if len(words.arcs) > MOST_ARCS:
-        words = pruned(words, widest_beam(words, MOST_ARCS))
+        words = prune_graph(words, widest_beam(words, MOST_ARCS))
     leaving: dict[int, list[WordArc]] = defaultdict(list)
     for arc in words.arcs:
         leaving[arc.source].append(arc)

@@ -118,7 +118,7 @@ def with_shares(graph: WordGraph, shares: Sequence[float]) -> WordGraph:
     return WordGraph(tuple(arcs), graph.finals)
 
 
-def pruned(graph: WordGraph, beam: float) -> WordGraph:
+def prune_graph(graph: WordGraph, beam: float) -> WordGraph:
     """The arcs and ends whose best complete path is within `beam` of the best path, and no others."""
     before, after = _forward_backward(graph, max, 1.0)
     least = max(after[0] - beam - SLACK, LEAST)
@@ -128,7 +128,7 @@ def pruned(graph: WordGraph, beam: float) -> WordGraph:
 
 
 def widest_beam(graph: WordGraph, most: int) -> float:
-    """The widest beam with which `pruned` leaves at most `most` arcs, or only those of the best paths."""
+    """The widest beam with which `prune_graph` leaves at most `most` arcs, or those of the best paths."""
     if len(graph.arcs) <= most:
         return math.inf
     best = best_path(graph)

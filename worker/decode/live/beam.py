@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.runtime.device import compiled_for_cpu
+from kernels.runtime.device import compiles_for_cpu
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
 from kernels.search.recombine import Beam, Field
 from worker.decode.backtrace import Path
@@ -148,7 +148,7 @@ class LiveBeam:
         table = mx.stack([mx.pad(each.frames, [(0, longest - len(each.frames)), (0, 0)]) for each in taken])
         search = self._chunk_search(table, lengths, [last[row] for row in rows])
         after = search.go_on(_join_states([state.search for state in taken]))
-        walked = search.continued()
+        walked = search.trace_origins()
         for row, state in enumerate(taken):
             paths, origins = walked[row]
             state.paths = [
@@ -203,7 +203,7 @@ class _ChunkBeam(BeamSearch):
 
     def go_on(self, state: BeamState) -> BeamState:
         """Run steps until no beam can make another."""
-        every = 1 if compiled_for_cpu() else CHECK_EVERY
+        every = 1 if compiles_for_cpu() else CHECK_EVERY
         slots = state.beam.slots
         over = slots[Field.FRAME, :] >= self._limits.lengths[:, None]
         forced = slots[Field.HELD, :] >= self._limits.bounds[1]
@@ -218,9 +218,9 @@ class _ChunkBeam(BeamSearch):
             mx.eval(state, self._kept())
         return state
 
-    def continued(self) -> list[tuple[list[Path], list[int]]]:
+    def trace_origins(self) -> list[tuple[list[Path], list[int]]]:
         """For each stream, the path of each slot and the slot it descends from at the chunk's start."""
-        return self._backtrace.continued()
+        return self._backtrace.trace_origins()
 
     def _recombined(self, grown: Expansion, before: Beam) -> Beam:
         beam, waits = super()._recombined(grown, before), self._waits(before)

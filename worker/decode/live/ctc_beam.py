@@ -36,17 +36,17 @@ class CtcBeamState:
     @property
     def path(self) -> Path:
         """As `LiveState.path`."""
-        ranked = self._ranked()
+        ranked = self._rank_paths()
         return ranked[0][1] if ranked else EMPTY
 
     @property
     def stable(self) -> int:
         """As `LiveState.stable`."""
-        return common_tokens([path for _, path in self._ranked()])
+        return common_tokens([path for _, path in self._rank_paths()])
 
     def hypotheses(self) -> list[Hypothesis]:
         """As `LiveState.hypotheses`."""
-        return [hypothesis for hypothesis, _ in self._ranked()]
+        return [hypothesis for hypothesis, _ in self._rank_paths()]
 
     def forget(self, tokens: int) -> None:
         """As `LiveState.forget`."""
@@ -63,13 +63,13 @@ class CtcBeamState:
             )
         )
 
-    def _ranked(self) -> list[tuple[Hypothesis, Path]]:
+    def _rank_paths(self) -> list[tuple[Hypothesis, Path]]:
         """Best raw score first, ties broken by tokens and times, as in the offline search."""
         if not self.is_finite:
             return []
         ends = totals(self.beam.scores, self.base) if self.fixed else np.array(self.beam.scores)
         alive = np.flatnonzero(ends[0] > -np.inf).tolist()
-        row = [(self.paths[slot].scored(float(ends[0, slot])), self.paths[slot]) for slot in alive]
+        row = [(self.paths[slot].with_score(float(ends[0, slot])), self.paths[slot]) for slot in alive]
         return sorted(row, key=lambda each: (-each[0].score, each[0].tokens, each[0].times))
 
 
@@ -102,7 +102,7 @@ class LiveCtcBeam:
         longest = int(lengths.max())
         table = mx.stack([mx.pad(each, [(0, longest - len(each)), (0, 0)]) for each in log_probs])
         beam, base, backtrace = self._search_frames(taken, on_grid(table) if self._fixed else table, lengths)
-        walked = backtrace.continued()
+        walked = backtrace.trace_origins()
         for row, (state, each) in enumerate(zip(taken, log_probs, strict=True)):
             at = slice(row, row + 1)
             held = beam.prefixes

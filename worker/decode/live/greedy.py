@@ -47,7 +47,7 @@ class GreedyState:
             return []
         log_probs = np.array(self.path.log_probs, np.float32)
         score = grid_sum(log_probs) if self.fixed else float(np.sum(log_probs, dtype=np.float32))
-        return [self.path.scored(score)]
+        return [self.path.with_score(score)]
 
     def forget(self, tokens: int) -> None:
         """As `LiveState.forget`."""
@@ -149,7 +149,7 @@ class CtcState:
         if not self.is_finite:
             return []
         peaks = np.array(self.peaks, np.float32)
-        return [self.path.scored(grid_sum(peaks) if self.fixed else float(peaks.sum(dtype=np.float32)))]
+        return [self.path.with_score(grid_sum(peaks) if self.fixed else float(peaks.sum(dtype=np.float32)))]
 
     def forget(self, tokens: int) -> None:
         """As `LiveState.forget`."""

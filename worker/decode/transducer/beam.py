@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.runtime.device import compiled_for_cpu
+from kernels.runtime.device import compiles_for_cpu
 from kernels.search.expand import FINISHED, Expansion, expand
 from kernels.search.fixed_point import ONE, on_grid, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
@@ -84,7 +84,7 @@ class BeamSearch:
         already queued when its result is read. A CPU's kernels have finished when they return, so they are
         checked at once.
         """
-        synchronous = compiled_for_cpu()
+        synchronous = compiles_for_cpu()
         every = 1 if synchronous else CHECK_EVERY
         state = self.start()
         if synchronous and self._fusion is None:
@@ -230,7 +230,7 @@ def rank_hypotheses(
     """The hypotheses of live slots with their slots, best first by score per token (counting the end and
     `before` tokens that were dropped from the paths); ties are broken by content, not by slot."""
     alive = [slot for slot in range(len(paths)) if scores[slot] > -np.inf]
-    scored = [(paths[slot].scored(float(scores[slot])), slot) for slot in alive]
+    scored = [(paths[slot].with_score(float(scores[slot])), slot) for slot in alive]
 
     def rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
         hypothesis, slot = ended

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import mlx.core as mx
 import numpy as np
 
-from kernels.runtime.device import fused
+from kernels.runtime.device import fuse
 from kernels.search.fixed_point import grid_sum, on_grid
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
@@ -104,7 +104,7 @@ class GreedySearch:
         row, paths = self.decode()
         finite, bonus = np.array(row.finite), np.array(row.bonus)
         return [
-            [path.scored(self._score(path, bonus[index]))] if finite[index] else []
+            [path.with_score(self._score(path, bonus[index]))] if finite[index] else []
             for index, path in enumerate(paths)
         ]
 
@@ -185,7 +185,7 @@ class GreedySearch:
             return self._transducer.logits(mx.take(self._encoder, index, axis=0), output[:, None])
         pairs = mx.stack([mx.where(inside, index, -1).reshape(-1), self._rows])
         joined = self._transducer.join_rows(self._encoder, output, pairs).reshape(*index.shape, -1)
-        return self._transducer.parted(joined)
+        return self._transducer.split_scores(joined)
 
 
 class _Window(NamedTuple):
@@ -197,7 +197,7 @@ class _Window(NamedTuple):
     after: mx.array
 
 
-@fused
+@fuse
 def _window_frames(
     frames: mx.array, lengths: mx.array, finite: mx.array, steps: mx.array, first: mx.array
 ) -> tuple[mx.array, mx.array]:
@@ -208,7 +208,7 @@ def _window_frames(
     return inside, mx.minimum(first[:-1, None] + places, first[1:, None] - 1)
 
 
-@fused
+@fuse
 def _classify_window(
     best: mx.array, waits: mx.array | None, inside: mx.array, columns: mx.array, blank: int
 ) -> _Window:
@@ -222,7 +222,7 @@ def _classify_window(
     return _Window(labels, durations, mx.concatenate([onward, beyond], axis=1))
 
 
-@fused
+@fuse
 def _stop(
     stops: mx.array,
     window: _Window,
@@ -263,7 +263,7 @@ class _Advanced(NamedTuple):
     at: mx.array
 
 
-@fused
+@fuse
 def _advance_rows(
     row: tuple[mx.array, mx.array, mx.array, mx.array],
     stop: _Stop,

@@ -8,8 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from kernels.nn.few_rows import Continued, RowSteps
-from kernels.runtime.device import fused
-from kernels.search.next_rows import continued_rows, next_rows
+from kernels.runtime.device import fuse
+from kernels.search.next_rows import continue_rows, next_rows
 from kernels.search.recombine import Beam, Field
 from worker.models.heads.transducer import LstmState, Transducer
 
@@ -50,14 +50,14 @@ def reorder(
     and new rows with the same parent share its recurrent product.
     """
     if _should_gather(gather):
-        rows = continued_rows(np.array(slots, copy=None)).steps(len(output))
+        rows = continue_rows(np.array(slots, copy=None)).steps(len(output))
         return _step_rows(transducer, rows, output, state)
     parents, labels, index = _rows(slots)
     fresh, stepped = transducer.step(labels, state.take(parents))
     return _select_rows(output, state, fresh, stepped, index)
 
 
-@fused
+@fuse
 def _rows(slots: mx.array) -> tuple[mx.array, mx.array, mx.array]:
     """For each slot, [B * K]: the row it continues, the label it reads, and its index in the rows from before
     the step followed by those from after it."""

@@ -140,19 +140,19 @@ class _Words:
             return None, gained
         return following, gained
 
-    def _spelled(self, word: int) -> Spellings:
+    def _spell_word(self, word: int) -> Spellings:
         if word not in self._spellings:
             name = self._graph.arrays.words[word] if word < len(self._graph.arrays.words) else ""
             self._spellings[word] = self._graph.arrays.lexicon.get(name, ()) if self._spells else ()
         return self._spellings[word]
 
     def _is_complete(self, way: _Way) -> bool:
-        known = self._spelled(way.word) if way.word else ()
+        known = self._spell_word(way.word) if way.word else ()
         return bool(way.word) and (not known or way.units in known)
 
     def _grows(self, way: _Way) -> bool:
         size = len(way.units)
-        return any(len(each) > size and each[:size] == way.units for each in self._spelled(way.word))
+        return any(len(each) > size and each[:size] == way.units for each in self._spell_word(way.word))
 
     def _living(self, arcs: dict[int, dict[tuple[int, int], _Worth]], finals: dict[int, _Worth]) -> WordGraph:
         """Only what leads to an end, states numbered in order."""

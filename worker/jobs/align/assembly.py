@@ -39,14 +39,14 @@ def chunk_request(spelling: Spelling) -> DecodeRequest:
     return DecodeRequest(labels=spelling.labels)
 
 
-def heard_chunk(
+def chunk_to_align(
     span: ChunkSpan, result: Recognized | None, emissions: Emissions | None, frame_seconds: float
 ) -> DecodedChunk:
     """The chunk with the words heard in it, and what the head says of the text's tokens in its core."""
     chunk = decoded_chunk(span, result)
     if emissions is None:
         return chunk
-    return replace(chunk, emissions=core_emissions(span, emissions, frame_seconds).packed())
+    return replace(chunk, emissions=core_emissions(span, emissions, frame_seconds).pack())
 
 
 def refuse_too_many(name: str, text: Typescript, seconds: float | None) -> None:
@@ -71,7 +71,7 @@ def align_text(
     assert info.spelling is not None
     kept = [(chunk.span, chunk.emissions) for chunk in chunks]
     frames = RecordingFrames(
-        [(span, Emissions.unpacked(data)) for span, data in kept if data is not None],
+        [(span, Emissions.unpack(data)) for span, data in kept if data is not None],
         info.spelling,
         info.frame_seconds,
     )

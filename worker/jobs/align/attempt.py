@@ -23,7 +23,7 @@ from worker.jobs.align.assembly import (
     SEARCH,
     align_text,
     chunk_request,
-    heard_chunk,
+    chunk_to_align,
     refuse_too_many,
     spell_request,
 )
@@ -69,7 +69,7 @@ class AlignAttempt(Attempt):
         """The words that were heard, with what the head says of the text's tokens."""
         assert self.info is not None
         emissions = None if result is None else result.output
-        return heard_chunk(span, result, emissions, self.info.frame_seconds)
+        return chunk_to_align(span, result, emissions, self.info.frame_seconds)
 
     def transcript(
         self,

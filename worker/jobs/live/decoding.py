@@ -147,7 +147,7 @@ class LiveDecoding:
         # At once: between two feeds the engine may run a batch of jobs.
         blocks = list(segment.resampler.push(mono))
         if blocks:
-            self._take(segment, self._pushed(segment, np.concatenate(blocks), more=behind))
+            self._take(segment, self._push_samples(segment, np.concatenate(blocks), more=behind))
         segment.frames += len(pcm)
         if segment.frames >= segment.due and self._ends(segment):
             self._end_segment()
@@ -162,7 +162,7 @@ class LiveDecoding:
         self._segment = _Segment(session, resampler, base, due)
         return self._segment
 
-    def _pushed(
+    def _push_samples(
         self, segment: _Segment, block: NDArray[np.float32], *, last: bool = False, more: bool = False
     ) -> list[Event]:
         events = segment.session.push(block[:, 0], last=last, more=more)
@@ -188,12 +188,12 @@ class LiveDecoding:
         if segment is None:
             return
         tail = [*segment.resampler.finish(), np.zeros((0, 1), np.float32)]
-        events = self._pushed(segment, np.concatenate(tail), last=True)
+        events = self._push_samples(segment, np.concatenate(tail), last=True)
         finals = [event for event in events if isinstance(event, Final)]
         for final in finals[:-1]:
             self._save_final(segment, final)
         if self.samples > self._at:
-            words = _moved(finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples)
+            words = _move_words(finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples)
             self._save(segment, words, self.samples, "finalize" if finalize else "end", ends=True)
         self._book_waste(segment)
         self._segment = None
@@ -218,7 +218,7 @@ class LiveDecoding:
                         "stable": event.stable_text,
                         "words": [
                             word.model_dump(mode="json", exclude={"channel"})
-                            for word in _moved(event.words, base, self.samples)
+                            for word in _move_words(event.words, base, self.samples)
                         ],
                     }
                     signals.tell(channel, message)
@@ -238,7 +238,7 @@ class LiveDecoding:
         """Save a final behind which more is heard: a sample is left for the segment's last one."""
         heard = segment.base + round(final.heard * SAMPLE_RATE)
         end = min(segment.base + round(final.end * SAMPLE_RATE), heard)
-        words = _moved(final.words, segment.base / SAMPLE_RATE, heard)
+        words = _move_words(final.words, segment.base / SAMPLE_RATE, heard)
         self._save(segment, words, max(self._at + 1, min(end, self.samples - 1)), final.reason)
 
     def _save(
@@ -306,7 +306,7 @@ def _span(chunk: SavedChunk) -> ChunkSpan:
     return ChunkSpan(chunk.channel, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end)
 
 
-def _moved(words: tuple[Word, ...], seconds: float, samples: int) -> tuple[Word, ...]:
+def _move_words(words: tuple[Word, ...], seconds: float, samples: int) -> tuple[Word, ...]:
     """The words in seconds of the recording, of which so many samples are known."""
 
     def later(time: float) -> float:

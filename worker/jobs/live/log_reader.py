@@ -124,7 +124,7 @@ class LogReader:
             check()
             record = self._read()
             if record is None:
-                record = self._ended_by_silence()
+                record = self._ends_by_silence()
             if record is None and not self._goes_on:
                 self._waited = True
                 self._ear.wait(LOOK_SECONDS)
@@ -176,7 +176,7 @@ class LogReader:
         self._looked_at = time.monotonic()
         self._parts = self._keeper.parts()
 
-    def _ended_by_silence(self) -> LogRecord | None:
+    def _ends_by_silence(self) -> LogRecord | None:
         """The end, where nobody has written for too long and from now on nobody can."""
         if time.monotonic() - self._came_at <= self._patience:
             return None

@@ -154,7 +154,7 @@ class TorchCheckpoint:
         index = self._record(indices[0], INDEX_BYTES_MAX)
         check_pickle(index)
         state = TensorUnpickler(io.BytesIO(index)).load()
-        self._tensors = _named_tensors(state, tensors)
+        self._tensors = _read_tensors(state, tensors)
         inner = isinstance(state, Mapping) and isinstance(state.get(tensors), Mapping)
         self.others: Mapping[str, object] = state if inner else {}
 
@@ -189,7 +189,7 @@ class TorchCheckpoint:
         return self._zip.read(info)
 
 
-def _named_tensors(state: object, key: str) -> dict[str, Tensor]:
+def _read_tensors(state: object, key: str) -> dict[str, Tensor]:
     if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
         state = state[key]
     if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):

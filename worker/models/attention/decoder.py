@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.attention.cross_attention import tiled_keys
+from kernels.attention.cross_attention import tile_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.attention.layers import (
     Affine,
@@ -25,7 +25,7 @@ from worker.models.attention.layers import (
     attend_table,
     join_heads,
     log_sum_exp,
-    packed,
+    pack,
     split_heads,
 )
 from worker.models.attention.state import (
@@ -55,9 +55,9 @@ class Block:
         arrays += [array for norm in norms for array in (norm.weight, norm.bias)]
         return [*arrays, self.mlp.widen_bias]
 
-    def packed(self) -> "Block":
-        """The same with its products as `layers.packed` makes them."""
-        return Block(self.attention.packed(), self.cross.packed(), self.mlp.packed())
+    def pack(self) -> "Block":
+        """The same with its products as `layers.pack` makes them."""
+        return Block(self.attention.pack(), self.cross.pack(), self.mlp.pack())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AttentionDecoder:
 
     def __init__(self, weights: DecoderWeights, dtype: mx.Dtype, eos: int) -> None:
         self.weights = replace(
-            weights, table=packed(weights.table), blocks=tuple(block.packed() for block in weights.blocks)
+            weights, table=pack(weights.table), blocks=tuple(block.pack() for block in weights.blocks)
         )
         self.dtype, self.eos = dtype, eos
         self.blocks = self.weights.blocks
@@ -138,13 +138,13 @@ class AttentionDecoder:
         return self.weights.arrays
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
-        """Cross keys in `tiled_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""
+        """Cross keys in `tile_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""
         pairs, heads = [], self.weights.heads
         for block in self.blocks:
             keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)
             pairs.append(
                 (
-                    tiled_keys(split_heads(keys, heads)),
+                    tile_keys(split_heads(keys, heads)),
                     mx.contiguous(split_heads(values, heads)),
                 )
             )
@@ -163,7 +163,7 @@ class AttentionDecoder:
         state.positions = lengths
         if lengths.max() > 0:
             # Columns behind a shorter prompt hold the padding's, until the utterance writes there itself.
-            forced = self.force(state.memory, padded([prompt[:-1] for prompt in prompts]))
+            forced = self.force(state.memory, pad_rows([prompt[:-1] for prompt in prompts]))
             filled = int(lengths.max()) * beam
             for layer, (keys, values) in enumerate(zip(forced.keys, forced.values, strict=True)):
                 state.keys[layer][:, :, :filled:beam] = keys
@@ -177,8 +177,8 @@ class AttentionDecoder:
         state.claim()
         places, lengths, columns = state.places(), state.lengths(), state.columns()
         positions = self.weights.positions[mx.array(state.positions)][:, None]
-        x = self._embedded(tokens.reshape(-1)).reshape(count, beam, -1) + positions
-        x = self._normed(x)
+        x = self._embed(tokens.reshape(-1)).reshape(count, beam, -1) + positions
+        x = self._normalise(x)
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
             queries, keys, values = mx.split(fused, 3, axis=-1)
@@ -215,7 +215,7 @@ class AttentionDecoder:
 
     def logits_after(self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]]) -> mx.array:
         """Logits float32 [B, V] of what follows each prompt."""
-        forced = self.force(Memory.of(encoded), padded(prompts))
+        forced = self.force(Memory.of(encoded), pad_rows(prompts))
         last = mx.array([len(prompt) - 1 for prompt in prompts])
         return self.logits(forced.hidden[mx.arange(len(prompts)), last])
 
@@ -246,7 +246,7 @@ class AttentionDecoder:
     ) -> mx.array:
         """The log-probability of each token of each sequence behind the prompt, teacher-forced and without
         rules, float32 [sequences, longest]; behind a sequence's end anything finite."""
-        rows = padded([[*prompt, *sequence] for sequence in sequences])
+        rows = pad_rows([[*prompt, *sequence] for sequence in sequences])
         forced = self.force(Memory.of([window]), rows)
         logits = self.logits(forced.hidden[:, len(prompt) - 1 : -1])
         logits = logits - log_sum_exp(logits)
@@ -270,12 +270,12 @@ class AttentionDecoder:
         count, length = tokens.shape
         utterances = sum(map(len, memory.rows))
         heads, width = self.weights.heads, int(self.weights.positions.shape[1])
-        x = self._embedded(mx.array(tokens.reshape(-1))).reshape(count, length, width)
+        x = self._embed(mx.array(tokens.reshape(-1))).reshape(count, length, width)
         if tree is None:
-            x = self._normed(x + self.weights.positions[:length])
+            x = self._normalise(x + self.weights.positions[:length])
             mask = mx.triu(mx.full((length, length), -mx.inf, mx.float32), 1)
         else:
-            x = self._normed(x + self.weights.positions[mx.array(tree.depths)])
+            x = self._normalise(x + self.weights.positions[mx.array(tree.depths)])
             mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
         states, all_keys, all_values, kept = [], [], [], {}
         for layer, block in enumerate(self.blocks):
@@ -302,18 +302,18 @@ class AttentionDecoder:
         output, products = attend_frames(queries, pairs)
         return cross.out(join_heads(output)), products
 
-    def _embedded(self, tokens: mx.array) -> mx.array:
+    def _embed(self, tokens: mx.array) -> mx.array:
         """tokens [N] -> [N, d]."""
         if self.weights.embedding is not None:
             return self.weights.embedding[tokens]
         return self.weights.table.of_outputs(tokens).astype(self.dtype)
 
-    def _normed(self, x: mx.array) -> mx.array:
+    def _normalise(self, x: mx.array) -> mx.array:
         norm = self.weights.embedding_norm
         return x if norm is None else norm(x)
 
 
-def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+def pad_rows(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
     """Rows of unlike lengths as int32 [R, longest], zeros behind; causal, so they reach nothing before
     them."""
     filled = np.zeros((len(rows), max(map(len, rows))), np.int32)

@@ -18,7 +18,7 @@ from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
 from kernels.nn.row_products import RowProducts, can_run
 from kernels.runtime.build_cpu import BuildFailed
-from kernels.runtime.device import asked_backend
+from kernels.runtime.device import read_backend
 
 _log = logging.getLogger(__name__)
 
@@ -70,14 +70,14 @@ class Linear(Product):
 Affine = Product | RowProducts
 
 
-def packed(product: Affine) -> Affine:
+def pack(product: Affine) -> Affine:
     """The same with its weights packed once, where this CPU has the kernel for it."""
     if isinstance(product, RowProducts) or product.dtype != mx.float32 or not can_run():
         return product
     try:
         return RowProducts.pack(product.weight, product.bias if isinstance(product, Linear) else None)
     except BuildFailed as failure:
-        if asked_backend():
+        if read_backend():
             raise
         _log.warning("products with weights go to MLX, few rows at half the speed: %s", failure)
         return product
@@ -112,9 +112,9 @@ class Mlp:
             return self.narrow(gelu(wide, self.widen_bias))
         return self.narrow(mx.maximum(wide + self.widen_bias, 0))
 
-    def packed(self) -> Self:
+    def pack(self) -> Self:
         """The same with its products `packed`."""
-        return replace(self, widen=packed(self.widen), narrow=packed(self.narrow))
+        return replace(self, widen=pack(self.widen), narrow=pack(self.narrow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ class SelfAttention:
     fused: Affine
     out: Affine
 
-    def packed(self) -> Self:
+    def pack(self) -> Self:
         """The same with its products `packed`."""
-        return replace(self, fused=packed(self.fused), out=packed(self.out))
+        return replace(self, fused=pack(self.fused), out=pack(self.out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ class CrossAttention:
     memory: Affine
     out: Affine
 
-    def packed(self) -> Self:
+    def pack(self) -> Self:
         """The same with its products `packed`."""
-        return replace(self, query=packed(self.query), memory=packed(self.memory), out=packed(self.out))
+        return replace(self, query=pack(self.query), memory=pack(self.memory), out=pack(self.out))
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:
@@ -193,7 +193,7 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array, mx.array | None]]
 ) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys in `tiled_keys`, values [U, H, T, D]
+    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys in `tile_keys`, values [U, H, T, D]
     and lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all,
     shared by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the
     longest)."""

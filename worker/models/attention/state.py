@@ -20,7 +20,7 @@ GROWTH = 64  # positions by which the pool grows
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
     """Utterances that were encoded together: frames [B, T, d], frames of real sound int32 [B], and for each
-    decoder layer cross keys in `tiled_keys` and values [B, H, T, D]. masked: the decoder attends to the
+    decoder layer cross keys in `tile_keys` and values [B, H, T, D]. masked: the decoder attends to the
     frames of real sound alone; else to all T."""
 
     frames: mx.array

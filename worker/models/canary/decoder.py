@@ -24,14 +24,14 @@ WAYS = ("query_net", "key_net", "value_net", "out_projection")
 ROUNDED_TO = 8
 
 
-def rounded_vocabulary(size: int) -> int:
+def round_vocabulary(size: int) -> int:
     """Rows of the head: the vocabulary rounded up to a multiple of 8."""
     return -(-size // ROUNDED_TO) * ROUNDED_TO
 
 
-def expected_shapes(config: CanaryConfig, vocabulary: int) -> dict[str, Shape]:
+def shapes_of(config: CanaryConfig, vocabulary: int) -> dict[str, Shape]:
     """The tensors beside the encoder's, by their names in the file."""
-    decoder, rows = config.decoder, rounded_vocabulary(vocabulary)
+    decoder, rows = config.decoder, round_vocabulary(vocabulary)
     width, inner = decoder.hidden_size, decoder.inner_size
     shapes: dict[str, Shape] = {
         f"{TOP}.token_embedding.weight": (rows, width),
@@ -65,7 +65,7 @@ class CanaryHead(AttentionDecoder):
     def __init__(
         self, config: CanaryConfig, tensors: Mapping[str, mx.array], dtype: mx.Dtype, eos: int
     ) -> None:
-        """tensors: those of `expected_shapes`."""
+        """tensors: those of `shapes_of`."""
         source = _Tensors(tensors, config.decoder.hidden_size // config.decoder.num_attention_heads)
         rows, table = tensors[f"{TOP}.token_embedding.weight"], tensors[TABLE]
         tied = bool(mx.array_equal(rows, table))
@@ -110,7 +110,7 @@ class _Tensors:
         return Linear(plain.weight * self._scale, plain.bias * self._scale)
 
     def memory(self, name: str) -> Linear:
-        return _stacked(self.linear(f"{name}.key_net"), self.linear(f"{name}.value_net"))
+        return _stack_layers(self.linear(f"{name}.key_net"), self.linear(f"{name}.value_net"))
 
     def block(self, name: str) -> Block:
         own, cross, inner = (f"{name}.{part}_sub_layer" for part in ("first", "second", "third"))
@@ -118,7 +118,7 @@ class _Tensors:
         return Block(
             SelfAttention(
                 self.norm(f"{name}.layer_norm_1"),
-                _stacked(self.query(own), self.memory(own)),
+                _stack_layers(self.query(own), self.memory(own)),
                 self.linear(f"{own}.out_projection"),
             ),
             CrossAttention(
@@ -137,5 +137,5 @@ class _Tensors:
         )
 
 
-def _stacked(first: Linear, second: Linear) -> Linear:
+def _stack_layers(first: Linear, second: Linear) -> Linear:
     return Linear(mx.concatenate([first.weight, second.weight]), mx.concatenate([first.bias, second.bias]))

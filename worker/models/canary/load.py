@@ -16,7 +16,7 @@ from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
 from worker.models.artifacts.safetensors import Weights, read_tensors
 from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
-from worker.models.canary.decoder import CanaryHead, expected_shapes
+from worker.models.canary.decoder import CanaryHead, shapes_of
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.conformer.encoder import ConformerEncoder
@@ -119,7 +119,7 @@ def _build(
     aligner: NemoModel | None = None,
 ) -> CanaryModel:
     network = _Network(config)
-    shapes = expected_shapes(config, tokenizer.vocabulary_size)
+    shapes = shapes_of(config, tokenizer.vocabulary_size)
     tensors = install(network, weights.shapes, weights.read, dtype, source, shapes)
     network.encoder.fold(dtype)
     network.eval()

@@ -39,9 +39,9 @@ from worker.models.base_attention import (
     Window,
 )
 from worker.models.canary.config import CanaryConfig
-from worker.models.canary.decoder import CanaryHead, rounded_vocabulary
+from worker.models.canary.decoder import CanaryHead, round_vocabulary
 from worker.models.canary.prompt import prompt_slots, prompt_tokens
-from worker.models.canary.stamps import StampedWord, stamped_words
+from worker.models.canary.stamps import StampedWord, time_stamped_words
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
@@ -72,7 +72,7 @@ class CanaryModel:
         self.tokenizer, self.name, self.files, self.aligner = tokenizer, name, dict(files), aligner
         self.dtype = frames.dtype
         self.heads: Mapping[HeadName, CanaryHead] = {"attention": head}
-        self.rules = NoRules(rounded_vocabulary(tokenizer.vocabulary_size))
+        self.rules = NoRules(round_vocabulary(tokenizer.vocabulary_size))
         self.end_rule = EndRule((tokenizer.eos, tokenizer.pad), kept=True)
         mx.eval(head.parameters)
 
@@ -210,9 +210,9 @@ class CanaryModel:
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the stamps where they were asked for."""
-        return [self._timed(each) for each in windows]
+        return [self._time_words(each) for each in windows]
 
-    def _timed(self, heard: HeardWindow) -> TimedText:
+    def _time_words(self, heard: HeardWindow) -> TimedText:
         text = [at for at, token in enumerate(heard.tokens) if self.is_text(token)]
         if not text:
             return TimedText(TokenTimes.even(np.zeros(0, np.float32), heard.window.seconds), ())
@@ -222,7 +222,7 @@ class CanaryModel:
         seconds = heard.window.seconds
         if not heard.prompt.timestamps:
             return TimedText(TokenTimes.even(shares, seconds), None)
-        words = stamped_words(heard.tokens, self.tokenizer, self.config.frame_seconds, seconds)
+        words = time_stamped_words(heard.tokens, self.tokenizer, self.config.frame_seconds, seconds)
         starts = np.full(len(text) + 1, seconds, np.float32)
         places = {at: index for index, at in enumerate(text)}
         spoken = []

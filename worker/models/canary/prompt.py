@@ -80,7 +80,7 @@ def prompt_slots(
         slots["pnc"] = "no"
     if stamped:
         slots["timestamp"] = "yes"
-    named = named_slots(form, options.prompt)
+    named = name_slots(form, options.prompt)
     if named is not None:
         return slots | named
     if options.prompt.strip():
@@ -91,7 +91,7 @@ def prompt_slots(
     return slots
 
 
-def named_slots(form: Format, prompt: str) -> Slots | None:
+def name_slots(form: Format, prompt: str) -> Slots | None:
     """The slots that a prompt names as a JSON object; None where it is other text. Raises InvalidRequest."""
     if not prompt.lstrip().startswith("{"):
         return None

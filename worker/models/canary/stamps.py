@@ -34,7 +34,7 @@ class StampedWord:
     end: float
 
 
-def stamped_runs(tokens: Sequence[int], tokenizer: CanaryTokenizer) -> list[StampedRun]:
+def split_at_stamps(tokens: Sequence[int], tokenizer: CanaryTokenizer) -> list[StampedRun]:
     """Every text between stamps, in order. Other special tokens are passed over."""
     runs, first, before = [], None, None
     for at, token in enumerate(tokens):
@@ -51,12 +51,12 @@ def stamped_runs(tokens: Sequence[int], tokenizer: CanaryTokenizer) -> list[Stam
     return [run for run in runs if run.text]
 
 
-def stamped_words(
+def time_stamped_words(
     tokens: Sequence[int], tokenizer: CanaryTokenizer, frame_seconds: float, seconds: float
 ) -> list[StampedWord]:
     """The words of `tokens`, none of them lost. Several words of one run share its time by their tokens. No
     word ends before it starts, starts before the one before it, or lies behind `seconds`."""
-    runs = stamped_runs(tokens, tokenizer)
+    runs = split_at_stamps(tokens, tokenizer)
     words: list[StampedWord] = []
     reached = 0.0
     for index, run in enumerate(runs):

@@ -13,7 +13,7 @@ import numpy as np
 from mlx import nn
 
 from kernels.nn.elementwise import relative_softmax
-from kernels.runtime.device import compiled_for_cpu, fused
+from kernels.runtime.device import compiles_for_cpu, fuse
 from worker.models.conformer.linear import Linear
 from worker.models.nemo.config import EncoderConfig
 
@@ -74,8 +74,8 @@ class _Together(NamedTuple):
     biases: mx.array
 
 
-@fused
-def _masked(mask: mx.array, scores: mx.array, scale: float) -> mx.array:
+@fuse
+def _mask_scores(mask: mx.array, scores: mx.array, scale: float) -> mx.array:
     """What is added to scores: those by position, and `MASKED` where nothing is seen."""
     return mx.where(mask, scores * scale, mx.array(MASKED, dtype=scores.dtype))
 
@@ -114,16 +114,16 @@ class RelPositionAttention(nn.Module):
         """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
         is seen. Frames past the length come out as anything finite."""
         batch, frames, _ = x.shape
-        query, positioned, keys, values = self._projected(x)
+        query, positioned, keys, values = self._project(x)
         first = positions.room - frames
         position_keys = self._position_keys(positions)[:, :, first : first + 2 * frames - 1]
         scores = positioned @ position_keys.swapaxes(-1, -2)
-        if compiled_for_cpu() and sight.window is not None:
+        if compiles_for_cpu() and sight.window is not None:
             # On a GPU MLX's fused attention moves less memory than this; on a CPU it is not fused.
             content = query @ keys.swapaxes(-1, -2)
             seen = relative_softmax(content, scores, sight.lengths, query.shape[-1], sight.window) @ values
         else:
-            bias = _masked(sight.mask, shift(scores, frames), self._scale)
+            bias = _mask_scores(sight.mask, shift(scores, frames), self._scale)
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
@@ -144,10 +144,10 @@ class RelPositionAttention(nn.Module):
         seen = keys.shape[2]
         first = positions.room - seen
         position_keys = self._position_keys(positions)[:, :, first : first + seen + frames - 1]
-        scores = self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
+        scores = self._add_bias(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
         bias = mx.where(mask, shift(scores, seen) * self._scale, mx.array(MASKED, dtype=x.dtype))
         attended = mx.fast.scaled_dot_product_attention(
-            self._biased(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
+            self._add_bias(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
         )
         out: mx.array = self.linear_out(attended.swapaxes(1, 2).reshape(batch, frames, -1))
         return out, KeysValues(keys[:, :, frames:], values[:, :, frames:])
@@ -163,12 +163,12 @@ class RelPositionAttention(nn.Module):
             self._kept = _Keys(positions.table, weight, keys)
         return keys
 
-    def _projected(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+    def _project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
         """Queries with the bias for content and with that for positions, keys and values, [B, heads, T, d /
         heads] each."""
         if self._together is None:
             query = self._split(self.linear_q(x))
-            content, positioned = (self._biased(query, each) for each in (self.pos_bias_u, self.pos_bias_v))
+            content, positioned = (self._add_bias(query, each) for each in (self.pos_bias_u, self.pos_bias_v))
             return content, positioned, self._split(self.linear_k(x)), self._split(self.linear_v(x))
         weight, bias, biases = self._together
         product = x @ weight.T if bias is None else mx.addmm(bias, x, weight.T)
@@ -182,7 +182,7 @@ class RelPositionAttention(nn.Module):
         batch, frames, width = x.shape
         return x.reshape(batch, frames, self._heads, width // self._heads).swapaxes(1, 2)
 
-    def _biased(self, query: mx.array, bias: mx.array) -> mx.array:
+    def _add_bias(self, query: mx.array, bias: mx.array) -> mx.array:
         return query + bias[:, None]
 
 
@@ -206,12 +206,12 @@ class RelPositionLocalAttention(RelPositionAttention):
         query = self._blocks(self.linear_q(x), blocks, block)
         keys = self._windows(self.linear_k(x), blocks, block)
         values = self._windows(self.linear_v(x), blocks, block)
-        scores = self._biased(query, self.pos_bias_v) @ self._position_keys(positions).swapaxes(-1, -2)
+        scores = self._add_bias(query, self.pos_bias_v) @ self._position_keys(positions).swapaxes(-1, -2)
         scores = scores * self._scale
         near = self._windows(sight.mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
         bias = mx.where(near, band(scores, window), mx.array(MASKED, dtype=x.dtype))
         seen = mx.fast.scaled_dot_product_attention(
-            self._biased(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
+            self._add_bias(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
         )
         seen = seen.swapaxes(1, 2).reshape(batch, blocks * block, width)[:, :frames]
         out: mx.array = self.linear_out(seen)

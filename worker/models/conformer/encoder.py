@@ -57,7 +57,7 @@ class ConformerEncoder(nn.Module):
         `EncoderConfig.att_contexts`; None for the first of them."""
         context = context or self._config.att_context_size
         counts = np.array([self.pre_encode.frames_of(int(length)) for length in lengths], np.int32)
-        together = self._padded if on_gpu() else self._one_by_one
+        together = self._prepare_frames if on_gpu() else self._one_by_one
         return together(features, lengths, counts, context), counts
 
     def encode_rows(self, rows: mx.array) -> mx.array:
@@ -65,7 +65,7 @@ class ConformerEncoder(nn.Module):
         the same shape. The frames need not come of one stretch of audio."""
         count = rows.shape[1]
         room = length_bucket(count) if on_gpu() else count
-        x = mx.pad(self._scaled(rows), [(0, 0), (0, room - count), (0, 0)])
+        x = mx.pad(self._scale_frames(rows), [(0, 0), (0, room - count), (0, 0)])
         valid, sight = self._sight(room, np.array([count], np.int32), self._config.att_context_size)
         positions = self.positions(room, x.dtype)
         for layer in self.layers:
@@ -74,7 +74,7 @@ class ConformerEncoder(nn.Module):
             give_way(x)
         return x[:, :count]
 
-    def _padded(
+    def _prepare_frames(
         self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32], context: AttContext
     ) -> mx.array:
         longest = length_bucket(max(1, int(counts.max(initial=0))))
@@ -115,9 +115,9 @@ class ConformerEncoder(nn.Module):
 
     def subsample(self, features: mx.array, lengths: NDArray[np.int32]) -> mx.array:
         """Features [B, T, mels], lengths [B] -> what enters the first layer, [B, T', d_model]."""
-        return self._scaled(self.pre_encode(features, mx.array(lengths)))
+        return self._scale_frames(self.pre_encode(features, mx.array(lengths)))
 
-    def _scaled(self, x: mx.array) -> mx.array:
+    def _scale_frames(self, x: mx.array) -> mx.array:
         return x * math.sqrt(self._config.d_model) if self._config.xscaling else x
 
     def _sight(
@@ -172,7 +172,7 @@ class ConformerEncoder(nn.Module):
         query = mx.arange(valid.shape[1])[:, None]
         key = mx.arange(valid.shape[1])[None]
         if self._config.att_context_style == "chunked_limited" and right >= 0:
-            return mask & _chunked(query, key, left, right + 1)
+            return mask & _chunk_mask(query, key, left, right + 1)
         if left >= 0:
             mask = mask & (key >= query - left)
         if right >= 0 and self._config.att_context_style == "regular":
@@ -180,7 +180,7 @@ class ConformerEncoder(nn.Module):
         return mask
 
 
-def _chunked(query: mx.array, key: mx.array, left: int, chunk: int) -> mx.array:
+def _chunk_mask(query: mx.array, key: mx.array, left: int, chunk: int) -> mx.array:
     """A frame sees its own chunk, and whole chunks before it as far as `left` frames (all of them if
     negative)."""
     behind = query // chunk - key // chunk

@@ -11,7 +11,7 @@ from mlx import nn
 
 from kernels.nn.convolution import glu_conv, taps_of
 from kernels.nn.elementwise import layer_norm, residual_norm, silu
-from kernels.runtime.device import compiled_for_cpu, on_gpu
+from kernels.runtime.device import compiles_for_cpu, on_gpu
 from worker.models.conformer.attention import (
     AttentionContext,
     KeysValues,
@@ -38,7 +38,7 @@ class RowNorm(nn.LayerNorm):
 
     def __call__(self, x: mx.array) -> mx.array:
         """[..., d] -> [..., d]."""
-        if compiled_for_cpu():
+        if compiles_for_cpu():
             return layer_norm(x, self.weight, self.bias)
         normed: mx.array = super().__call__(x)
         return normed

@@ -156,23 +156,23 @@ class EncoderSteps:
     def step_together(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         """As `step`, as one batch on any device."""
         with one_thread() if self._is_small(streams[0].context) else nullcontext():
-            return self._stepped(streams)
+            return self._step_group(streams)
 
     def _is_small(self, context: AttContext) -> bool:
         width = self._config.d_model
         return (context[1] + 1) * width * width * self._config.ff_expansion_factor <= SMALL_PRODUCT
 
-    def _stepped(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
+    def _step_group(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         size = streams[0].context[1] + 1
         chunks = [stream.next_chunk() for stream in streams]
-        frames, counts = self._subsampled(chunks, size)
+        frames, counts = self._subsample(chunks, size)
         past = [stream.past for stream in streams]
         reach = past[0].layers[0].attention.keys.shape[2] if past[0].layers else 0
         mask = _mask(np.array([each.filled for each in past]), counts, reach, size)
         positions = self._encoder.positions(reach + size, frames.dtype)
         kept = []
         for index, layer in enumerate(self._encoder.layers):
-            before = _joined([each.layers[index] for each in past])
+            before = _join_caches([each.layers[index] for each in past])
             frames, after = layer.step(frames, before, positions, mask)
             kept.append(after)
         mx.eval(frames, kept)
@@ -181,7 +181,7 @@ class EncoderSteps:
             stream.past = EncoderPast(layers, min(reach, past[row].filled + size))
         return [frames[row, :count] for row, count in enumerate(counts.tolist())]
 
-    def _subsampled(self, chunks: Sequence[_Chunk], size: int) -> tuple[mx.array, NDArray[np.int32]]:
+    def _subsample(self, chunks: Sequence[_Chunk], size: int) -> tuple[mx.array, NDArray[np.int32]]:
         """Frames [B, size, d] without those that were given before, and how many each row has."""
         lengths = np.array([len(chunk.features) for chunk in chunks], np.int32)
         padded = np.zeros((len(chunks), int(lengths.max()), self._config.feat_in), np.float32)
@@ -204,7 +204,7 @@ def _mask(filled: NDArray[np.int64], counts: NDArray[np.int32], reach: int, size
     return mx.array(seen[:, None, None])
 
 
-def _joined(rows: Sequence[LayerPast]) -> LayerPast:
+def _join_caches(rows: Sequence[LayerPast]) -> LayerPast:
     """The pasts of several streams as one batch."""
     if len(rows) == 1:
         return rows[0]

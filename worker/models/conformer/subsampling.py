@@ -96,7 +96,7 @@ class DwStridingSubsampling(nn.Module):
         strided = [layer for layer in self.conv if isinstance(layer, StridedConvolution)]
         pointwise = [layer for layer in self.conv if isinstance(layer, nn.Linear)]
         if len(strided) == 1:
-            x, lengths = strided[0](_masked(features[..., None], lengths)), self._halves(lengths)
+            x, lengths = strided[0](_mask_frames(features[..., None], lengths)), self._halves(lengths)
         else:
             lead = self._padding[0]
             x = subsample_first(features, strided[0].filters, strided[1].filters, lengths, lead)
@@ -106,13 +106,13 @@ class DwStridingSubsampling(nn.Module):
                 x = depthwise_stride2(before(x), *convolution.filters, lengths, relu=True, lead=lead)
                 lengths = self._halves(lengths)
             x = pointwise[-1](x)
-        x = _masked(mx.maximum(x, 0), lengths)
+        x = _mask_frames(mx.maximum(x, 0), lengths)
         batch, frames = x.shape[:2]
         # NeMo flattens channel-major: all mel positions of channel 0 first.
         out: mx.array = self.out(x.transpose(0, 1, 3, 2).reshape(batch, frames, -1))
         return out
 
 
-def _masked(x: mx.array, lengths: mx.array) -> mx.array:
+def _mask_frames(x: mx.array, lengths: mx.array) -> mx.array:
     valid = mx.arange(x.shape[1])[None] < lengths[:, None]
     return mx.where(valid[:, :, None, None], x, mx.zeros((), dtype=x.dtype))

@@ -26,7 +26,7 @@ from kernels.nn.few_rows import (
     pack_rows,
     project_rows,
 )
-from kernels.runtime.device import fused
+from kernels.runtime.device import fuse
 from worker.models.heads.ctc import CtcHead
 from worker.models.nemo.config import JointConfig, PredictionConfig
 
@@ -90,7 +90,7 @@ class LstmLayer(nn.Module):
         self._first = MadeOf(lambda recurrent, entering: pack_gates(recurrent, None, entering))
         self._upper = MadeOf(lambda recurrent, below, bias: pack_gates(recurrent, below, bias[None]))
 
-    def packed(self, entering: mx.array | None) -> PackedGates:
+    def pack(self, entering: mx.array | None) -> PackedGates:
         """For `lstm_rows`; `entering` [V, 4H] of the first layer, None above it."""
         return (
             self._upper(self.Wh, self.Wx, self.bias) if entering is None else self._first(self.Wh, entering)
@@ -137,7 +137,7 @@ class LstmStack(nn.Module):
         """The layers' states behind `rows`, whose labels give `entering` [V, 4H] to the first one's gates."""
         below, after = None, []
         for index, (layer, state) in enumerate(zip(self.lstm, layers, strict=True)):
-            packed = layer.packed(None if index else entering)
+            packed = layer.pack(None if index else entering)
             after.append(LstmState(*lstm_rows(packed, rows.upper if index else rows.first, *state, below)))
             below = after[-1].hidden
         return after
@@ -200,7 +200,7 @@ class PredictionNetwork(nn.Module):
 
 def _joining(activation: Callable[[mx.array], mx.array]) -> Callable[[mx.array, mx.array], mx.array]:
     """The activation of a sum."""
-    return fused(lambda frames, predictions: activation(frames + predictions))
+    return fuse(lambda frames, predictions: activation(frames + predictions))
 
 
 ACTIVATIONS: dict[str, Callable[[mx.array], mx.array]] = {
@@ -308,9 +308,9 @@ class Transducer:
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
         """[..., J] and [..., J] -> label logits [..., V + 1] (blank last) and duration logits [..., D] or
         None."""
-        return self.parted(self._joint.join(enc_proj, pred_proj))
+        return self.split_scores(self._joint.join(enc_proj, pred_proj))
 
-    def parted(self, joined: mx.array) -> tuple[mx.array, mx.array | None]:
+    def split_scores(self, joined: mx.array) -> tuple[mx.array, mx.array | None]:
         """`joined` [..., V + 1 + D] as `logits` gives it."""
         if self.durations is None:
             return joined, None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import numpy as np
 
-from kernels.runtime.device import compiled_for_cpu
+from kernels.runtime.device import compiles_for_cpu
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.safetensors import Weights, read_tensors
@@ -99,7 +99,7 @@ def _build(
 def _compile_kernels(model: NemoModel) -> None:
     """A tenth of a second through the network, so that what this machine compiles at first use (seconds, once
     a machine) is done here, where no job pays for it."""
-    if not compiled_for_cpu():
+    if not compiles_for_cpu():
         return
     silence = np.zeros(model.config.preprocessor.sample_rate // 10, np.float32)
     mx.eval(model.encode([silence]).frames)

@@ -8,7 +8,7 @@ from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME
 from worker.models.nemo.load import feature_extractor
 from worker.models.sortformer.config import parse_sortformer
-from worker.models.sortformer.network import EncoderPart, SortformerNetwork, expected_shapes
+from worker.models.sortformer.network import EncoderPart, SortformerNetwork, shapes_of
 from worker.models.weights import install
 
 
@@ -17,7 +17,7 @@ def load_sortformer(path: Path) -> SortformerNetwork:
     with open_nemo(path) as archive:
         config = parse_sortformer(archive.config, f"{path}: {CONFIG_NAME}")
         part, weights = EncoderPart(config), archive.weights
-        tensors = install(part, weights.shapes, weights.read, mx.float32, str(path), expected_shapes(config))
+        tensors = install(part, weights.shapes, weights.read, mx.float32, str(path), shapes_of(config))
         part.encoder.fold(mx.float32)
         part.eval()
         mx.eval(part.parameters(), tensors)

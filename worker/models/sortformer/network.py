@@ -37,7 +37,7 @@ class EncoderPart(nn.Module):
         self.encoder = ConformerEncoder(config.encoder)
 
 
-def expected_shapes(config: SortformerConfig) -> dict[str, Shape]:
+def shapes_of(config: SortformerConfig) -> dict[str, Shape]:
     """The tensors beside the encoder's, by their names in the file."""
     width, inner = config.transformer.hidden_size, config.transformer.inner_size
     matrices: dict[str, Shape] = {
@@ -112,7 +112,7 @@ class SortformerNetwork:
         tensors: Mapping[str, mx.array],
         front_end: FeatureExtractor,
     ) -> None:
-        """tensors: those of `expected_shapes`, float32."""
+        """tensors: those of `shapes_of`, float32."""
         self.config = config
         self._encoder, self._front_end = encoder, front_end
         self._heads = config.transformer.num_attention_heads

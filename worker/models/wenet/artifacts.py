@@ -64,7 +64,7 @@ def open_folder(folder: Path, name: str) -> WenetArtifacts:
     tree = read_tree(settings.read_bytes(), str(settings))
     pieces = next(iter(sorted(folder.glob("*.model"))), None)
     tokenizer = read_units(folder / UNITS_NAME, _processor(pieces))
-    with _opened(path) as weights:
+    with _open_archive(path) as weights:
         config = read_config(tree, weights.shapes, len(tokenizer.pieces), str(settings))
         tensors = read_weights(config, weights, str(path))
     roles = {"weights": path, "config": settings, "units": folder / UNITS_NAME}
@@ -75,7 +75,7 @@ def open_folder(folder: Path, name: str) -> WenetArtifacts:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Weights]:
+def _open_archive(path: Path) -> Iterator[Weights]:
     if path.suffix != ".pt":
         yield read_tensors(path)
         return

@@ -103,10 +103,12 @@ class WenetDecoder(AttentionDecoder):
         size = 1 if is_cpu() else len(trees)
         scores: list[NDArray[np.float32]] = []
         for first in range(0, len(trees), max(size, 1)):
-            scores += self._scored(encoded[first : first + size], trees[first : first + size])
+            scores += self._score_tokens(encoded[first : first + size], trees[first : first + size])
         return scores
 
-    def _scored(self, encoded: Sequence[EncodedWindow], trees: Sequence[_Tree]) -> list[NDArray[np.float32]]:
+    def _score_tokens(
+        self, encoded: Sequence[EncodedWindow], trees: Sequence[_Tree]
+    ) -> list[NDArray[np.float32]]:
         longest = max(len(tree.tokens) for tree in trees)
         tokens = np.zeros((len(trees), longest), np.int32)
         depths = np.zeros_like(tokens)

@@ -45,13 +45,13 @@ class Subsampling:
         """[B, T, 80] -> [B, frames_of(T), d], scaled by √d."""
         x = features[..., None]
         for (weight, bias), (kernel, stride) in zip(self._filters, self._sizes.convolutions, strict=True):
-            convolved = mx.conv2d(x, weight, stride) if on_gpu() else _convolved(x, weight, kernel, stride)
+            convolved = mx.conv2d(x, weight, stride) if on_gpu() else _convolve(x, weight, kernel, stride)
             x = mx.maximum(convolved + bias, 0)
         flat = self._linear(x.reshape(*x.shape[:2], -1))
         return flat * float(self._sizes.width**0.5)
 
 
-def _convolved(x: mx.array, weight: mx.array, kernel: int, stride: int) -> mx.array:
+def _convolve(x: mx.array, weight: mx.array, kernel: int, stride: int) -> mx.array:
     """The convolution as one product of the patches laid out side by side, faster on a CPU."""
     batch, frames, bands, channels = x.shape
     x = mx.contiguous(x)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import mlx.core as mx
 
 from kernels.nn.activations import row_exp
-from kernels.runtime.device import compiled_for_cpu
+from kernels.runtime.device import compiles_for_cpu
 from worker.models.attention.layers import Linear, Norm
 
 Tensors = Mapping[str, mx.array]
@@ -58,7 +58,7 @@ def attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array |
     """softmax((q·k) / √D + bias)·v: queries [B, H, Q, D], keys and values [B, H, T, D]; bias broadcasts to
     [B, H, Q, T], -inf where a key is not seen, and leaves each query at least one -> [B, H, Q, D]."""
     scale = queries.shape[-1] ** -0.5
-    if not compiled_for_cpu():
+    if not compiles_for_cpu():
         mask = None if bias is None else bias.astype(queries.dtype)
         return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
     products = (mx.contiguous(queries * scale) @ mx.contiguous(keys).swapaxes(2, 3)).astype(mx.float32)

@@ -120,7 +120,7 @@ class WenetSteps:
         hidden = mx.array(np.where(seen, 0.0, -np.inf).astype(np.float32)[:, None, None])
         kept = []
         for index, layer in enumerate(self._layers()):
-            before = _joined([stream.layers[index] for stream in streams])
+            before = _join_caches([stream.layers[index] for stream in streams])
             x, after = layer.step(x, before, positions, hidden)
             kept.append(after)
         x = self._encoder.finish(x)
@@ -131,7 +131,7 @@ class WenetSteps:
         return [x[row, :count] for row, count in enumerate(counts.tolist())]
 
 
-def _joined(rows: Sequence[LayerPast]) -> LayerPast:
+def _join_caches(rows: Sequence[LayerPast]) -> LayerPast:
     """The pasts of several streams as one batch."""
     if len(rows) == 1:
         return rows[0]

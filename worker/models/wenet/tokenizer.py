@@ -60,10 +60,10 @@ class UnitTokenizer:
         tokens: list[int] = []
         for word in (text.upper() if self._upper else text).split():
             for part in re.findall(f"{WIDE.pattern}|[^{WIDE.pattern[1:-1]}]+", word):
-                tokens += self._encoded(part, text)
+                tokens += self._encode_part(part, text)
         return tokens
 
-    def _encoded(self, part: str, text: str) -> list[int]:
+    def _encode_part(self, part: str, text: str) -> list[int]:
         if is_wide(part) or not self._marked:
             return self._longest_units(part, text)
         if self._processor is not None:

@@ -20,7 +20,7 @@ Named = Iterator[tuple[str, Shape]]
 
 def read_weights(config: WenetConfig, weights: Weights, source: str) -> dict[str, mx.array]:
     """Every tensor of the model, float32. Raises WeightsMismatch, ModelUnreadable."""
-    expected = dict(expected_shapes(config))
+    expected = dict(shapes_of(config))
     shapes = weights.shapes
     missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in shapes]
     wrong = [
@@ -46,7 +46,7 @@ def read_weights(config: WenetConfig, weights: Weights, source: str) -> dict[str
     return {name: weights.read(name).astype(mx.float32) for name in expected}
 
 
-def expected_shapes(config: WenetConfig) -> Named:
+def shapes_of(config: WenetConfig) -> Named:
     """Name and shape of every tensor."""
     width, vocabulary = config.encoder.width, config.vocabulary
     yield from _encoder(config.encoder)
@@ -83,7 +83,7 @@ def _attention(name: str, width: int) -> Named:
         yield from _linear(f"{name}.{part}", width, width)
 
 
-def _feed_forward(name: str, width: int, inner: int) -> Named:
+def _map_feed_forward(name: str, width: int, inner: int) -> Named:
     yield from _linear(f"{name}.w_1", inner, width)
     yield from _linear(f"{name}.w_2", width, inner)
 
@@ -114,12 +114,12 @@ def _encoder_layer(name: str, sizes: EncoderSizes) -> Named:
         yield f"{name}.self_attn.linear_pos.weight", (width, width)
         for part in ("pos_bias_u", "pos_bias_v"):
             yield f"{name}.self_attn.{part}", (sizes.heads, width // sizes.heads)
-    yield from _feed_forward(f"{name}.feed_forward", width, sizes.inner)
+    yield from _map_feed_forward(f"{name}.feed_forward", width, sizes.inner)
     if not conformer:
         yield from _norm(f"{name}.norm1", width)
         yield from _norm(f"{name}.norm2", width)
         return
-    yield from _feed_forward(f"{name}.feed_forward_macaron", width, sizes.inner)
+    yield from _map_feed_forward(f"{name}.feed_forward_macaron", width, sizes.inner)
     module = f"{name}.conv_module"
     yield f"{module}.pointwise_conv1.weight", (2 * width, width, 1)
     yield f"{module}.pointwise_conv1.bias", (2 * width,)
@@ -140,7 +140,7 @@ def _decoder(sizes: DecoderSizes, width: int, vocabulary: int) -> Named:
         name = f"{sizes.name}.decoders.{layer}"
         yield from _attention(f"{name}.self_attn", width)
         yield from _attention(f"{name}.src_attn", width)
-        yield from _feed_forward(f"{name}.feed_forward", width, sizes.inner)
+        yield from _map_feed_forward(f"{name}.feed_forward", width, sizes.inner)
         for norm in ("norm1", "norm2", "norm3"):
             yield from _norm(f"{name}.{norm}", width)
     yield from _norm(f"{sizes.name}.after_norm", width)

@@ -31,7 +31,7 @@ from worker.models.whisper.config import (
     parse_dims,
     parse_settings,
 )
-from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantised, read_checkpoint
+from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantise, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 Shape = tuple[int, ...]
@@ -120,9 +120,9 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
-        stored = _named_tensors(weights)
+        stored = _read_tensors(weights)
         quantised = any(name.endswith(GROUPED) for name in stored)
-        named = _openai_names(dequantised(stored, config, source))
+        named = _openai_names(dequantise(stored, config, source))
     tensors = check_tensors(named, dims, source)
     tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
     generation = folder / GENERATION
@@ -145,7 +145,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, quantised)
 
 
-def expected_shapes(dims: WhisperDims) -> dict[str, Shape]:
+def shapes_of(dims: WhisperDims) -> dict[str, Shape]:
     """The tensors of a model under OpenAI's names."""
     width = dims.n_audio_state
     shapes: dict[str, Shape] = {
@@ -190,7 +190,7 @@ def _mlp_shapes(prefix: str, width: int) -> dict[str, Shape]:
 
 def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str) -> dict[str, mx.array]:
     """Those of `named` that a model of `dims` has. Raises WeightsMismatch that names what does not fit."""
-    expected = expected_shapes(dims)
+    expected = shapes_of(dims)
     # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
     named = {POSITIONS: sinusoids(dims.n_audio_ctx, dims.n_audio_state), **named}
     missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in named]
@@ -205,7 +205,7 @@ def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str)
         if name not in expected and not DERIVED.match(name)
     ]
     problems = [
-        f"{label}: {_listed(names)}"
+        f"{label}: {_list_names(names)}"
         for label, names in (("of another shape", wrong), ("missing", missing), ("surplus", surplus))
         if names
     ]
@@ -216,7 +216,7 @@ def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str)
     return {name: named[name] for name in expected}
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = f" and {len(names) - LISTED_AT_MOST} more" if len(names) > LISTED_AT_MOST else ""
     return ", ".join(names[:LISTED_AT_MOST]) + more
 
@@ -239,7 +239,7 @@ def _weights_file(folder: Path) -> Path:
     raise ModelUnreadable(f"{folder}: the weights are missing; one of {known} is needed")
 
 
-def _named_tensors(path: Path) -> dict[str, mx.array]:
+def _read_tensors(path: Path) -> dict[str, mx.array]:
     if path.name != INDEX:
         return _load(path)
     parts = _read_json(path).get("weight_map")

@@ -201,7 +201,7 @@ def openai_names(variables: dict[str, Array], source: str) -> dict[str, Array]:
         if value.ndim == 0 or name == TIED:
             continue
         try:
-            out.update(_renamed(name, value, source))
+            out.update(_rename_tensor(name, value, source))
         except (KeyError, IndexError, ValueError) as cause:
             raise WeightsMismatch(
                 f"{source}: {name} {list(value.shape)} is no tensor of a Whisper"
@@ -209,7 +209,7 @@ def openai_names(variables: dict[str, Array], source: str) -> dict[str, Array]:
     return out
 
 
-def _renamed(name: str, value: Array, source: str) -> dict[str, Array]:
+def _rename_tensor(name: str, value: Array, source: str) -> dict[str, Array]:
     side, *path, last = name.split("/")
     kind = KINDS[last]
     if last == "encodings":

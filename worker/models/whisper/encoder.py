@@ -27,9 +27,7 @@ class WhisperEncoder:
         ]
         self.positions = source.array("encoder.positional_embedding")
         blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
-        self.layers = [
-            (source.self_attention(block).packed(), source.mlp(block).packed()) for block in blocks
-        ]
+        self.layers = [(source.self_attention(block).pack(), source.mlp(block).pack()) for block in blocks]
         self.norm = source.norm("encoder.ln_post")
 
     @property

@@ -50,7 +50,7 @@ from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.windows import judge
-from worker.models.whisper.words import WORD_PAUSE_SECONDS, timed_words, without_pauses
+from worker.models.whisper.words import WORD_PAUSE_SECONDS, time_words, without_pauses
 
 if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
@@ -262,7 +262,7 @@ class WhisperModel:
     def _words(self, tokens: Sequence[int], times: TokenTimes, heard: HeardWindow) -> list[Word]:
         if not tokens:
             return []
-        timed = timed_words(self.tokenizer.words(tokens, heard.prompt.language), times)
+        timed = time_words(self.tokenizer.words(tokens, heard.prompt.language), times)
         timed = without_pauses(timed, pause_spans(heard.samples, WORD_PAUSE_SECONDS))
         return [
             Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)

@@ -44,7 +44,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
         raise ModelUnreadable(f"{path}: not a readable checkpoint: {cause}") from cause
 
 
-def dequantised(
+def dequantise(
     tensors: Mapping[str, mx.array], config: Mapping[str, Any], source: str
 ) -> dict[str, mx.array]:
     """Tensors with every matrix that MLX quantised in groups as float32; the others as they are.

@@ -58,7 +58,7 @@ def judge(
     place = readings.index(best)
     if not best.prompt.timestamps or window.round >= ROUNDS_MAX:
         return Verdict("kept", best.tokens, reading=place)
-    tokens, end = closed(best.tokens, ids)
+    tokens, end = close_timestamps(best.tokens, ids)
     if end <= CLOSED_SECONDS_MIN or window.seconds - end <= TAIL_SECONDS:
         return Verdict("kept", best.tokens, reading=place)
     rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
@@ -99,7 +99,7 @@ def is_loop(reading: Reading) -> bool:
     return repeats_itself(reading) or len(reading.tokens) >= MAX_NEW_TOKENS - 1
 
 
-def closed(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], float]:
+def close_timestamps(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], float]:
     """The tokens up to the last time that closes a segment, that time among them, and its seconds; all of
     them and 0 where no time is."""
     last = next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] >= ids.time), None)

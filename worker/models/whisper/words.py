@@ -36,13 +36,13 @@ class TimedWord:
         return self.end - self.start
 
 
-def timed_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord]:
+def time_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord]:
     """spans: `WhisperTokenizer.words` of the tokens that `times` are of. No word ends before it
     starts."""
-    words = [_timed(span, times) for span in spans]
+    words = [_time_span(span, times) for span in spans]
     lengths = [word.seconds for word in words if word.seconds > 0]
     median = min(MEDIAN_SECONDS_MAX, float(np.median(lengths))) if lengths else 0.0
-    words = _shortened_at_marks(words, 2 * median) if lengths else words
+    words = _shorten_at_marks(words, 2 * median) if lengths else words
     by_first = {span.first: word for span, word in zip(spans, words, strict=True)}
     joined = []
     for span in join_punctuation(spans):
@@ -50,7 +50,7 @@ def timed_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord
         shares = times.probabilities[span.first : span.last]
         probability = float(shares.mean()) if len(shares) else 0.0
         joined.append(TimedWord(span.text, parts[0].start, parts[-1].end, probability))
-    return _shortened_at_start(joined, median)
+    return _shorten_at_start(joined, median)
 
 
 def without_pauses(words: Sequence[TimedWord], pauses: Sequence[tuple[float, float]]) -> list[TimedWord]:
@@ -70,13 +70,13 @@ def without_pauses(words: Sequence[TimedWord], pauses: Sequence[tuple[float, flo
     return cut
 
 
-def _timed(span: TokenSpan, times: TokenTimes) -> TimedWord:
+def _time_span(span: TokenSpan, times: TokenTimes) -> TimedWord:
     shares = times.probabilities[span.first : span.last]
     start, end = float(times.starts[span.first]), float(times.starts[span.last])
     return TimedWord(span.text, start, end, float(shares.mean()) if len(shares) else 0.0)
 
 
-def _shortened_at_marks(words: Sequence[TimedWord], longest: float) -> list[TimedWord]:
+def _shorten_at_marks(words: Sequence[TimedWord], longest: float) -> list[TimedWord]:
     out = list(words[:1])
     for before, word in pairwise(words):
         if word.seconds > longest:
@@ -88,7 +88,7 @@ def _shortened_at_marks(words: Sequence[TimedWord], longest: float) -> list[Time
     return out
 
 
-def _shortened_at_start(words: list[TimedWord], median: float) -> list[TimedWord]:
+def _shorten_at_start(words: list[TimedWord], median: float) -> list[TimedWord]:
     """The first word, where it and the second swallowed the pause before them."""
     longest = 2 * median
     if not words or words[0].end <= 4 * median:

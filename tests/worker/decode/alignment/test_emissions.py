@@ -16,7 +16,7 @@ def log_probs(frames: int, labels: int, seed: int = 0) -> np.ndarray:
 
 def test_what_is_above_the_floor_comes_back() -> None:
     table = log_probs(50, 30)
-    emissions = Emissions.unpacked(Emissions.of(table).packed())
+    emissions = Emissions.unpack(Emissions.of(table).pack())
     assert emissions.dense(30) == pytest.approx(np.maximum(table, FLOOR), abs=1e-4)
     assert (table < FLOOR).any()
 

@@ -11,13 +11,13 @@ from spool.errors import InvalidRequest, ModelUnreadable, UnknownModel
 from worker.decode.fusion.arpa import BEGIN, END, Arpa, read_arpa, write_arpa
 from worker.decode.fusion.estimate import estimate
 from worker.decode.fusion.fusion import read_model
-from worker.decode.lattice.reweighted import reweighted
+from worker.decode.lattice.reweighted import reweight
 from worker.decode.lattice.word_graph import (
     Final,
     WordArc,
     WordGraph,
     best_path,
-    pruned,
+    prune_graph,
     total,
     with_posteriors,
 )
@@ -84,7 +84,7 @@ def test_an_expanded_lattice_has_every_path_with_the_models_share(
 ) -> None:
     path = write_model(tmp_path / "small.arpa", PIECES, order, seed)
     arpa, lattice = read_arpa(path, PIECES), random_lattice(seed)
-    expanded = reweighted(lattice, read_model(path, PIECES), WEIGHT)
+    expanded = reweight(lattice, read_model(path, PIECES), WEIGHT)
     expected = [
         (words, tokens, weight + WEIGHT * log_prob(arpa, tokens)) for words, tokens, weight in paths(lattice)
     ]
@@ -96,7 +96,7 @@ def test_an_expanded_lattice_has_every_path_with_the_models_share(
     whole = float(np.logaddexp.reduce([weight for *_, weight in expected]))
     assert total(expanded) == pytest.approx(whole, abs=1e-4)
     assert all(arc.source < arc.target for arc in expanded.arcs)
-    kept = sorted(paths(pruned(with_posteriors(expanded), 1e6)))
+    kept = sorted(paths(prune_graph(with_posteriors(expanded), 1e6)))
     assert [each[:2] for each in kept] == [each[:2] for each in got], "each word keeps its tokens"
 
 
@@ -117,7 +117,7 @@ def test_lists_and_lattices_of_a_search_are_read_to_the_last_path(tmp_path: Path
     info = recognizer.prepare(options, ask)
     assert info.reader == reader.info.digest
     before = decode_utterances(model, audio(), options, [ask] * 3, None)
-    after = recognizer._decoded(audio(), options, [ask] * 3, None)
+    after = recognizer._decode(audio(), options, [ask] * 3, None)
     for first, read in zip(before, after, strict=True):
         expected = {
             each.tokens: each.score + WEIGHT * log_prob(arpa, each.tokens) for each in first.hypotheses

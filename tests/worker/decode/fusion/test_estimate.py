@@ -77,7 +77,9 @@ def test_it_is_what_kenlm_makes_of_the_same_text(monkeypatch: pytest.MonkeyPatch
     def discounts(level: Counter[tuple[int, ...]]) -> tuple[float, float, float]:
         return (y, 2 - 3 * y * 3 / 7, 3 - 4 * y * 3 / 3) if len(level) == 36 else own(level)
 
-    assert module._discounts(module._adjusted([(BEGIN, *line, END) for line in MANY], 4)[1])[0] == 21 / 35
+    assert (
+        module._discounts(module._adjust_counts([(BEGIN, *line, END) for line in MANY], 4)[1])[0] == 21 / 35
+    )
     monkeypatch.setattr(module, "_discounts", discounts)
     model = estimate(MANY, 8, 4)
     ids = {f"t{token}": token for token in range(7)} | {"<unk>": 7, "<s>": BEGIN, "</s>": END}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.decode.fusion.fusion import make_fusion, unspelled
-from worker.decode.fusion.spelling import spell, unspelled_warning
+from worker.decode.fusion.fusion import find_unspelled, make_fusion
+from worker.decode.fusion.spelling import spell, warn_of_unspelled
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.tokenizer import WORD_START, Tokenizer
 
@@ -40,10 +40,10 @@ def test_the_closest_form_that_can_be_spelled(tokenizer: Tokenizer, phrase: str,
 
 def test_what_cannot_be_spelled_is_left_out_and_named() -> None:
     phrases = ("Heligoland", "猫", "Gate 42")
-    assert unspelled(LOWER, phrases) == ["猫", "Gate 42"]
-    assert unspelled(LOWER, ()) == []
+    assert find_unspelled(LOWER, phrases) == ["猫", "Gate 42"]
+    assert find_unspelled(LOWER, ()) == []
     fusion = make_fusion(LOWER, SearchOptions(), [DecodeRequest(phrases=phrases)])
     assert fusion is not None
     assert make_fusion(LOWER, SearchOptions(), [DecodeRequest(phrases=("猫",))]) is None
-    assert unspelled_warning(["猫"]) == "boost: the model has no tokens for '猫'; skipped"
-    assert unspelled_warning(["猫"] * 25).endswith(" and 5 more; skipped")
+    assert warn_of_unspelled(["猫"]) == "boost: the model has no tokens for '猫'; skipped"
+    assert warn_of_unspelled(["猫"] * 25).endswith(" and 5 more; skipped")

@@ -16,13 +16,13 @@ import yaml
 from ops.testbed.torch_checkpoint import handmade
 from worker.models.attention.state import EncodedBatch, EncodedWindow
 from worker.models.canary.config import CanaryConfig, parse_canary
-from worker.models.canary.decoder import TABLE, CanaryHead, expected_shapes
+from worker.models.canary.decoder import TABLE, CanaryHead, shapes_of
 from worker.models.canary.load import Canary
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.registry import ModelFiles
-from worker.models.weights import stored_tensors
+from worker.models.weights import read_stored
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "canary.npz"
 SINGLE, FLASH = "aed_v2", "aed_small_flash"
@@ -89,9 +89,9 @@ def tiny_tensors(model: str = SINGLE) -> dict[str, np.ndarray]:
     shapes = {
         stored.names[0]: stored.shape
         for name, value in encoder
-        for stored in stored_tensors(f"encoder.{name}", tuple(value.shape), False)
+        for stored in read_stored(f"encoder.{name}", tuple(value.shape), False)
     }
-    shapes |= expected_shapes(parsed, tokenizer(model).vocabulary_size)
+    shapes |= shapes_of(parsed, tokenizer(model).vocabulary_size)
     generator = np.random.default_rng(7)
     tensors = {}
     for name, shape in shapes.items():

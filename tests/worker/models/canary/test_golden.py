@@ -11,9 +11,9 @@ from worker.decode.alignment.words import align_words, marks_of
 from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.models.attention.rules import NoRules
-from worker.models.canary.decoder import rounded_vocabulary
+from worker.models.canary.decoder import round_vocabulary
 from worker.models.canary.prompt import DEFAULTS, prompt_tokens
-from worker.models.canary.stamps import stamped_words
+from worker.models.canary.stamps import time_stamped_words
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def requests(keys: list[str]) -> list[SearchRequest]:
 
 
 def search(settings: KeptBeam, keys: list[str], width: int) -> dict[str, list[tuple[list[int], float]]]:
-    rules = NoRules(rounded_vocabulary(tokenizer(SINGLE).vocabulary_size))
+    rules = NoRules(round_vocabulary(tokenizer(SINGLE).vocabulary_size))
     answers = AttentionSearch(head(), rules, settings, width).run(requests(keys))
     return {
         str(each.key): [(list(found.tokens), found.score) for found in each.hypotheses] for each in answers
@@ -72,7 +72,7 @@ def test_stamped_words_are_nemos_and_the_others_stay() -> None:
     expected_pairs = 0
     for row in range(3):
         tokens = golden()[f"flash_tokens.{row}"].tolist()
-        words = stamped_words(tokens, tokenizer(FLASH), FRAME, 100.0)
+        words = time_stamped_words(tokens, tokenizer(FLASH), FRAME, 100.0)
         spoken = "".join(tokenizer(FLASH).decode(tokens).split())
         assert "".join("".join(word.text.split()) for word in words) == spoken
         for pair in json.loads(str(golden()[f"flash_words.{row}"]))["word"]:

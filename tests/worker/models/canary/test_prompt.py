@@ -10,7 +10,7 @@ from worker.models.attention.windows import cut_runs
 from worker.models.base import SpeechOptions
 from worker.models.base_attention import Prompt, Reading, Verdict, Window
 from worker.models.canary.prompt import prompt_slots, prompt_tokens
-from worker.models.canary.stamps import stamped_words
+from worker.models.canary.stamps import time_stamped_words
 from worker.models.canary.windows import judge
 
 
@@ -91,7 +91,7 @@ def stamped(text: str) -> list[int]:
 
 
 def times(text: str, seconds: float = 10.0) -> list[tuple[str, float, float]]:
-    words = stamped_words(stamped(text), tokenizer(FLASH), 0.1, seconds)
+    words = time_stamped_words(stamped(text), tokenizer(FLASH), 0.1, seconds)
     return [(word.text, round(word.start, 3), round(word.end, 3)) for word in words]
 
 

@@ -7,7 +7,7 @@ from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models.attention.windows import quietest
 from worker.models.base_attention import Prompt, Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import closed, is_steady, judge
+from worker.models.whisper.windows import close_timestamps, is_steady, judge
 
 IDS = SpecialTokens(51864)
 T = IDS.time
@@ -137,10 +137,10 @@ def test_every_chain_of_windows_ends() -> None:
 
 
 def test_closed() -> None:
-    assert closed((5, 6), IDS) == ((5, 6), 0.0)
-    assert closed((T, 5, T + 50), IDS) == ((T, 5, T + 50), 1.0)
-    assert closed((T, 5, T + 50, T + 50), IDS) == ((T, 5, T + 50), 1.0)
-    assert closed((T, 5, T + 50, T + 60, 9), IDS) == ((T, 5, T + 50), 1.2)
+    assert close_timestamps((5, 6), IDS) == ((5, 6), 0.0)
+    assert close_timestamps((T, 5, T + 50), IDS) == ((T, 5, T + 50), 1.0)
+    assert close_timestamps((T, 5, T + 50, T + 50), IDS) == ((T, 5, T + 50), 1.0)
+    assert close_timestamps((T, 5, T + 50, T + 60, 9), IDS) == ((T, 5, T + 50), 1.2)
 
 
 def test_the_quietest_place_of_the_middle() -> None:

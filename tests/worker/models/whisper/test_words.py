@@ -5,13 +5,13 @@ import pytest
 
 from worker.models.base import TokenSpan
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.words import TimedWord, timed_words, without_pauses
+from worker.models.whisper.words import TimedWord, time_words, without_pauses
 
 
 def make(texts: list[str], starts: list[float]) -> list[TimedWord]:
     spans = [TokenSpan(text, at, at + 1) for at, text in enumerate(texts)]
     shares = np.linspace(0.5, 1.0, len(texts)).astype(np.float32)
-    return timed_words(spans, TokenTimes(np.array(starts, np.float32), shares))
+    return time_words(spans, TokenTimes(np.array(starts, np.float32), shares))
 
 
 def times(words: list[TimedWord]) -> list[tuple[str, float, float]]:
@@ -43,7 +43,7 @@ def test_the_first_word_does_not_begin_in_the_pause_before_it() -> None:
 
 
 def test_nothing_and_no_length() -> None:
-    assert timed_words([], TokenTimes(np.zeros(1, np.float32), np.zeros(0, np.float32))) == []
+    assert time_words([], TokenTimes(np.zeros(1, np.float32), np.zeros(0, np.float32))) == []
     assert times(make([" one", " two"], [1.0, 1.0, 1.0])) == [(" one", 1.0, 1.0), (" two", 1.0, 1.0)]
 
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from ops.testbed.torch_checkpoint import pickled, tensor
-from worker.models.whisper.artifacts import expected_shapes
+from worker.models.whisper.artifacts import shapes_of
 from worker.models.whisper.config import (
     HUGGING_FACE_NAMES,
     SpecialTokens,
@@ -34,7 +34,7 @@ def make_tensors(dims: WhisperDims, seed: int = 0) -> Tensors:
     """float16 numbers as float32, so that every layout holds them exactly."""
     generator = np.random.default_rng(seed)
     tensors = {}
-    for name, shape in expected_shapes(dims).items():
+    for name, shape in shapes_of(dims).items():
         spread = 0.35 if "token_embedding" in name else 1.5 / shape[-1] ** 0.5
         values = generator.normal(size=shape).astype(np.float32) * spread
         if "_ln.weight" in name or name.endswith(("ln.weight", "ln_post.weight")):
