@@ -39,7 +39,6 @@ def _keys(values: mx.array) -> mx.array:
 
 
 def _unpack(keys: mx.array) -> tuple[mx.array, mx.array]:
-    """Undo `_keys`."""
     sign = mx.array(_SIGN, dtype=mx.uint32)
     ordered = (keys >> 32).astype(mx.uint32)
     bits = mx.where(ordered >= sign, ordered & ~sign, ~ordered)

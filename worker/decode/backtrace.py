@@ -75,7 +75,6 @@ class Backtrace:
         self._steps: list[Emission] = []
 
     def append(self, step: Emission) -> None:
-        """Record one step."""
         self._steps.append(step)
 
     def latest(self, steps: int) -> list[mx.array]:

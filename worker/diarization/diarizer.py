@@ -65,7 +65,6 @@ class VoiceNetwork:
         return encode_voices(samples, step, self._encoder)
 
     def frames(self, samples: Floats, step: EncodeVoices) -> int:  # noqa: ARG002 - the protocol's
-        """As `Network.frames`."""
         return len(samples) // FRAME_SAMPLES
 
 
@@ -94,7 +93,6 @@ class DefaultDiarizer:
         bounds: SpeakerBounds,
         speech: SpeechHeard | None = None,
     ) -> Diarization:
-        """As `DiarizationModel.diarize`."""
         clusters = ClusterOptions(min_speakers=bounds.least, max_speakers=bounds.most)
         return self.follow(read, run, DiarizeOptions(clusters=clusters), speech)
 

@@ -81,7 +81,6 @@ class Sortformer:
 
     @property
     def most_speakers(self) -> int:
-        """As `DiarizationModel.most_speakers`."""
         return self.config.speakers
 
     @property

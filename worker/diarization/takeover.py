@@ -30,7 +30,6 @@ class Reason(StrEnum):
     TOO_LONG = "the recording is longer than {name} takes at once"
 
     def sentence(self, name: str) -> str:
-        """For people."""
         return f"the default diarizer took over: {self.format(name=name)}"
 
 

@@ -111,8 +111,7 @@ class WorksAhead(Recognizer, Protocol):
     """A recognizer with a part that needs no device."""
 
     @property
-    def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32] | None] | None:
-        """As `ModelWithFront.front`."""
+    def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32] | None] | None: ...
 
     def recognize(
         self,

@@ -70,7 +70,6 @@ class ModelRecognizer:
         return ModelRecognizer(self._model, reader)
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
-        """As `SpeechModel.cost`."""
         return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
@@ -100,7 +99,6 @@ class ModelRecognizer:
 
     @property
     def front(self) -> Front | None:
-        """As `ModelWithFront.front`."""
         return self._model.front if isinstance(self._model, ModelWithFront) else None
 
     def recognize(

@@ -30,7 +30,6 @@ class LiveTurns:
 
     @property
     def may_come(self) -> bool:
-        """As `Others.may_come`."""
         return self._expects()
 
     def take_turn(self) -> None:

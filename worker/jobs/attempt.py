@@ -211,7 +211,6 @@ class Attempt(ChunkDecoder[UtteranceResult]):
 
     @property
     def name(self) -> str:
-        """The job's."""
         return self.claim.job.name
 
     # --- steps ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Recognized(Protocol):
 
     @property
     def hypotheses(self) -> tuple[Hypothesis, ...]:
-        """Best first."""
+        """The hypotheses, best first."""
 
     @property
     def words(self) -> tuple[Word, ...]:

@@ -55,7 +55,6 @@ class LiveGroup:
         return (self.context[1] + 1) * self._model.info.frame_seconds
 
     def open(self) -> LiveSession:
-        """Open a session."""
         session = LiveSession(
             self._model.open_stream(self.context),
             self._search.open(),

@@ -82,7 +82,6 @@ class LiveSession:
             self._voice.push(samples)
 
     def finish(self) -> None:
-        """End the audio."""
         self.stream.finish()
 
     @property

@@ -201,7 +201,6 @@ class _FileDecoder(ChunkDecoder[Recognition]):
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self.path.name
 
     def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:

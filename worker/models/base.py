@@ -9,7 +9,8 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -258,11 +259,10 @@ class SpeechModel(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """What the model can be asked."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokens."""
+    def tokenizer(self) -> Tokenizer: ...
 
     @property
     def heads(self) -> Mapping[HeadName, Any]:
@@ -330,3 +330,31 @@ def refuse_unsupported(name: str, capabilities: Capabilities, options: SpeechOpt
         raise InvalidRequest(
             f"task: {name} cannot {options.task}; it can: {', '.join(sorted(capabilities.tasks))}"
         )
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's folder, or its single file. `name` is what people know it by."""
+
+    path: Path
+    name: str
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The folder's config.json; empty where there is none that can be read."""
+        try:
+            value = json.loads((self.path / "config.json").read_text())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+class ModelFamily(Protocol):
+    """One architecture and its layouts of files."""
+
+    def matches(self, files: ModelFiles) -> bool:
+        """Whether these files are this family's, before anything large is read."""
+
+    def load(self, files: ModelFiles, dtype: "mx.Dtype | None") -> SpeechModel:
+        """The model in `dtype`, by default what suits the device. Raises UnknownModel, ModelUnreadable,
+        WeightsMismatch."""

@@ -15,10 +15,10 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from spool.catalogue import Progress, fetch_model, hold_model, load_catalogue
 from spool.errors import UnknownModel
 from spool.settings import load_settings
-from worker.models.base import SpeechModel
+from worker.models.base import ModelFiles, SpeechModel
 from worker.models.language.lstm import LstmLanguageModel, is_language_model
 from worker.models.language.ngram import NgramLanguageModel, is_arpa
-from worker.models.registry import ModelFiles, load_files
+from worker.models.registry import load_files
 
 log = structlog.get_logger(__name__)
 

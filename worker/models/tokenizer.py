@@ -55,7 +55,6 @@ class Tokenizer:
 
     @property
     def blank(self) -> int:
-        """The id of blank."""
         return len(self.pieces)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -26,14 +26,10 @@ class TimedWord(Protocol):
     """Anything with a start and an end in seconds of the recording."""
 
     @property
-    def start(self) -> float:
-        """Seconds."""
-        ...
+    def start(self) -> float: ...
 
     @property
-    def end(self) -> float:
-        """Seconds."""
-        ...
+    def end(self) -> float: ...
 
 
 def doubtful_words(

@@ -30,11 +30,10 @@ from worker.decode.alignment.words import align_words, marks_of, spell_words  # 
 from worker.decode.attention.kept import KeptBeam  # noqa: E402
 from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRequest  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
-from worker.models.base import SpeechOptions  # noqa: E402
+from worker.models.base import ModelFiles, SpeechOptions  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402
 from worker.models.canary.model import CanaryModel  # noqa: E402
 from worker.models.canary.stamps import split_at_stamps  # noqa: E402
-from worker.models.registry import ModelFiles  # noqa: E402
 
 RATE = 16_000
 TOLERANCES = {

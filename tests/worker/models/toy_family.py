@@ -16,6 +16,7 @@ from worker.models.base import (
     BatchCost,
     Capabilities,
     Independent,
+    ModelFiles,
     ModelInfo,
     PreparedRequest,
     SpeechOptions,
@@ -33,7 +34,7 @@ from worker.models.base_attention import (
     Verdict,
     Window,
 )
-from worker.models.registry import FAMILIES, ModelFiles
+from worker.models.registry import FAMILIES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 LETTER_SAMPLES = 1600

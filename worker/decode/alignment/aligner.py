@@ -21,8 +21,7 @@ class CtcModel(Protocol):
         """Which weights these are."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokens."""
+    def tokenizer(self) -> Tokenizer: ...
 
     @property
     def heads(self) -> Mapping[Any, Any]:

@@ -48,7 +48,7 @@ class HeardWord(Protocol):
 
     @property
     def text(self) -> str:
-        """As it was heard."""
+        """The spelling that was recognized."""
 
     @property
     def start(self) -> float:

@@ -47,17 +47,14 @@ class BeamSettings:
         return 0
 
     def start(self, limits: Sequence[int], prompts: Sequence[int]) -> "BeamState":  # noqa: ARG002 - lengths do not count
-        """As `start_beams`."""
         return start_beams(limits, self)
 
     def join(self, states: Sequence["BeamState"]) -> "BeamState":
-        """As `join_beams`."""
         return join_beams(states)
 
     def advance(
         self, state: "BeamState", tokens: mx.array, scores: mx.array, eos: int
     ) -> tuple["BeamState", mx.array, mx.array]:
-        """As `advance_beams`."""
         return advance_beams(state, tokens, scores, eos, self)
 
     def collect(self, state: "BeamState", utterance: int) -> "Outcome":

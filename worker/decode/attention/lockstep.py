@@ -26,24 +26,18 @@ class SteppedDecoder(Protocol[State]):
     """The part of `AttentionHead` that this search needs."""
 
     @property
-    def eos(self) -> int:
-        """As `AttentionHead.eos`."""
+    def eos(self) -> int: ...
 
     @property
-    def max_tokens(self) -> int:
-        """As `AttentionHead.max_tokens`."""
+    def max_tokens(self) -> int: ...
 
-    def start(self, encoded: Sequence[Any], prompts: Sequence[Sequence[int]], beam: int) -> State:
-        """As `AttentionHead.start`."""
+    def start(self, encoded: Sequence[Any], prompts: Sequence[Sequence[int]], beam: int) -> State: ...
 
-    def step(self, tokens: mx.array, state: State) -> tuple[mx.array, State]:
-        """As `AttentionHead.step`."""
+    def step(self, tokens: mx.array, state: State) -> tuple[mx.array, State]: ...
 
-    def reorder(self, state: State, parents: mx.array) -> State:
-        """As `AttentionHead.reorder`."""
+    def reorder(self, state: State, parents: mx.array) -> State: ...
 
-    def select(self, state: State, utterances: Sequence[int]) -> State:
-        """As `AttentionHead.select`."""
+    def select(self, state: State, utterances: Sequence[int]) -> State: ...
 
 
 @dataclass(frozen=True, slots=True)

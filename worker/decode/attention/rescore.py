@@ -27,8 +27,7 @@ class HybridHead(Protocol):
     """A CTC head and attention decoders over the same frames."""
 
     @property
-    def ctc(self) -> CtcHead:
-        """The CTC head."""
+    def ctc(self) -> CtcHead: ...
 
     @property
     def transducer(self) -> Transducer | None:

@@ -32,7 +32,6 @@ class WordArc:
 
     @property
     def weight(self) -> float:
-        """Natural log."""
         return self.acoustic + self.fused
 
 
@@ -45,7 +44,6 @@ class Final:
 
     @property
     def weight(self) -> float:
-        """Natural log."""
         return self.acoustic + self.fused
 
 

@@ -48,13 +48,11 @@ class LiveBeamState:
 
     @property
     def path(self) -> Path:
-        """As `LiveState.path`."""
         ranked = self._ranked()
         return self.paths[ranked[0][1]] if ranked else EMPTY
 
     @property
     def stable(self) -> int:
-        """As `LiveState.stable`."""
         return common_tokens([self.paths[slot] for slot in self._alive()])
 
     @property
@@ -64,15 +62,12 @@ class LiveBeamState:
 
     @property
     def is_finite(self) -> bool:
-        """As `LiveState.is_finite`."""
         return bool(np.array(self.search.beam.finite)[0])
 
     def hypotheses(self) -> list[Hypothesis]:
-        """As `LiveState.hypotheses`."""
         return [hypothesis for hypothesis, _ in self._ranked()]
 
     def forget(self, tokens: int) -> None:
-        """As `LiveState.forget`."""
         if tokens == 0:
             return
         self.spoken = max(self.spoken, end_frame(before(self.path, tokens)))
@@ -119,7 +114,6 @@ class LiveBeam:
         self._transducer, self._beam, self._max_symbols, self._fixed = transducer, beam, max_symbols, fixed
 
     def open(self) -> LiveBeamState:
-        """As `LiveSearch.open`."""
         start = self._chunk_search(mx.zeros((1, 1, 1)), np.array([1], np.int32), [False]).start()
         frames = mx.zeros((0, start.output.shape[-1]), start.output.dtype)
         return LiveBeamState(start, frames, paths=[EMPTY] * self._beam, fixed=self._fixed)
@@ -134,7 +128,6 @@ class LiveBeam:
     def advance(
         self, states: Sequence[LiveBeamState], frames: Sequence[mx.array], last: Sequence[bool]
     ) -> None:
-        """As `LiveSearch.advance`."""
         for state, new in zip(states, frames, strict=True):
             if len(new):
                 fresh = self._transducer.project_encoder(new)
@@ -158,7 +151,6 @@ class LiveBeam:
             _keep_unread(state, _row(after, row, self._beam))
 
     def restart(self, state: LiveBeamState) -> None:
-        """As `LiveSearch.restart`."""
         at, spoken = state.next_frame(), max(state.spoken, end_frame(state.path))
         fresh = self.open()
         unread = min(at, len(state.frames))

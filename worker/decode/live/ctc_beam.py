@@ -35,21 +35,17 @@ class CtcBeamState:
 
     @property
     def path(self) -> Path:
-        """As `LiveState.path`."""
         ranked = self._rank_paths()
         return ranked[0][1] if ranked else EMPTY
 
     @property
     def stable(self) -> int:
-        """As `LiveState.stable`."""
         return common_tokens([path for _, path in self._rank_paths()])
 
     def hypotheses(self) -> list[Hypothesis]:
-        """As `LiveState.hypotheses`."""
         return [hypothesis for hypothesis, _ in self._rank_paths()]
 
     def forget(self, tokens: int) -> None:
-        """As `LiveState.forget`."""
         if tokens == 0:
             return
         self.paths = [behind(path, tokens) for path in self.paths]
@@ -81,7 +77,6 @@ class LiveCtcBeam:
         self._beta = number_on_grid(beta) if fixed else beta
 
     def open(self) -> CtcBeamState:
-        """As `LiveSearch.open`."""
         beam = start_ctc(1, self._beam, TOKEN_BLOCK)
         return CtcBeamState(beam, mx.zeros((1,), mx.int32), [EMPTY] * self._beam, fixed=self._fixed)
 
@@ -91,7 +86,6 @@ class LiveCtcBeam:
         frames: Sequence[mx.array],
         last: Sequence[bool],  # noqa: ARG002 - a frame is searched as it comes
     ) -> None:
-        """As `LiveSearch.advance`."""
         rows = [row for row, new in enumerate(frames) if len(new) and states[row].is_finite]
         if not rows:
             return
@@ -141,7 +135,6 @@ class LiveCtcBeam:
         return beam, base, backtrace
 
     def restart(self, state: CtcBeamState) -> None:
-        """As `LiveSearch.restart`."""
         fresh = self.open()
         state.beam, state.base, state.paths = fresh.beam, fresh.base, fresh.paths
 

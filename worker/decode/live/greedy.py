@@ -50,7 +50,6 @@ class GreedyState:
         return [self.path.with_score(score)]
 
     def forget(self, tokens: int) -> None:
-        """As `LiveState.forget`."""
         self.path = behind(self.path, tokens)
 
 
@@ -61,13 +60,11 @@ class LiveGreedy:
         self._transducer, self._max_symbols, self._fixed = transducer, max_symbols, fixed
 
     def open(self) -> GreedyState:
-        """As `LiveSearch.open`."""
         return GreedyState(GreedyRow.start(self._transducer, 1), fixed=self._fixed)
 
     def advance(
         self, states: Sequence[GreedyState], frames: Sequence[mx.array], last: Sequence[bool]
     ) -> None:
-        """As `LiveSearch.advance`."""
         taken = [(state, new, end) for state, new, end in zip(states, frames, last, strict=True) if len(new)]
         if not taken:
             return
@@ -89,7 +86,6 @@ class LiveGreedy:
             state.frame += len(new)
 
     def restart(self, state: GreedyState) -> None:
-        """As `LiveSearch.restart`."""
         fresh = GreedyRow.start(self._transducer, 1)
         state.row = state.row._replace(output=fresh.output, state=fresh.state)
         state.path = EMPTY
@@ -152,7 +148,6 @@ class CtcState:
         return [self.path.with_score(grid_sum(peaks) if self.fixed else float(peaks.sum(dtype=np.float32)))]
 
     def forget(self, tokens: int) -> None:
-        """As `LiveState.forget`."""
         self.path, self.peaks = behind(self.path, tokens), ()
 
 
@@ -170,11 +165,9 @@ class LiveCtcGreedy:
         self._head, self._fixed = head, fixed
 
     def open(self) -> CtcState:
-        """As `LiveSearch.open`."""
         return CtcState(fixed=self._fixed)
 
     def advance(self, states: Sequence[CtcState], frames: Sequence[mx.array], last: Sequence[bool]) -> None:  # noqa: ARG002
-        """As `LiveSearch.advance`."""
         for state, new in zip(states, frames, strict=True):
             if not len(new) or not state.is_finite:
                 continue
@@ -194,5 +187,4 @@ class LiveCtcGreedy:
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)
 
     def restart(self, state: CtcState) -> None:
-        """As `LiveSearch.restart`."""
         state.last, state.path, state.peaks = -1, EMPTY, ()

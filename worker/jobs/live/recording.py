@@ -71,12 +71,10 @@ class _Keeper:
     attempt: Attempt
 
     def parts(self) -> LogParts:
-        """As `LogKeeper.parts`."""
         with self.attempt.context.db.read() as tx:
             return get_parts(tx, self.attempt.claim.job.id)
 
     def close(self, known: LogParts) -> bool:
-        """As `LogKeeper.close`."""
         with self.attempt.context.db.begin() as tx:
             return close_log(tx, self.attempt.claim, known)
 

@@ -39,7 +39,7 @@ from worker.models.attention.state import (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decoder block."""
+    """The weights of a decoder block."""
 
     attention: SelfAttention
     cross: CrossAttention
@@ -129,7 +129,6 @@ class AttentionDecoder:
 
     @property
     def max_tokens(self) -> int:
-        """As `AttentionHead.max_tokens`."""
         return int(self.weights.positions.shape[0])
 
     @property
@@ -171,7 +170,6 @@ class AttentionDecoder:
         return state
 
     def step(self, tokens: mx.array, state: DecoderState) -> tuple[mx.array, DecoderState]:
-        """As `AttentionHead.step`."""
         count, beam, heads = state.utterances, state.beam, self.weights.heads
         state.grow(int(state.positions.max()) + 1)
         state.claim()
@@ -206,11 +204,9 @@ class AttentionDecoder:
         return state
 
     def select(self, state: DecoderState, utterances: Sequence[int]) -> DecoderState:
-        """As `AttentionHead.select`."""
         return state.select(utterances)
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
-        """As `AttentionHead.join`."""
         return join_states(states)
 
     def logits_after(self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]]) -> mx.array:

@@ -38,7 +38,6 @@ class Product:
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Of the weights."""
         return self.weight.dtype
 
     @property

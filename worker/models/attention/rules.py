@@ -24,7 +24,6 @@ class NoRules:
         self._row = mx.array([row], mx.int32)
 
     def start(self, requests: Sequence[Any], beam: int) -> RuleState:  # noqa: ARG002 - the protocol's
-        """No state."""
         return {}
 
     def best(
@@ -34,12 +33,10 @@ class NoRules:
         count: int,
         gains: mx.array | None = None,
     ) -> tuple[mx.array, mx.array]:
-        """As `LogitsRules.best`."""
         rows = mx.broadcast_to(self._row, (logits.shape[0], len(Rule)))
         return rules_topk(
             logits, rows, self._forbidden, first_time=self._vocabulary, count=count, gains=gains
         )
 
     def advance(self, state: RuleState, tokens: mx.array) -> RuleState:  # noqa: ARG002 - the protocol's
-        """Nothing changes."""
         return state

@@ -59,7 +59,6 @@ class EncodedWindow:
 
     @property
     def frames(self) -> mx.array:
-        """Its own, [T, d]."""
         return self.batch.frames[self.index]
 
     @property
@@ -140,12 +139,10 @@ class DecoderState:
 
     @property
     def utterances(self) -> int:
-        """B."""
         return len(self.positions)
 
     @property
     def beam(self) -> int:
-        """K."""
         return int(self.owners.shape[1])
 
     @property

@@ -6,7 +6,7 @@ canary-1b-v2's archive holds a second model, a CTC recogniser over the same piec
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 from mlx import nn
@@ -15,6 +15,7 @@ from spool.errors import ModelUnreadable
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
 from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.base import ModelFiles
 from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
 from worker.models.canary.decoder import CanaryHead, shapes_of
 from worker.models.canary.model import CanaryModel
@@ -32,17 +33,13 @@ from worker.models.nemo.load import (
 from worker.models.nemo.model import NemoModel
 from worker.models.weights import default_dtype, install
 
-if TYPE_CHECKING:
-    from worker.models.registry import ModelFiles
-
 ALIGNER = "timestamps_asr_"
 
 
 class Canary:
     """The family of NeMo's attention encoder-decoders."""
 
-    def matches(self, files: "ModelFiles") -> bool:
-        """As `ModelFamily.matches`."""
+    def matches(self, files: ModelFiles) -> bool:
         if files.path.is_dir():
             config = _config_file(files.path)
             raw = config.read_bytes() if config is not None else None
@@ -55,8 +52,7 @@ class Canary:
         except ModelUnreadable:
             return False
 
-    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> CanaryModel:
-        """As `ModelFamily.load`."""
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> CanaryModel:
         kind = dtype or default_dtype()
         if files.path.is_dir():
             return _load_folder(files.path, kind, files.name)

@@ -84,7 +84,6 @@ class CanaryModel:
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
         languages = self.tokenizer.languages
         options = {"language", "task", "translate_to", "prompt", "punctuation"}
         timing: Literal["alignment", "tokens", "none"] = "tokens" if self.stamps_itself else "none"
@@ -134,7 +133,6 @@ class CanaryModel:
         return PreparedRequest(options, tokens)
 
     def frames_in(self, samples: int) -> int:
-        """As `AttentionModel.frames_in`."""
         return self.frames.frames_of(samples)
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:
@@ -187,7 +185,6 @@ class CanaryModel:
         return questions
 
     def is_text(self, token: int) -> bool:
-        """As `AttentionModel.is_text`."""
         return self.tokenizer.is_text(token)
 
     def judge(
@@ -197,7 +194,6 @@ class CanaryModel:
         question: Question,  # noqa: ARG002 - the protocol's
         samples: NDArray[np.float32],
     ) -> Verdict:
-        """As `AttentionModel.judge`."""
         return judge(window, readings[0], samples)
 
     def unread(

@@ -130,7 +130,6 @@ class ConformerEncoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """d_model."""
         return self._config.d_model
 
     def fold(self, dtype: mx.Dtype) -> None:

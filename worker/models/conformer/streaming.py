@@ -63,25 +63,21 @@ class EncoderStream:
     _finished: bool = False
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """As `FrameStream.push`."""
         self.mel.push(np.asarray(samples, np.float32))
         self._take()
 
     def finish(self) -> None:
-        """As `FrameStream.finish`."""
         self._finished = True
         self.mel.finish()
         self._take()
 
     @property
     def is_ready(self) -> bool:
-        """As `FrameStream.is_ready`."""
         waiting = self._waiting
         return waiting >= self._wanted or (self._finished and waiting > 0)
 
     @property
     def has_ended(self) -> bool:
-        """As `FrameStream.has_ended`."""
         return self._finished and self._waiting == 0
 
     @property

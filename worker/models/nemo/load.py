@@ -7,7 +7,6 @@ and `artifacts`.
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -16,15 +15,13 @@ from kernels.runtime.device import compiles_for_cpu
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.base import ModelFiles
 from worker.models.features import FeatureExtractor, Float32
 from worker.models.heads.transducer import Transducer
 from worker.models.nemo.config import ModelConfig, PreprocessorConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizer import Tokenizer
 from worker.models.weights import Shape, default_dtype, install
-
-if TYPE_CHECKING:
-    from worker.models.registry import ModelFiles
 
 CONFIG_NAMES = ("config.json", "model_config.yaml")
 WEIGHTS_NAME = "model.safetensors"
@@ -36,12 +33,10 @@ WINDOW_NAME = "preprocessor.featurizer.window"
 class Nemo:
     """The family of NeMo's FastConformer: TDT, RNNT, CTC and hybrids of them."""
 
-    def matches(self, files: "ModelFiles") -> bool:  # noqa: ARG002 - the last family asked: it names what is missing
-        """As `ModelFamily.matches`."""
+    def matches(self, files: ModelFiles) -> bool:  # noqa: ARG002 - the last family asked: it names what is missing
         return True
 
-    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> NemoModel:
-        """As `ModelFamily.load`."""
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> NemoModel:
         kind = dtype or default_dtype()
         if files.path.is_dir():
             return _load_folder(files.path, kind, files.name)

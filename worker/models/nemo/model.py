@@ -106,7 +106,6 @@ class NemoModel:
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
         return Capabilities(
             decoders=frozenset({"greedy", "beam"}),
             languages=frozenset(),
@@ -126,7 +125,6 @@ class NemoModel:
         return PreparedRequest(options)
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - the encoder is what counts
-        """As `SpeechModel.cost`."""
         return BatchCost(self.frames_of(samples), self.front_end.frames_of(samples) * BYTES_A_FRAME)
 
     @property
@@ -164,11 +162,9 @@ class NemoModel:
 
     @property
     def front(self) -> HostSpectra | None:
-        """As `ModelWithFront.front`."""
         return self.front_end.host_spectra
 
     def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
-        """As `FrameEncoder.features`."""
         return self.frames.features(samples)
 
     def encode(
@@ -177,20 +173,16 @@ class NemoModel:
         att_context: AttContext | None = None,
         ahead: Ahead | None = None,
     ) -> Encoded:
-        """As `FrameEncoder.encode`."""
         return self.frames.encode(samples, att_context, ahead)
 
     def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
-        """As `FrameEncoder.encode_features`."""
         return self.frames.encode_features(features, lengths)
 
     def open_stream(self, att_context: AttContext | None = None) -> EncoderStream:
-        """As `StreamingModel.open_stream`."""
         context = att_context or self.config.encoder.att_context_size
         if not self.capabilities.streams or context not in self.config.encoder.att_contexts:
             raise InvalidRequest(f"{self.name} cannot be run chunk by chunk with att_context {context}")
         return self._steps.open(MelStream(self.front_end), context)
 
     def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
-        """As `StreamingModel.step`."""
         return self._steps.step(streams)

@@ -139,7 +139,6 @@ class SortformerNetwork:
         return output
 
     def frames(self, samples: Floats, step: Step) -> int:  # noqa: ARG002 - the step says it all
-        """As `worker.diarization.base.Network.frames`."""
         heard = len(step.memory) if isinstance(step, ChunkStep) else 0
         return step.frames // self.config.encoder.subsampling_factor + heard
 

@@ -74,7 +74,7 @@ class _Tree:
 
 
 class WenetDecoder(AttentionDecoder):
-    """One direction."""
+    """A decoder that reads in one direction."""
 
     def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> list[EncodedWindow]:
         """Frames [B, T, d] as this decoder attends to them. A CPU takes each utterance by itself."""

@@ -206,7 +206,6 @@ class ConformerLayer:
         return self._norm(x + 0.5 * self._feed_forward2(x))
 
     def begin(self) -> mx.array:
-        """As `Convolution.begin`."""
         return self._convolution.begin()
 
     def step(
@@ -236,7 +235,6 @@ class TransformerLayer:
         hidden: mx.array | None,
         lengths: mx.array,  # noqa: ARG002 - only a convolution asks
     ) -> mx.array:
-        """As `ConformerLayer`."""
         x = x + self._attention(self._norm(x), positions, hidden)
         return x + self._feed_forward(x)
 

@@ -80,12 +80,10 @@ class LstmPredictor(PredictionNetwork):
     def step(
         self, tokens: mx.array, state: LstmState, of: mx.array | None = None
     ) -> tuple[mx.array, LstmState]:
-        """As `PredictionNetwork.step`."""
         output, state = super().step(tokens, state, of)
         return self._projection(output), state
 
     def go_on(self, rows: RowSteps, layers: list[LstmState]) -> tuple[mx.array, list[LstmState]]:
-        """As `PredictionNetwork.go_on`."""
         output, after = super().go_on(rows, layers)
         return self._projection(output), after
 

@@ -29,7 +29,6 @@ class Reader:
         return array
 
     def array(self, name: str) -> mx.array:
-        """One tensor."""
         return self.kept(self._tensors[name])
 
     def raw(self, name: str) -> mx.array:
@@ -50,7 +49,6 @@ class Reader:
         return Linear(self.kept(plain * scale), self.kept(self.raw(f"{name}.bias") * scale))
 
     def norm(self, name: str) -> Norm:
-        """A layer norm."""
         return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
 

@@ -6,7 +6,7 @@ Knows neither chunks nor jobs. A model belongs to the thread that made it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -17,6 +17,7 @@ from worker.models.base import (
     BatchCost,
     Capabilities,
     HeadName,
+    ModelFiles,
     ModelInfo,
     PreparedRequest,
     SpeechOptions,
@@ -30,9 +31,6 @@ from worker.models.wenet.features import feature_frames, filter_bank
 from worker.models.wenet.heads import ctc_head, transducer_head
 from worker.models.wenet.layers import Reader
 from worker.models.wenet.streaming import LIVE_CONTEXT, WenetSteps, WenetStream
-
-if TYPE_CHECKING:
-    from worker.models.registry import ModelFiles
 
 OPTIONS = frozenset({"language_model", "phrases"})
 
@@ -133,23 +131,19 @@ class WenetModel:
         return Encoded(*self.encoder(features, att_context))
 
     def open_stream(self, att_context: tuple[int, int] | None = None) -> WenetStream:
-        """As `StreamingModel.open_stream`."""
         return self._steps.open(att_context or LIVE_CONTEXT)
 
     def step(self, streams: Sequence[WenetStream]) -> list[mx.array]:
-        """As `StreamingModel.step`."""
         return self._steps.step(streams)
 
 
 class Wenet:
     """The family of WeNet's U2, U2++ and their transducers."""
 
-    def matches(self, files: "ModelFiles") -> bool:
-        """As `ModelFamily.matches`."""
+    def matches(self, files: ModelFiles) -> bool:
         return is_wenet_folder(files.path)
 
-    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> WenetModel:
-        """As `ModelFamily.load`."""
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WenetModel:
         return load_wenet(files.path, files.name, dtype)
 
 

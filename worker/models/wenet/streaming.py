@@ -41,24 +41,20 @@ class WenetStream:
     _finished: bool = False
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """As `FrameStream.push`."""
         if self._finished:
             raise ValueError("the recording has ended; nothing can be pushed behind its end")
         self._features = np.concatenate([self._features, self._mel.push(samples)])
 
     def finish(self) -> None:
-        """As `FrameStream.finish`."""
         self._finished = True
 
     @property
     def is_ready(self) -> bool:
-        """As `FrameStream.is_ready`."""
         frames = self.sizes.frames_of(len(self._features))
         return frames > self.context[1] or (self._finished and frames > 0)
 
     @property
     def has_ended(self) -> bool:
-        """As `FrameStream.has_ended`."""
         return self._finished and self.sizes.frames_of(len(self._features)) == 0
 
     def next_window(self) -> NDArray[np.float32]:

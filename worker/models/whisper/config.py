@@ -154,7 +154,6 @@ class SpecialTokens:
 
     @property
     def sot_lm(self) -> int:
-        """Unused."""
         return self.translate + 2
 
     @property

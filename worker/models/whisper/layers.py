@@ -20,7 +20,6 @@ class Tensors:
         self._tensors, self._dtype = tensors, dtype
 
     def array(self, name: str) -> mx.array:
-        """One tensor."""
         return self._tensors[name].astype(self._dtype)
 
     def linear(self, name: str) -> Linear:
@@ -28,7 +27,6 @@ class Tensors:
         return Linear(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
     def norm(self, name: str) -> Norm:
-        """A layer norm."""
         return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
     def mlp(self, block: str) -> Mlp:

@@ -6,7 +6,6 @@ Knows neither chunks nor jobs. A model belongs to the thread that made it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -21,6 +20,7 @@ from worker.models.base import (
     Capabilities,
     HeadName,
     Independent,
+    ModelFiles,
     ModelInfo,
     PreparedRequest,
     SpeechOptions,
@@ -51,9 +51,6 @@ from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.windows import judge
 from worker.models.whisper.words import WORD_PAUSE_SECONDS, time_words, without_pauses
-
-if TYPE_CHECKING:
-    from worker.models.registry import ModelFiles
 
 # A window costs 30 s whatever is in it, yet fuller chunks (aim 24) gain nothing: of 3,613 words of books and
 # conversation 682 are wrong instead of 676, 80 left out instead of 56 (tiny.en, greedy; ops/bench/LOG.md).
@@ -172,7 +169,6 @@ class WhisperModel:
         return EncodedBatch(frames, lengths, cross)
 
     def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window
-        """As `AttentionModel.frames_in`."""
         return ENCODER_FRAMES
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - a window is a window
@@ -183,7 +179,6 @@ class WhisperModel:
         return BatchCost(ENCODER_FRAMES, self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size)
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:
-        """As `SpeechModel.prepare`."""
         refuse_unsupported(self.name, self.capabilities, options)
         return PreparedRequest(options, tuple(self.tokenizer.previous(options.prompt, options.hotwords)))
 
@@ -224,7 +219,6 @@ class WhisperModel:
         return self.ids.multilingual and self.ids.translate in prompt.tokens
 
     def is_text(self, token: int) -> bool:
-        """As `AttentionModel.is_text`."""
         return token < self.ids.eot
 
     def judge(
@@ -234,7 +228,6 @@ class WhisperModel:
         question: Question,
         samples: NDArray[np.float32],
     ) -> Verdict:
-        """As `AttentionModel.judge`."""
         return judge(window, readings, question.no_speech, samples, self.ids)
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
@@ -310,12 +303,10 @@ def load_whisper(folder: str | Path, dtype: mx.Dtype | None = None) -> WhisperMo
 class Whisper:
     """The family of OpenAI's Whisper and what was distilled from it."""
 
-    def matches(self, files: "ModelFiles") -> bool:
-        """As `ModelFamily.matches`."""
+    def matches(self, files: ModelFiles) -> bool:
         return is_whisper_folder(files.path)
 
-    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> WhisperModel:
-        """As `ModelFamily.load`."""
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WhisperModel:
         return load_whisper(files.path, dtype)
 
 

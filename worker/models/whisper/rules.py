@@ -37,7 +37,6 @@ class WhisperRules:
         self._forbidden = forbidden_bits([always, always | first, timed, timed | first], ids.vocabulary)
 
     def start(self, requests: Sequence[WhisperOptions | None], beam: int) -> RuleState:
-        """As `LogitsRules.start`."""
         timed = [[(options or WhisperOptions()).timestamps] * beam for options in requests]
         shape = (len(requests), beam)
         return {
@@ -52,7 +51,6 @@ class WhisperRules:
     def best(
         self, logits: mx.array, state: RuleState, count: int, gains: mx.array | None = None
     ) -> tuple[mx.array, mx.array]:
-        """As `LogitsRules.best`."""
         return rules_topk(
             logits, self.rows(state), self._forbidden, first_time=self.ids.time, count=count, gains=gains
         )
@@ -79,7 +77,6 @@ class WhisperRules:
         return mx.stack(rows, axis=1)
 
     def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
-        """As `LogitsRules.advance`."""
         is_time = tokens >= self.ids.time
         return {
             "timed": state["timed"],

@@ -15,13 +15,13 @@ import yaml
 
 from ops.testbed.torch_checkpoint import handmade
 from worker.models.attention.state import EncodedBatch, EncodedWindow
+from worker.models.base import ModelFiles
 from worker.models.canary.config import CanaryConfig, parse_canary
 from worker.models.canary.decoder import TABLE, CanaryHead, shapes_of
 from worker.models.canary.load import Canary
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.conformer.encoder import ConformerEncoder
-from worker.models.registry import ModelFiles
 from worker.models.weights import read_stored
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "canary.npz"

@@ -24,8 +24,7 @@ from worker.decode.attention.reading import read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models import load
 from worker.models.attention.state import EncodedWindow
-from worker.models.base import SpeechOptions
-from worker.models.registry import ModelFiles
+from worker.models.base import ModelFiles, SpeechOptions
 from worker.models.whisper.model import WhisperModel, load_whisper
 from worker.models.whisper.rules import WhisperOptions
 
