@@ -40,7 +40,7 @@ from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.live.intake import LiveIntake, live_desk
 from worker.jobs.retry import RetryPolicy, retry_storage
-from worker.jobs.runner import JobServices
+from worker.jobs.services import JobServices
 from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
 from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement, default_model_warning

@@ -21,7 +21,8 @@ from spool.settings.home import keep_private
 from worker.app import Worker
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.retry import RetryPolicy
-from worker.jobs.runner import JobServices, run_next
+from worker.jobs.runner import run_next
+from worker.jobs.services import JobServices
 from worker.service import hint_transport
 
 warnings.filterwarnings("ignore", category=SecurityWarning)  # warns root of pickled messages; ours are JSON

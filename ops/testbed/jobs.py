@@ -32,7 +32,8 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 from worker.jobs.retry import RetryPolicy
-from worker.jobs.runner import JobServices, run_claimed
+from worker.jobs.runner import run_claimed
+from worker.jobs.services import JobServices
 from worker.service.context import WorkerContext
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources

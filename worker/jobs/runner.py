@@ -1,25 +1,13 @@
 """One job's life in a worker, as plain steps: claim, fetch, decode, stitch, deliver, finish.
 
-Every ending is one of the moves of `spool.domain.jobs`, fenced by the claim:
-
-- a transcript: done.
-- a share or folder that this worker cannot reach: back into the queue, and never failed.
-- an error that will stay: failed at once, with its code and sentence (law 8).
-- an error that may pass: back into the queue after a growing pause; after so many of them in a row in which
-  no chunk was kept (`RetryPolicy`), failed with that error. A full disk is one of these: it concerns this
-  worker and this hour, not the recording.
-- drain: back to its place in the queue at a saved chunk; its turn is over: to the end of it.
-- a person's cancel: cancelled.
-- a lost lease: nothing; another worker has the job, and what was not saved is billed as wasted.
-
-Knows the order of the steps; each step lives in its own module. Never raises.
+Knows the order of the steps; each step lives in its own module. An attempt that makes no transcript ends as
+`worker.jobs.endings` says. Never raises.
 """
 
 import contextlib
-from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,72 +19,42 @@ from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.transcript import Transcript
-from spool.domain.worker_stats import REFUSED
 from spool.errors import (
-    AudioError,
-    EngineStopped,
-    JobCancelled,
     LeaseLost,
-    ShareMissing,
-    SourceError,
-    SourceMissing,
-    SourceUnreachable,
-    SpoolError,
     StorageError,
     UnknownModel,
 )
 from spool.failpoints import failpoint
-from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store.chunks import save_chunk
 from spool.store.jobs import get_job, hashes_of_source
-from spool.store.queue.endings import Ending, Outcome, fail_job, finish_job, hand_back
+from spool.store.queue.endings import Ending, Outcome, finish_job
 from spool.store.queue.leases import Claim
 from spool.store.transcripts.edits import edits_of, index_words
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.voices import copy_prints
-from spool.tracing import current, span
+from spool.tracing import span
 from worker.audio import open_audio
 from worker.jobs.align.attempt import AlignAttempt
-from worker.jobs.attempt import Attempt, GiveBack, TurnOver
+from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.claim import beside, claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
-from worker.jobs.lease import Lease, write_cancel
-from worker.jobs.live.decoding import LiveDesk
+from worker.jobs.endings import FailedAttempt
+from worker.jobs.lease import Lease
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import Delivered, attempt_of, deliver, outcome_of, withdraw
 from worker.jobs.request import JobRequest
-from worker.jobs.retry import RetryPolicy, retry_storage
+from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
+from worker.jobs.services import JobServices
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import language_model_facts, refuse_truncated
-from worker.jobs.verdict import Verdict, is_suspect, judge, judge_place
 from worker.models.base import ModelInfo
-from worker.service.context import WorkerContext
-from worker.sources.fetch import Sources
 from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)
-
-FOREIGN_FOLDER = "its SPOOL_SOURCE_ROOTS do not have the folder of a recording that no other worker can read"
-
-
-@dataclass(frozen=True, slots=True)
-class JobServices:
-    """Everything a job needs from its worker."""
-
-    context: WorkerContext
-    objects: ObjectStore
-    sources: Sources
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    live: LiveDesk | None = None
-    """For live sessions; a worker without takes none."""
-    claimed: Callable[[Claim], None] = lambda _: None
-    """Called with each claim and the others that came with it, in the thread that runs it."""
-    requeued: Callable[[], None] = lambda: None
-    """Called when a job went back into the queue, whose message has to be sent."""
 
 
 def run_next(services: JobServices, hinted: str | None, *, live: bool = False) -> str | None:
@@ -128,11 +86,11 @@ def run_claimed(services: JobServices, claim: Claim) -> str:
                 context.outage_seconds,
             ) as lease,
         ):
-            life = JobRunner(services, claim, lease)
-            ending = context.counters.count_ending(life.live(), life.code)
+            runner = JobRunner(services, claim, lease)
+            ending = context.counters.count_ending(runner.run(), runner.code)
             if ending == "done":
-                context.appetite.note_ending(life.engine_ns)
-            trace.note(outcome=ending, error=life.code)
+                context.appetite.note_ending(runner.engine_ns)
+            trace.note(outcome=ending, error=runner.code)
             return ending
     finally:
         context.health.came_back(job_id)
@@ -150,27 +108,27 @@ class JobRunner:
         self._lease = lease
         kind = Attempt if claim.job.options.align is None else AlignAttempt
         self._attempt = kind(services.context, claim, lease)
-        self._transient_failures: int | None = None
         self._record: Transcript | None = None  # that the job had before
         self._recording: KeptRecording | None = None  # of a live session
         self._speakers: SpeakerPass | None = None
         self.code = ""  # of the error that ended it, if one did
-        self._turn_over = False
-        self._refusal = ""
 
     @property
     def engine_ns(self) -> int:
         """What the attempt has taken of the engine so far."""
         return self._attempt.engine_ns
 
-    def live(self) -> str:
+    def run(self) -> str:
         """Run all steps and write the ending; returns its name."""
         try:
             transcript, facts = self._transcribe()
             with span("finish", self._job.ids):
                 self._finish(transcript, facts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the row must say how the attempt ended
-            return self._end_exception(error)
+            failed = FailedAttempt(self._services, self._attempt)
+            ending = failed.end(error)
+            self.code = failed.code
+            return ending
         self._context.health.job_succeeded(self._job.options.model)
         log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
         return "done"
@@ -180,16 +138,16 @@ class JobRunner:
     def _transcribe(self) -> tuple[Transcript, Facts]:
         attempt, context = self._attempt, self._context
         if self._job.transcript_key is not None and self._job.options.diarization is not None:
-            return self._speakers_of_record(self._job.transcript_key, self._job.options.diarization)
+            return self._find_speakers_again(self._job.transcript_key, self._job.options.diarization)
         attempt.remember()
-        attempt.model = self._model_path()
+        attempt.model = self._find_model()
         attempt.request = attempt.ready_request(self._services.objects)
-        info = self._model_info(attempt.model, attempt.request)
+        info = self._load_model(attempt.model, attempt.request)
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
         if self._job.source.kind == "live":
-            return self._heard(info, mark)
+            return self._hear_session(info, mark)
         diarization = self._job.options.diarization
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
@@ -197,11 +155,11 @@ class JobRunner:
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            hashes = self._hashes()
+            hashes = self._read_hashes()
             with reuse.fetched(self._services.sources, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check, hashed=hashes is not None)
                 if transcript is None:
-                    transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
+                    transcript = self._decode(path, info, reuse.facts()["content_sha256"])
                     refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
                     if models is not None:
                         self._speakers = SpeakerPass(attempt, models)
@@ -210,7 +168,7 @@ class JobRunner:
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
 
-    def _speakers_of_record(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
+    def _find_speakers_again(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
         """The transcript that the job has, with its speakers found anew; no word is decoded again."""
         attempt, job, objects = self._attempt, self._job, self._services.objects
         before = Transcript.model_validate_json(read_verified(objects, key, job.transcript_sha256 or ""))
@@ -223,7 +181,7 @@ class JobRunner:
             self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
         )
         attempt.model = models.model.path
-        with reuse.fetched(self._services.sources, attempt.check, self._hashes()) as path:
+        with reuse.fetched(self._services.sources, attempt.check, self._read_hashes()) as path:
             reuse.after_fetch(path, attempt.check)
             self._speakers = SpeakerPass(attempt, models)
             transcript = self._speakers.add_speakers(before, path)
@@ -232,14 +190,14 @@ class JobRunner:
         facts["fingerprint"], facts["reused_from"] = mark, job.reused_from
         return transcript.model_copy(update={"options": job.options.model_dump(mode="json")}), facts
 
-    def _hashes(self) -> bytes | None:
+    def _read_hashes(self) -> bytes | None:
         """Of an upload's blocks."""
         if self._job.source.kind != "upload":
             return None
         with self._context.db.read() as tx:
             return hashes_of_source(tx, self._job.id)
 
-    def _decoded(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
+    def _decode(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
         attempt = self._attempt
         with open_audio(
             path,
@@ -256,7 +214,7 @@ class JobRunner:
             language_model = language_model_facts(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
 
-    def _heard(self, info: ModelInfo, mark: str) -> tuple[Transcript, Facts]:
+    def _hear_session(self, info: ModelInfo, mark: str) -> tuple[Transcript, Facts]:
         """The transcript of a live session, once its client has ended it."""
         services = self._services
         session = LiveJob(self._attempt, services.objects, services.live, services.sources.folder)
@@ -269,7 +227,7 @@ class JobRunner:
             reused_from=None,
         )
 
-    def _model_path(self) -> str:
+    def _find_model(self) -> str:
         models = self._context.settings.models
         name = self._job.options.model
         if name not in models:
@@ -277,7 +235,7 @@ class JobRunner:
             raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
         return models[name]
 
-    def _model_info(self, model: str, request: JobRequest) -> ModelInfo:
+    def _load_model(self, model: str, request: JobRequest) -> ModelInfo:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
         engine = self._context.engine
@@ -370,165 +328,3 @@ class JobRunner:
             return job.state is JobState.DONE and job.transcript_key == key
 
         return retry_storage(read, self._context.outage_seconds)
-
-    def _end_exception(self, error: Exception) -> str:
-        if isinstance(error, GiveBack):
-            self._turn_over = isinstance(error, TurnOver)
-            return self._end("handed back", reason=str(error))
-        if isinstance(error, LeaseLost):
-            return self._end("lost")
-        if isinstance(error, JobCancelled):
-            return self._end("cancelled")
-        if not isinstance(error, SpoolError):
-            log.error("unexpected error", exc_info=error)
-            kind = type(error).__name__
-            error = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
-        error = self._missing_share(error) or error
-        if isinstance(error, SourceUnreachable):
-            return self._end_unreachable(error)
-        if not is_suspect(error):
-            return self._end_error(error)
-        self._attempt.abandon()  # the self-test wants the engine for itself
-        try:
-            verdict = judge(self._context, self._attempt, error)
-        except SpoolError as interruption:  # the lease was lost, or a person cancelled the job
-            return self._end_exception(interruption)
-        except GiveBack as reason:
-            return self._end_exception(reason)
-        if verdict is not None and verdict.retry:
-            return self._retry(error, endless=False)
-        return self._end_error(error) if verdict is None else self._refuse(error, verdict)
-
-    def _missing_share(self, error: SpoolError) -> SpoolError | None:
-        """The error of a share that is gone, if that is why the recording could not be read to its end."""
-        job = self._job
-        if job.source.kind != "file" or not isinstance(error, (SourceError, AudioError, StorageError)):
-            return None
-        return self._services.sources.find_missing_share(job.source, job.name)
-
-    def _end_unreachable(self, error: SourceUnreachable) -> str:
-        """Hand the job back: this worker cannot reach its folder."""
-        try:
-            verdict = judge_place(self._context, self._attempt, error)
-        except StorageError as interruption:
-            return self._end_error(interruption)
-        if verdict.retry:
-            return self._retry(error, endless=True)
-        if not verdict.lacks_share:
-            return self._refuse(error, verdict)
-        self.code = error.code
-        current().record_error(error)
-        self._lack(error)
-        return self._end("handed back", code=error.code, message=error.message, reason=verdict.reason)
-
-    def _lack(self, error: SourceUnreachable) -> None:
-        """Take the worker out of service until it can read the recording."""
-        shares = self._services.sources.shares
-        root = error.root if isinstance(error, ShareMissing) else None
-
-        def find_problem() -> str | None:
-            # The reason is shown to every project, so it does not name the recording.
-            return FOREIGN_FOLDER if root is None else shares.root_problem(root)
-
-        if (problem := find_problem()) is not None:
-            self._context.health.lack(self._job.id, problem, find_problem)
-
-    def _refuse(self, error: SpoolError, verdict: Verdict) -> str:
-        """Hand the job back at once, for other workers: what went wrong may be this one's fault."""
-        self.code = error.code
-        current().record_error(error)
-        self._refusal = f"{error.code}: {error.message}"
-        ending = self._end("handed back", reason=f"{verdict.reason}: {error.message}")
-        if verdict.blames_worker:
-            model = self._job.options.model
-            self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
-        return REFUSED if ending == "handed back" else ending
-
-    def _end_error(self, error: SpoolError) -> str:
-        self.code = error.code
-        current().record_error(error)
-        named = self._name(error)
-        if self._may_appear(error):
-            pause = self._services.retry.endless_pause(1)
-            return self._end("handed back", code=error.code, message=named, pause=pause)
-        if not error.retryable:
-            return self._end("failed", code=error.code, message=named)
-        self._context.health.note(error)
-        if isinstance(error, EngineStopped) and self._context.engine.stopped is not None:
-            return self._end("handed back", reason=error.message)  # the machine is ill, not the job
-        return self._retry(error, endless=False)
-
-    def _may_appear(self, error: SpoolError) -> bool:
-        """Whether a file is looked for once more before its job fails: a share may have been about to be
-        mounted, and a network's file system may have an old list of its files."""
-        is_missing = isinstance(error, SourceMissing) and self._job.source.kind == "file"
-        return is_missing and self._job.error_code != error.code
-
-    def _retry(self, error: SpoolError, *, endless: bool) -> str:
-        """Hand the job back to be tried again after a pause that grows; without `endless`, it fails in the
-        end."""
-        self.code = error.code
-        current().record_error(error)
-        named = self._name(error)
-        if self._job.refusals and not error.retryable:  # once all have refused it, all may try again
-            self._refusal = f"{error.code}: {error.message}"
-        self._attempt.abandon()  # saves what is decoded, and that counts
-        policy, failures = self._services.retry, self._attempt.transient_failures
-        if endless:  # a storage error after these still has some tries
-            failures = min(failures, policy.attempts // 2)
-        self._transient_failures = failures
-        pause = policy.endless_pause(failures) if endless else policy.pause(failures)
-        if pause is None:
-            tries = f"{named} Given up after {self._transient_failures} attempts."
-            return self._end("failed", code=error.code, message=tries)
-        return self._end("handed back", code=error.code, message=named, pause=pause)
-
-    def _name(self, error: SpoolError) -> str:
-        """The error's message, which names the recording."""
-        return error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
-
-    def _end(
-        self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0
-    ) -> str:
-        """Leave the engine, then write the ending, unless the job is no longer ours."""
-        self._attempt.abandon()
-        if self._lease.wrote_cancel:
-            ending = "cancelled"
-        level = log.warning if ending == "failed" else log.info
-        level(ending, **{k: v for k, v in {"code": code, "error": message, "reason": reason}.items() if v})
-        if ending == "lost" or self._lease.wrote_cancel:
-            return ending
-
-        def commit() -> None:
-            if ending == "cancelled":
-                write_cancel(self._context.db, self._claim)
-                return
-            with self._context.db.begin() as tx:
-                if ending == "failed":
-                    fail_job(tx, self._claim, code, message)
-                else:
-                    own_name = self._context.settings.worker_name
-                    ran, over = self._lease.ran_seconds, self._turn_over
-                    hand_back(
-                        tx,
-                        self._claim,
-                        pause,
-                        ran_seconds=ran,
-                        transient_failures=self._transient_failures,
-                        to_the_end=over,
-                        refused_by=(own_name, self._refusal) if self._refusal else None,
-                        error=(code, message) if code else None,
-                    )
-                failpoint("ending.written")
-            failpoint("ending.committed")
-
-        try:
-            retry_storage(commit, self._context.outage_seconds)
-        except LeaseLost:
-            return "cancelled" if self._lease.wrote_cancel else "lost"
-        except StorageError as error:
-            # The lease runs out and the sweep takes over.
-            log.warning("ending not written", error=error.message)
-        if ending == "handed back":
-            self._services.requeued()
-        return ending

@@ -37,7 +37,8 @@ from worker.engine.client import Engine
 from worker.engine.pending import EngineStats
 from worker.engine.protocol import SAMPLE_RATE
 from worker.engine.scheduler import split_exactly
-from worker.jobs.runner import JobServices, run_next
+from worker.jobs.runner import run_next
+from worker.jobs.services import JobServices
 from worker.models.base import ModelInfo
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat

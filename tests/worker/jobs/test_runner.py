@@ -30,7 +30,7 @@ from spool.store.jobs import cancel_job, create_job, hashes_of_source, retry_job
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
 from worker.jobs.retry import RetryPolicy
-from worker.jobs.runner import JobServices
+from worker.jobs.services import JobServices
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,8 @@ from spool.store.queue.scheduler import is_live_waiting
 from worker.engine.client import Engine
 from worker.engine.live_session import LiveSessions
 from worker.jobs.live.decoding import LiveDesk
-from worker.jobs.runner import JobServices, run_next
+from worker.jobs.runner import run_next
+from worker.jobs.services import JobServices
 
 log = structlog.get_logger(__name__)
 
