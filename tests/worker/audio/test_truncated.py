@@ -183,7 +183,7 @@ def test_a_header_without_a_sample_is_cut_off(tmp_path: Path) -> None:
     "name", ["wav", "aiff", "caf-alac", "au", "w64", "flac", "mp3-xing", "wma", "mka", "avi"]
 )
 def test_no_header_however_damaged_breaks_the_reading_of_its_length(tmp_path: Path, name: str) -> None:
-    from worker.audio.stated_length import stated_length
+    from worker.audio.stated_length import read_stated_length
 
     (STATED | ENDED)[name](tmp_path / "a")
     content = (tmp_path / "a").read_bytes()[:4096]
@@ -198,5 +198,5 @@ def test_no_header_however_damaged_breaks_the_reading_of_its_length(tmp_path: Pa
         broken[:12] = content[:12]
         (tmp_path / "broken").write_bytes(broken)
         with (tmp_path / "broken").open("rb") as file:
-            stated = stated_length(file)
+            stated = read_stated_length(file)
         assert stated.seconds is None or stated.seconds >= 0

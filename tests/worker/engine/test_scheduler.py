@@ -180,14 +180,14 @@ def test_an_utterance_that_costs_more_than_there_is_comes_alone() -> None:
 def test_a_slow_device_gets_batches_of_a_few_seconds() -> None:
     pace = BatchPace(seconds=5.0)
     assert pace.most_samples("m") == FIRST_SAMPLES
-    pace.measured("m", samples=1_000, ns=1_000_000_000)  # 1,000 samples a second
+    pace.record("m", samples=1_000, ns=1_000_000_000)  # 1,000 samples a second
     line = filled([waiting(ticket, length=1_000) for ticket in range(40)], BatchLimits())
     assert len(line.next_batch(most_samples=pace.most_samples)) == 5
-    pace.measured("m", samples=5_000, ns=10_000_000_000)
+    pace.record("m", samples=5_000, ns=10_000_000_000)
     assert len(line.next_batch(most_samples=pace.most_samples)) == 3
     assert len(line.next_batch(most_samples=lambda _: 1)) == 1, "one goes whatever it takes"
     assert pace.most_samples("n") == FIRST_SAMPLES
-    pace.measured("fast", samples=10**9, ns=1_000_000_000)
+    pace.record("fast", samples=10**9, ns=1_000_000_000)
     assert len(line.next_batch(most_samples=lambda _: pace.most_samples("fast"))) == 31
 
 
@@ -215,7 +215,7 @@ def test_a_live_session_does_not_bring_in_a_model_that_may_not_come_yet() -> Non
 
 def test_a_batch_may_be_kept_shorter_than_its_pace_asks() -> None:
     pace = BatchPace(seconds=5.0)
-    pace.measured("group", 160_000, 1_000_000_000)
+    pace.record("group", 160_000, 1_000_000_000)
     assert pace.most_samples("group") == 800_000
     assert pace.most_samples("group", 0.25) == 40_000
     assert pace.most_samples("group", 60.0) == 800_000

@@ -78,7 +78,7 @@ def test_both_ways_of_asking_find_the_same(
 ) -> None:
     ways = []
     for at_once in (True, False):
-        monkeypatch.setattr(beam, "compiled_for_cpu", lambda answer=at_once: answer)
+        monkeypatch.setattr(beam, "compiles_for_cpu", lambda answer=at_once: answer)
         ways.append(found(lengths, durations))
 
     for one, other in zip(*ways, strict=True):
@@ -90,7 +90,7 @@ def test_both_ways_of_asking_find_the_same(
 
 def test_room_for_tokens_grows_ahead_of_what_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     transducer, frames = tiny_transducer(1, 9), random_frames(2, [45])
-    monkeypatch.setattr(beam, "compiled_for_cpu", lambda: False)
+    monkeypatch.setattr(beam, "compiles_for_cpu", lambda: False)
 
     (rows,) = beam_search(transducer, frames, np.array([45]), 3, 10)
 
