@@ -8,7 +8,7 @@ names.
 import os
 import warnings
 
-from celery import Task, bootsteps, signals
+from celery import Celery, Task, bootsteps, signals
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import SecurityWarning
 from celery.worker import WorkController
@@ -27,7 +27,16 @@ from worker.service import hint_transport
 
 warnings.filterwarnings("ignore", category=SecurityWarning)  # warns root of pickled messages; ours are JSON
 hint_transport.install()
-app = celery_app(load_settings())
+
+
+def _load_app() -> Celery:
+    try:
+        return celery_app(load_settings())
+    except SpoolError as error:  # Celery's command would print a traceback
+        raise SystemExit(error.message) from None
+
+
+app = _load_app()
 
 
 class JobTask(Task):  # type: ignore[misc]

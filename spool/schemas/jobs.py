@@ -267,7 +267,7 @@ class JobOut(AnswerModel):
     )
     lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(validation_alias="attempt", description="How often a worker has claimed it.")
-    crashes: int = Field(description="Attempts whose worker died.")
+    crashes: int = Field(description="Attempts whose worker process ended.")
     refusals: dict[str, str] | None = Field(
         None, description="Workers that returned it because they cannot run it, and why; others go first."
     )

@@ -78,9 +78,10 @@ def test_a_worker_of_celery_worker_refuses_in_one_sentence(make_fleet: Callable[
         _celery(fleet, "worker", "-P", "solo"),
         _celery(fleet, "worker", "-Q", "other"),
         _celery(fleet, "worker", SPOOL_DATABASE_URL=f"sqlite:///{fleet.home}/empty.db"),
+        _celery(fleet, "worker", SPOOL_LEASE_SECONDS="soon"),
     ]
-    assert [refusal.returncode for refusal in refusals] == [1, 1, 1]
-    words = ("leave out -P", "leave out -Q", "run the migrations")
+    assert [refusal.returncode for refusal in refusals] == [1, 1, 1, 1]
+    words = ("leave out -P", "leave out -Q", "run the migrations", "SPOOL_LEASE_SECONDS")
     for refusal, wanted in zip(refusals, words, strict=True):
         assert wanted in refusal.stderr
         assert len(refusal.stderr.strip().splitlines()) == 1

@@ -6,19 +6,28 @@ mounted. A mount point without its disk is an empty folder, and some systems lea
 """
 
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 from typing import NoReturn
 
 from spool.errors import FolderMissing, ShareForbidden, ShareMissing, SourceMissing, StorageError
 
+ANSWER_SECONDS = 10.0
+"""How long a share may take to answer. A call to one whose server is gone never returns."""
+
 
 class Shares:
     """The source roots of this worker. Thread-safe."""
 
-    def __init__(self, roots: tuple[Path, ...]) -> None:
+    def __init__(self, roots: tuple[Path, ...], answer_seconds: float = ANSWER_SECONDS) -> None:
         self._roots = roots
+        self._answer_seconds = answer_seconds
         self._mounted: set[Path] = set()
+        self._lock = threading.Lock()
+        self._checks: dict[Path, Future[str | None]] = {}
 
     def find_root(self, path: Path) -> Path | None:
         """The root that `path` lies under."""
@@ -31,8 +40,29 @@ class Shares:
             self.root_problem(root)
 
     def root_problem(self, root: Path) -> str | None:
-        """Why recordings below `root` cannot be read; None if they can. Blocks while a share does not
-        answer."""
+        """Why recordings below `root` cannot be read; None if they can."""
+        try:
+            return self._check(root).result(self._answer_seconds)
+        except NotYet:
+            return f"the disk or share of the source root {root} does not answer"
+
+    def _check(self, root: Path) -> "Future[str | None]":
+        """The check that is in progress, so that a dead share holds one thread, or a new one."""
+        with self._lock:
+            check = self._checks.get(root)
+            if check is None or check.done():
+                check = self._checks[root] = Future()
+                arguments = (root, check)
+                threading.Thread(target=self._answer, args=arguments, name="share-check", daemon=True).start()
+            return check
+
+    def _answer(self, root: Path, check: "Future[str | None]") -> None:
+        try:
+            check.set_result(self._find_problem(root))
+        except BaseException as error:  # noqa: BLE001 - whoever waits has to know
+            check.set_exception(error)
+
+    def _find_problem(self, root: Path) -> str | None:
         try:
             own_device = root.stat().st_dev
             is_mount = own_device != root.parent.stat().st_dev

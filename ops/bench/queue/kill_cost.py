@@ -7,10 +7,12 @@ A real worker over SQLite and a folder, with its engine in its own process. The 
 second for so many seconds of audio and compute nothing, so the figures are those of devices of such speeds on
 a busy machine too; `demo` is the demo model. kill -9 comes at random moments of the engine's work. *Lost* is
 the engine's work that no saved chunk bills, so that the next worker repeats it. Pauses between batches count
-as lost, so it is an upper bound. Exits with 1 above 10 s.
+as lost, so it is an upper bound. Exits with 1 above 5 s, or above what one utterance takes if that is more:
+an utterance is decoded as a whole.
 """
 
 import argparse
+import math
 import random
 import shutil
 import sys
@@ -28,11 +30,17 @@ from ops.testbed.processes import ROOT
 from ops.testbed.stack import Stack, gone, until
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 
-MOST_SECONDS = 10.0
+MOST_SECONDS = 5.0
+PAUSES = 0.5
+"""Seconds between an utterance and its commit, when it alone takes longer than `MOST_SECONDS`."""
+RATE = 16_000
 LEAST_WORK, MOST_WORK = 3.0, 20.0
 """When a kill comes, in seconds of the engine's work since the worker's start."""
 MOST_LENGTH = 100.0
 """Seconds that an engine may need for the recording; a slow one gets less of it."""
+
+LOG_LINES = 60
+"""Of the workers' log, printed where something waited for never came."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,9 @@ def one_machine(models: dict[str, str]) -> Iterator[Stack]:
             stack.log = home / "log"
             try:
                 yield stack
+            except AssertionError:
+                print("\n".join(stack.log.read_text(errors="replace").splitlines()[-LOG_LINES:]), flush=True)
+                raise
             finally:
                 stack.close()
     finally:
@@ -105,7 +116,7 @@ def one_machine(models: dict[str, str]) -> Iterator[Stack]:
 
 
 def main() -> int:
-    """Kill, print a line a model, and say by the exit code whether no kill lost more than 10 s."""
+    """Kill, print a line a model, and say by the exit code whether no kill lost more than it may."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -115,24 +126,27 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0, help="length of the recording")
     parser.add_argument("--seed", type=int, default=random.randrange(1000))
     args = parser.parse_args()
-    dice, longest = random.Random(args.seed), 0.0
-    models = {f"pace-{pace:g}": (f"pace={pace}", pace * MOST_LENGTH) for pace in args.pace}
+    dice, held = random.Random(args.seed), True
+    models = {f"pace-{pace:g}": (f"pace={pace}", pace) for pace in args.pace}
     if args.model == "demo":
-        models = {"demo": (str(ROOT / "models" / "demo"), 3600.0)}
+        models = {"demo": (str(ROOT / "models" / "demo"), math.inf)}
     print(f"seed {args.seed}; lost engine time, s")
-    for name, (model, most_seconds) in models.items():
+    for name, (model, pace) in models.items():
         with one_machine({name: model}) as stack:
-            recording = stack.record(min(60 * args.minutes, most_seconds))
+            recording = stack.record(min(60 * args.minutes, pace * MOST_LENGTH))
             killed = kill_often(stack, recording, name, args.kills, dice)
             given = _given(stack)
             repeated = len(given) - len({one.digest for one in given})
         lost = [one.lost for one in killed]
-        longest = max([longest, *lost])
+        utterance = max(one.samples for one in given) / RATE / pace
+        most = max(MOST_SECONDS, utterance + PAUSES)
+        held = held and max(lost, default=0.0) <= most
         each = ", ".join(f"{one.lost:.1f} of {one.worked:.1f} ({one.saved} saved)" for one in killed)
         print(f"{name}: {len(killed)} kills, most {max(lost, default=0):.1f}: {each}")
+        print(f"  {most:.1f} s may be lost, as one utterance takes up to {utterance:.1f} s")
         print(f"  {repeated} of {len(given)} decodings were repeats", flush=True)
-    print("HELD" if longest <= MOST_SECONDS else f"DID NOT HOLD: {longest:.1f} s were lost")
-    return 0 if longest <= MOST_SECONDS else 1
+    print("HELD" if held else "DID NOT HOLD")
+    return 0 if held else 1
 
 
 if __name__ == "__main__":
