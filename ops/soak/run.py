@@ -241,9 +241,10 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
             select(cost_lines.c.wasted, func.sum(cost_lines.c.engine_ns)).group_by(cost_lines.c.wasted)
         )
         engine_ns = {bool(wasted): int(total) for wasted, total in sums}
-        saved, kept_samples = tx.execute(
-            select(func.count(), func.coalesce(func.sum(chunks.c.end_sample - chunks.c.start_sample), 0))
-        ).one()
+        saved = tx.scalar(select(func.count()).select_from(chunks)) or 0
+        length = chunks.c.end_sample - chunks.c.start_sample
+        was_decoded = chunks.c.engine_ns > 0  # a chunk of silence is kept too
+        kept_samples = tx.scalar(select(func.coalesce(func.sum(length), 0)).where(was_decoded)) or 0
     return Outcome(
         seed=args.seed,
         submitted=len(load.submitted),

@@ -44,7 +44,7 @@ def compute() -> None:
 def cancel(stack: Stack, url: str, job_id: str) -> float:
     """The seconds from the request to cancel until the job has ended."""
     began = time.monotonic()
-    answer = httpx.post(f"{url}/v1/jobs/{job_id}/cancel", headers=HEADERS, timeout=120)
+    answer = httpx.delete(f"{url}/v1/jobs/{job_id}", headers=HEADERS, timeout=120)
     answer.raise_for_status()
     until(lambda: stack.ended([job_id]), "the job ended")
     took = time.monotonic() - began
