@@ -2,7 +2,7 @@
 
 import os
 
-from worker.machine.blas import preload_blas
+from worker.machine import preload_blas
 
 # As in a worker, and before anything here imports MLX; the tests' processes share the cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,1 +1,5 @@
 """The message broker: the Celery application, signals of live sessions, and an embedded Redis."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,6 +7,7 @@ from .api_keys import (
     mint_key as mint_key,
 )
 from .archive.alignment import Align as Align, Typescript as Typescript
+from .archive.diarization import Diarization as Diarization
 from .archive.edits import (
     Edit as Edit,
     apply_edits as apply_edits,
@@ -59,8 +60,25 @@ from .fleet.routing import (
     route_of as route_of,
     why_waiting as why_waiting,
 )
-from .jobs import Job as Job, JobSpeaker as JobSpeaker, JobState as JobState, MOVES as MOVES, Source as Source
+from .jobs import (
+    Job as Job,
+    JobSpeaker as JobSpeaker,
+    JobState as JobState,
+    MOVES as MOVES,
+    Source as Source,
+    queue_name as queue_name,
+)
 from .ledger import CostReport as CostReport, GroupBy as GroupBy, Measured as Measured
+from .live.log import (
+    LogParts as LogParts,
+    LogRecord as LogRecord,
+    decode_record as decode_record,
+    is_in_part as is_in_part,
+    log_prefix as log_prefix,
+    part_prefix as part_prefix,
+    record_key as record_key,
+)
+from .live.options import Listening as Listening
 from .manifest import (
     BadLine as BadLine,
     ManifestLine as ManifestLine,
@@ -97,11 +115,14 @@ from .search.glossary import (
 )
 from .search.names import find_names as find_names
 from .search.phrases import Boost as Boost, MOST_PHRASES as MOST_PHRASES, phrase_list as phrase_list
+from .search.rescoring import Rescoring as Rescoring
 from .transcript import (
     Alternative as Alternative,
     AudioFacts as AudioFacts,
+    ChunkLanguage as ChunkLanguage,
     ChunkNbest as ChunkNbest,
     Coverage as Coverage,
+    DiarizationFacts as DiarizationFacts,
     LanguageSpan as LanguageSpan,
     Lattice as Lattice,
     LatticeArc as LatticeArc,
@@ -112,6 +133,7 @@ from .transcript import (
     Speaker as Speaker,
     SpeechSpan as SpeechSpan,
     Transcript as Transcript,
+    Turn as Turn,
     Word as Word,
     language_of_text as language_of_text,
 )

@@ -1,6 +1,7 @@
 from .digits import DIGIT_LANGUAGES as DIGIT_LANGUAGES, with_digits as with_digits
 from .english_numbers import write_english_numbers as write_english_numbers
 from .file_names import free_name as free_name
+from .lattices import format_entry as format_entry
 from .rendering import (
     CONTENT_TYPES as CONTENT_TYPES,
     FORMATS as FORMATS,

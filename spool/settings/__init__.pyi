@@ -5,7 +5,11 @@ from .home import (
     make_private_file as make_private_file,
 )
 from .model import Device as Device, SECRETS as SECRETS, Settings as Settings
-from .redis_url import socket_path as socket_path
+from .redis_url import (
+    SOCKET_PATH_BYTES as SOCKET_PATH_BYTES,
+    default_url as default_url,
+    socket_path as socket_path,
+)
 from .secret_key import SecretBox as SecretBox, SecretUnreadable as SecretUnreadable, secret_box as secret_box
 from .validation import (
     FRAME_BUDGET as FRAME_BUDGET,

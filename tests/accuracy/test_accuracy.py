@@ -12,10 +12,10 @@ import pytest
 from ops.accuracy.calibration import Bin, bins, expected_error, reliability_plot, right
 from ops.accuracy.measure import difference
 from ops.accuracy.recordings import Recording, at_seams, covered, lengths, unpaired
-from spool.domain.transcript import Word
+from spool.domain import Word
 from spool.wer import WordErrors
-from worker.models.base import Independent
-from worker.segmentation.chunker import ChunkOptions, plan_chunks
+from worker.models import Independent
+from worker.segmentation import ChunkOptions, plan_chunks
 
 
 def words(text: str, confidences: Sequence[float] = ()) -> list[Word]:

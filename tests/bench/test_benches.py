@@ -8,7 +8,7 @@ import pytest
 
 from ops.bench.engine.flops import needed
 from ops.bench.engine.random_model import LARGE, SMALL
-from worker.models.nemo.config import EncoderConfig
+from worker.models import EncoderConfig
 
 ROOT = Path(__file__).parents[2]
 

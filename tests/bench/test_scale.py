@@ -17,10 +17,8 @@ from sqlalchemy import func, select
 from ops.bench.queue import http_load
 from ops.bench.queue.queue_cost import Watch
 from ops.bench.queue.stock import batch_id, job_id, stocked
-from spool.audit.runner import audit
-from spool.store import Database
-from spool.store.batches import get_batch
-from spool.store.jobs import get_job
+from spool.audit import audit
+from spool.store import Database, get_batch, get_job
 from spool.tables import cost_lines, jobs
 
 ROOT = Path(__file__).parents[2]

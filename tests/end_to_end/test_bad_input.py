@@ -10,8 +10,7 @@ from ops.testbed.fake_models import tone
 from ops.testbed.jobs import write_wav
 from ops.testbed.processes import REAL, Fleet, drained
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
-from spool.domain.transcript import Transcript
+from spool.domain import JobState, Transcript
 from spool.objects import object_store
 
 

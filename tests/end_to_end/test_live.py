@@ -36,12 +36,11 @@ from ops.testbed.live.fleet import (
 )
 from ops.testbed.processes import REAL, ROOT
 from ops.testbed.waiting import DEADLINE, until
-from spool.broker.embedded_redis import EmbeddedRedis
+from spool.broker import EmbeddedRedis
 from spool.client.live import LiveStream
-from spool.domain.jobs import JobState
-from spool.domain.live.log import log_prefix
+from spool.domain import JobState, log_prefix
 from spool.objects import object_store
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import JobFilter, list_jobs
 
 
 @pytest.fixture(scope="module")

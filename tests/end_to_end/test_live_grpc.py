@@ -15,8 +15,8 @@ from api.live.grpc.messages import METHOD, SERVICE, Request, Response
 from ops.testbed.live.fleet import GOLDEN, QUERY, TOKEN, LiveFleet, pcm, pieces, words_of
 from ops.testbed.processes import REAL
 from ops.testbed.waiting import DEADLINE, until
-from spool.broker.embedded_redis import EmbeddedRedis
-from spool.domain.jobs import JobState
+from spool.broker import EmbeddedRedis
+from spool.domain import JobState
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import pytest
 
 from ops.testbed.processes import REAL, Fleet, drained, engine_of
 from ops.testbed.waiting import PATIENCE, until
-from spool.domain.jobs import JobState
-from spool.domain.transcript import Transcript
+from spool.domain import JobState, Transcript
 from spool.objects import object_store
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt"

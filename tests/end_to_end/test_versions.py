@@ -9,26 +9,35 @@ from sqlalchemy import update
 from api.submission.glossaries import GlossaryLookup
 from ops.testbed.processes import REAL, Fleet, drained
 from ops.testbed.waiting import until
-from spool.audit.runner import audit
+from spool.audit import audit
 from spool.comparison import compare
-from spool.domain.archive.query import parse_query
-from spool.domain.jobs import Job
-from spool.domain.options import AskedOptions, JobOptions
-from spool.domain.search.phrases import phrase_list
-from spool.domain.search.rescoring import Rescoring
-from spool.domain.transcript import ModelFacts, Transcript
-from spool.objects import object_store
-from spool.objects.integrity import hash_file
-from spool.store.archive.glossaries import add_version
+from spool.domain import (
+    AskedOptions,
+    Job,
+    JobOptions,
+    ModelFacts,
+    Rescoring,
+    Transcript,
+    parse_query,
+    phrase_list,
+)
+from spool.objects import hash_file, object_store
+from spool.store import (
+    JobFilter,
+    NewEdit,
+    NewJob,
+    TranscriptSearch,
+    add_edit,
+    add_version,
+    key_of,
+    rerun_job,
+    search_transcripts,
+    versions_of,
+)
 from spool.store.archive.language_models import add_version as add_model
-from spool.store.archive.language_models import key_of
-from spool.store.archive.versions import rerun_job, versions_of
-from spool.store.jobs import JobFilter, NewJob
-from spool.store.transcripts.edits import NewEdit, add_edit
-from spool.store.transcripts.search import TranscriptSearch, search_transcripts
 from spool.tables import review_passages, review_recordings
-from worker.local.language_model import build_language_model
-from worker.models.tokenizer import Tokenizer
+from worker.local import build_language_model
+from worker.models import Tokenizer
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt" / "words"
 

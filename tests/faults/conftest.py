@@ -11,7 +11,7 @@ import migrations
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack
-from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.broker import EmbeddedRedis, temporary_home
 from tests.worker.models.sortformer.golden import STREAMING, archive
 
 

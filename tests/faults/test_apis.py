@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import func, select
 
 from ops.testbed.stack import HEADERS, Stack, gone, post_upload, until
-from spool.broker.celery_app import celery_app, queue_depth
-from spool.domain.jobs import JobState
-from spool.store.batches import get_batch
+from spool.broker import queue_depth
+from spool.broker.celery_app import celery_app
+from spool.domain import JobState
+from spool.store import get_batch
 from spool.tables import jobs, outbox
 
 long = pytest.mark.long

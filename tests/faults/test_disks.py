@@ -16,7 +16,7 @@ import migrations
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack, in_the_middle, post_upload, until
-from spool.broker.embedded_redis import EmbeddedRedis
+from spool.broker import EmbeddedRedis
 from tests.faults.conftest import s3_settings
 from tests.faults.small_disk import SmallDisk, can_mount, small_disk
 

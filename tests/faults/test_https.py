@@ -7,9 +7,8 @@ import pytest
 
 from ops.testbed.stack import Stack, until
 from ops.testbed.waiting import until as until_within
-from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
-from spool.store.jobs import NewJob, cancel_job, create_job
+from spool.domain import JobOptions, JobState, Source
+from spool.store import NewJob, cancel_job, create_job
 from tests.worker.sources.drip import HEADERS, DripServer
 
 DRAIN_SECONDS = 30

@@ -15,15 +15,9 @@ import soundfile
 
 from ops.testbed.stack import Stack, gone, until
 from ops.testbed.waiting import PATIENCE
-from spool.audit.rules import Grace, measure_lost_time
-from spool.audit.runner import audit
-from spool.domain.archive.alignment import Typescript
-from spool.domain.archive.diarization import Diarization
-from spool.domain.archive.typescripts import SpokenWord
-from spool.domain.jobs import JobState
-from spool.store.audit import worker_sums
-from spool.store.jobs import cancel_job
-from spool.store.ledger.charges import job_cost
+from spool.audit import Grace, audit, measure_lost_time
+from spool.domain import Diarization, JobState, SpokenWord, Typescript
+from spool.store import cancel_job, job_cost, worker_sums
 from tests.worker.speech.voices import TWO_SPEAKERS
 
 long = pytest.mark.long

@@ -20,10 +20,9 @@ from ops.testbed.postgres import PostgresServer
 from ops.testbed.processes import REAL
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import DEADLINE, until
-from spool.audit.rules import Grace
-from spool.audit.runner import audit
-from spool.broker.embedded_redis import EmbeddedRedis
-from spool.domain.jobs import JobState
+from spool.audit import Grace, audit
+from spool.broker import EmbeddedRedis
+from spool.domain import JobState
 from spool.objects import object_store
 from tests.faults.conftest import s3_settings
 

@@ -14,8 +14,8 @@ from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack, post_upload, until
-from spool.broker.embedded_redis import EmbeddedRedis
-from spool.domain.jobs import JobState
+from spool.broker import EmbeddedRedis
+from spool.domain import JobState
 from tests.faults.conftest import s3_settings
 
 long = pytest.mark.long

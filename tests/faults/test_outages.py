@@ -11,7 +11,7 @@ import pytest
 
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack, gone, until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 
 LIMIT = {"SPOOL_MAX_CRASHES": "3"}
 LONG_SECONDS = 1500.0

@@ -9,9 +9,8 @@ from sqlalchemy import select
 
 from ops.testbed.postgres import PostgresServer, find_binaries
 from ops.testbed.stack import Stack, until
-from spool.audit.rules import Grace
-from spool.audit.runner import audit
-from spool.domain.jobs import JobState
+from spool.audit import Grace, audit
+from spool.domain import JobState
 from spool.tables import jobs
 
 pytestmark = pytest.mark.long

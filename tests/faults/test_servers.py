@@ -11,9 +11,9 @@ import pytest
 from ops.soak.half_open import HalfOpenProxy
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack, in_the_middle, until
-from spool.broker.celery_app import celery_app, queue_depth
-from spool.broker.embedded_redis import EmbeddedRedis
-from spool.domain.jobs import queue_name
+from spool.broker import EmbeddedRedis, queue_depth
+from spool.broker.celery_app import celery_app
+from spool.domain import queue_name
 
 long = pytest.mark.long
 

@@ -11,8 +11,8 @@ import pytest
 
 from ops.testbed.mounts import OWN_MOUNTS, can_unmount, without_share
 from ops.testbed.stack import HEADERS, Stack, until
-from spool.domain.jobs import JobState
-from spool.store.jobs import JobFilter, cancel_job, list_jobs, retry_job
+from spool.domain import JobState
+from spool.store import JobFilter, cancel_job, list_jobs, retry_job
 
 pytestmark = pytest.mark.long
 

@@ -22,10 +22,7 @@ from ops.soak.verify import Submitted, breaches
 from ops.soak.wrong_clock import wrong_clock
 from ops.testbed.counting_model import Decoding
 from ops.testbed.rows import bill, chunk, claimed, queued, registered
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.event_log import place_events
-from spool.store.queue.endings import Outcome, finish_job
+from spool.store import Database, Outcome, finish_job, place_events, save_chunk
 from spool.tables import chunks, cost_lines, jobs, outbox
 
 SECOND = 1_000_000_000

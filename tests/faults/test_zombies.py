@@ -10,12 +10,10 @@ from ops.testbed.fake_models import ABORT, poisoned
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.rows import bill_of
 from ops.testbed.stack import Stack, gone, post_upload, until
-from spool.background.sweeper import Sweeper
+from spool.background import Sweeper
 from spool.broker.celery_app import celery_app
-from spool.domain.jobs import JobState
-from spool.store.ledger.charges import job_cost
-from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.sql import seconds_from_now
+from spool.domain import JobState
+from spool.store import SweepLimits, job_cost, seconds_from_now, sweep
 from spool.tables import jobs
 
 long = pytest.mark.long

@@ -10,17 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from worker.machine.blas import preload_blas
+from worker.machine import preload_blas
 
 preload_blas()
 
 import mlx.core as mx  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
 from tests.golden.parity import HERE, Golden, load, same  # noqa: E402
+from worker.decode import DecodeRequest, Hypothesis, SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions  # noqa: E402
-from worker.models.conformer.frames import Encoded  # noqa: E402
-from worker.models.load import load_model  # noqa: E402
+from worker.models import Encoded, load_model  # noqa: E402
 
 MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from worker.models.artifacts.nemo import TOKENIZER_SUFFIX, open_nemo
-from worker.models.canary.config import parse_canary
+from worker.models import TOKENIZER_SUFFIX, open_nemo, parse_canary
 from worker.models.canary.decoder import shapes_of
 
 OUT = Path(__file__).with_name("canary.npz")

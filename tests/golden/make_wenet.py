@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from worker.models.artifacts.nemo import TorchCheckpoint
+from worker.models import TorchCheckpoint
 
 Array = np.ndarray
 OUT = Path(__file__).with_name("wenet")

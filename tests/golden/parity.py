@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Literal
 
 from ops.testbed.nemo_model import load_nemo
-from worker.machine.blas import preload_blas
+from worker.machine import preload_blas
 
 preload_blas()
 
 import numpy as np  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
+from worker.decode import Hypothesis, SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
-from worker.models.features import FeatureExtractor  # noqa: E402
+from worker.models import FeatureExtractor  # noqa: E402
 
 HERE = Path(__file__).parent
 NEAR_GUARD = 2.0**-20  # of mel power; the guard added to it is 2^-24

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from worker.models.whisper.config import DecodingSettings, SpecialTokens, WhisperDims
+from worker.models import DecodingSettings, SpecialTokens, WhisperDims
 
 Array = np.ndarray
 NEG = np.float32(-np.inf)

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 
-from kernels.runtime.build_cpu import compiler
+from kernels.runtime import compiler
 
 _CI = bool(os.environ.get("CI"))
 _NEED_A_COMPILER = ["test_fused.py", "test_device.py", "test_beam_step.py"]

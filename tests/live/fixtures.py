@@ -18,8 +18,8 @@ from sqlalchemy import create_engine, text
 import migrations
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
+from spool.broker import EmbeddedRedis, temporary_home
 from spool.broker.celery_app import celery_app
-from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.settings import Settings, load_settings
 from spool.store import Database, database
 from spool.tables import metadata

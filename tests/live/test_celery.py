@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from spool.broker.celery_app import celery_app, queue_depth, send_hint
-from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.broker import EmbeddedRedis, queue_depth, send_hint, temporary_home
+from spool.broker.celery_app import celery_app
 from spool.settings import Settings
 
 QUEUE = "spool.cpu"

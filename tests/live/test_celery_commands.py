@@ -12,7 +12,7 @@ import pytest
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import ROOT, Fleet, drained
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 
 pytestmark = pytest.mark.integration
 CELERY = ("-m", "celery", "-A", "worker.tasks")

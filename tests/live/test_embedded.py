@@ -11,14 +11,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from spool.broker import embedded_redis
-from spool.broker.embedded_redis import (
-    EmbeddedRedis,
-    find_server,
-    temporary_home,
-)
+from spool.broker import EmbeddedRedis, embedded_redis, find_server, temporary_home
 from spool.errors import SettingsError, StorageError
-from spool.settings.redis_url import SOCKET_PATH_BYTES, default_url, socket_path
+from spool.settings import SOCKET_PATH_BYTES, default_url, socket_path
 
 
 @pytest.fixture

@@ -15,15 +15,18 @@ from sqlalchemy import Connection, func, select, text
 from ops.soak.half_open import HalfOpenProxy
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import bill, chunk, queued, registered, reread
-from spool.domain.jobs import JobState
-from spool.domain.priority import Rules
+from spool.domain import JobState, Rules
 from spool.errors import StorageError
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.database import IDLE_IN_TRANSACTION_S
-from spool.store.queue.leases import Claim
-from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.store import (
+    IDLE_IN_TRANSACTION_S,
+    Claim,
+    ClaimRequest,
+    Database,
+    SweepLimits,
+    claim_next,
+    save_chunk,
+    sweep,
+)
 from spool.tables import turn_charges, turns
 from tests.spool.store.choosing import finish
 

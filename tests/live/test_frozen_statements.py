@@ -12,19 +12,21 @@ import pytest
 from sqlalchemy import Connection, event, func, select
 
 from ops.testbed.rows import bill, chunk, claimed, queued, registered, reread
-from spool.domain.jobs import JobState
-from spool.domain.priority import Rules
-from spool.domain.quotas import Quota
+from spool.domain import JobState, Quota, Rules
 from spool.errors import StorageError
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.database import IDLE_IN_TRANSACTION_S
+from spool.store import (
+    IDLE_IN_TRANSACTION_S,
+    Claim,
+    ClaimRequest,
+    Database,
+    Outcome,
+    SweepLimits,
+    claim_next,
+    finish_job,
+    heartbeat,
+    save_chunk,
+)
 from spool.store.queue import locks, outbox, quotas
-from spool.store.queue.endings import Outcome, finish_job
-from spool.store.queue.leases import Claim
-from spool.store.queue.outbox import SweepLimits
-from spool.store.queue.scheduler import ClaimRequest, claim_next
-from spool.store.workers import heartbeat
 from spool.tables import jobs
 
 LEASE_SECONDS = 1.0

@@ -27,11 +27,20 @@ from spool.errors import (
     SpoolError,
     StorageError,
 )
-from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
-from spool.objects.base import NewObject, check_key
-from spool.objects.integrity import hash_file, read_range, read_verified
-from spool.objects.s3 import S3Store
-from spool.objects.s3_client import S3Options
+from spool.objects import (
+    FolderStore,
+    NewObject,
+    ObjectStore,
+    S3Options,
+    S3Store,
+    check_key,
+    hash_file,
+    object_store,
+    read_range,
+    read_verified,
+    s3,
+    s3_store,
+)
 from spool.settings import Settings
 
 KEY = "jobs/job_01/transcript.json"

@@ -9,12 +9,9 @@ from sqlalchemy import text
 import migrations
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import queued
-from spool.domain.priority import Rules
+from spool.domain import Rules
 from spool.errors import SettingsError
-from spool.store import Database
-from spool.store.database import driver_url
-from spool.store.queue.leases import Claim
-from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.store import Claim, ClaimRequest, Database, claim_next, driver_url
 from tests.live.pgbouncer import Pooler
 
 CONNECTIONS = 3

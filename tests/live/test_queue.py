@@ -14,17 +14,13 @@ from structlog.testing import capture_logs
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued, reread
 from ops.testbed.waiting import until
-from spool.background.outbox_relay import relay_once
-from spool.background.sweeper import Sweeper, sweep_once
-from spool.broker.celery_app import TASK, celery_app, queue_depth, send_hint
-from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
-from spool.domain.jobs import JobState, queue_name
+from spool.background import Sweeper, relay_once, sweep_once
+from spool.broker import TASK, EmbeddedRedis, queue_depth, send_hint, temporary_home
+from spool.broker.celery_app import celery_app
+from spool.domain import JobState, queue_name
 from spool.errors import StorageError
 from spool.settings import Settings
-from spool.store import Database
-from spool.store.jobs import create_job
-from spool.store.queue.locks import SWEEP_LOCK, try_lock
-from spool.store.sql import seconds_from_now
+from spool.store import SWEEP_LOCK, Database, create_job, seconds_from_now, try_lock
 from spool.tables import jobs, locks, outbox
 
 QUEUE = "spool.cpu"

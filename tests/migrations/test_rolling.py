@@ -13,13 +13,9 @@ from sqlalchemy import Engine, MetaData, Table, create_engine, inspect
 import migrations
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import bill, chunk, claimed, queued
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.ids import new_id
-from spool.store import Database
-from spool.store.chunks import load_chunks, save_chunk
-from spool.store.jobs import get_job
-from spool.store.sql import now_utc
-from spool.store.workers import heartbeat, list_workers
+from spool.store import Database, get_job, heartbeat, list_workers, load_chunks, now_utc, save_chunk
 
 RELEASED = "0001"
 WIDENED: set[str] = set()  # checks that since allow more than they did, each looked at

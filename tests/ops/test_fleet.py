@@ -35,7 +35,7 @@ from ops.testbed.postgres import PostgresServer, find_binaries
 from ops.testbed.processes import ROOT
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.broker.embedded_redis import find_server
+from spool.broker import find_server
 from tests.live.guarded_s3 import Account, GuardedS3
 from tests.ops.a_mac import DEMO, Mac
 

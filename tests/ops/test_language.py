@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ops.train.run.language import main, texts_of
-from worker.models.language.lstm import LstmLanguageModel
-from worker.models.load import load_reader
+from worker.models import LstmLanguageModel, load_reader
 
 TOKENIZER = Path(__file__).parents[2] / "models" / "demo" / "tokenizer.model"
 

@@ -14,7 +14,7 @@ import pytest
 
 from ops.testbed.processes import ROOT, alive
 from tests.ops.a_mac import DEMO, LABEL, Mac
-from worker.service.log_file import log_into
+from worker.service import log_into
 
 MAC = ROOT / "ops/mac"
 UNCHECKED = {"environment.sh"}  # uses test's -nt, which every sh has and POSIX has not

@@ -8,13 +8,9 @@ from sqlalchemy import update
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from spool.broker.live_signals import LiveSignals, words_channel
-from spool.domain.fleet.models import AnnouncedModel
-from spool.domain.jobs import Job
-from spool.domain.live.log import decode_record, log_prefix
-from spool.domain.transcript import Word
-from spool.store.chunks import SavedChunk
-from spool.store.jobs import JobFilter, list_jobs
+from spool.broker import LiveSignals, words_channel
+from spool.domain import AnnouncedModel, Job, Word, decode_record, log_prefix
+from spool.store import JobFilter, SavedChunk, list_jobs
 from spool.tables import workers
 
 

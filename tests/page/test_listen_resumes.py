@@ -16,8 +16,8 @@ import migrations
 from ops.testbed.live.fleet import GOLDEN, HEADERS, TOKEN, LiveFleet, pcm, words_of
 from ops.testbed.processes import REAL
 from ops.testbed.waiting import DEADLINE, until
-from spool.broker.embedded_redis import EmbeddedRedis
-from spool.domain.jobs import JobState
+from spool.broker import EmbeddedRedis
+from spool.domain import JobState
 from tests.page.needs import BROWSER
 
 PATIENCE_MS = DEADLINE * 1000

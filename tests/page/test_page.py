@@ -14,17 +14,11 @@ from sqlalchemy import update
 
 from api.routes.page import FOLDER
 from ops.testbed.running_api import Live, transcript_of
-from spool.domain.api_keys import Scope
-from spool.domain.archive.passages import passages_of
-from spool.domain.jobs import Source
-from spool.domain.manifest import ManifestReport
-from spool.domain.options import JobOptions
+from spool.domain import JobOptions, ManifestReport, Scope, Source, passages_of
 from spool.formats import FORMATS, render
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store.api_keys import create_key
-from spool.store.batches import add_jobs, batch_jobs, close_batch, create_batch
-from spool.store.jobs import NewJob, create_job
+from spool.store import NewJob, add_jobs, batch_jobs, close_batch, create_batch, create_job, create_key
 from spool.store.queue import endings
 from spool.tables import jobs
 from spool.tables.batches import NewBatch

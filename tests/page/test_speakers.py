@@ -8,16 +8,21 @@ import soundfile
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, transcript_of
-from spool.domain.archive.diarization import Diarization
-from spool.domain.jobs import JobSpeaker, Source
-from spool.domain.options import JobOptions
-from spool.domain.transcript import DiarizationFacts, Segment, Speaker, Transcript, Turn
+from spool.domain import (
+    Diarization,
+    DiarizationFacts,
+    JobOptions,
+    JobSpeaker,
+    Segment,
+    Source,
+    Speaker,
+    Transcript,
+    Turn,
+)
 from spool.formats import render
 from spool.ids import new_id
-from spool.store.jobs import NewJob, create_job
+from spool.store import NewJob, create_job, list_voices, name_speakers, write_prints
 from spool.store.queue import endings
-from spool.store.transcripts.speakers import name_speakers
-from spool.store.transcripts.voices import list_voices, write_prints
 
 expect.set_options(timeout=60_000)
 TURNS = (

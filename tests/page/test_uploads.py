@@ -16,7 +16,7 @@ from ops.testbed.faulty_s3 import Rule
 from ops.testbed.running_api import Live
 from ops.testbed.s3 import S3Server
 from spool.settings import Settings
-from spool.store.jobs import get_job
+from spool.store import get_job
 from spool.tables import uploads
 from spool.tables.uploads import key_of
 from tests.live.guarded_s3 import GuardedS3

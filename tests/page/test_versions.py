@@ -6,9 +6,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, file_job
-from spool.store.archive.typescripts import typescript_of
-from spool.store.batches import batch_jobs
-from spool.store.jobs import get_job
+from spool.store import batch_jobs, get_job, typescript_of
 from tests.api.auth.keys import post
 
 expect.set_options(timeout=60_000)

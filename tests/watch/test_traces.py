@@ -21,12 +21,11 @@ from structlog.testing import capture_logs
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.rows import claimed, let_lapse, queued
 from ops.testbed.stack import HEADERS, Stack, until
-from spool.background.sweeper import sweep_once
-from spool.broker.embedded_redis import EmbeddedRedis
+from spool.background import sweep_once
+from spool.broker import EmbeddedRedis
 from spool.errors import SettingsError
 from spool.settings import Settings, load_settings
-from spool.store.database import Database
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import Database, JobFilter, list_jobs
 from spool.tracing import current, span, start_traces
 from tests.api.cli.commands import ROOT
 

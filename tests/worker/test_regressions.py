@@ -6,8 +6,8 @@ import pytest
 
 from spool.errors import AudioError, InvalidRequest, ModelError
 from worker.audio import Channels, open_audio
-from worker.decode.fusion.arpa import read_arpa
-from worker.models.nemo.config import read_config
+from worker.decode import read_arpa
+from worker.models import read_config
 
 FOLDER = Path(__file__).with_name("regressions")
 

@@ -1,1 +1,5 @@
 """From encoder frames to hypotheses and words. `search.search` is the one face."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

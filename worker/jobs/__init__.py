@@ -1,1 +1,5 @@
 """One job on a worker, from claim to transcript."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """Where recordings come from: files, the object store, HTTPS."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

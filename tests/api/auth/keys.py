@@ -5,9 +5,8 @@ from typing import Any
 
 import httpx
 
-from spool.domain.api_keys import Scope
-from spool.store import Database
-from spool.store.api_keys import create_key
+from spool.domain import Scope
+from spool.store import Database, create_key
 
 BOTH = (Scope.READ, Scope.SUBMIT)
 

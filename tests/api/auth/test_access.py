@@ -19,14 +19,10 @@ from api.auth.authentication import authenticate, authenticate_websocket
 from api.routes.audio import authenticate_listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
-from spool.domain.api_keys import Scope, key_id_of, mint_key
+from spool.domain import Scope, key_id_of, mint_key
 from spool.ids import new_id
 from spool.settings import Settings, load_settings
-from spool.store.api_keys import revoke_key
-from spool.store.archive.uploads import create_upload
-from spool.store.batches import batch_jobs
-from spool.store.jobs import get_job
-from spool.store.sql import now_utc
+from spool.store import batch_jobs, create_upload, get_job, now_utc, revoke_key
 from spool.tables import voice_prints, voices
 from spool.tables.uploads import NewUpload
 from tests.api.auth.keys import BOTH, admin_key, bearer, get, new_key, post

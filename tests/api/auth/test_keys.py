@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 from api.cli.main import app
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.domain.api_keys import key_id_of, mint_key
+from spool.domain import key_id_of, mint_key
 from spool.errors import InvalidRequest
 from spool.settings import Settings
-from spool.store.api_keys import find_key, list_keys, revoke_key
-from spool.store.database import Database
+from spool.store import Database, find_key, list_keys, revoke_key
 from tests.api.auth.keys import admin_key, bearer, get, new_key, post
 from tests.api.cli.commands import ROOT, Commands
 

@@ -6,7 +6,7 @@ import pytest
 
 from api.auth.rate_limit import Buckets, address_name
 from ops.testbed.running_api import Live, problem
-from spool.domain.api_keys import mint_key
+from spool.domain import mint_key
 from spool.settings import Settings
 from tests.api.auth.keys import bearer, get, new_key
 

@@ -16,7 +16,7 @@ from api.cli.main import main
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.settings import Settings
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import JobFilter, list_jobs
 
 OLD = 1_700_000_000
 

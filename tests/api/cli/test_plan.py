@@ -8,11 +8,8 @@ from typer.testing import CliRunner
 
 from api.cli.main import app
 from ops.testbed.rows import bill, chunk, queued, registered
-from spool.planning.roofline import Batch
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import measure_throughputs
-from spool.store.queue.leases import claim_job
+from spool.planning import Batch
+from spool.store import Database, claim_job, measure_throughputs, save_chunk
 from worker.cli.main import app as worker_app
 from worker.diagnostics import calibration
 

@@ -13,8 +13,8 @@ from api.cli.tables import format_duration, format_money, format_speed, job_tabl
 from api.local.demo import demo_environ
 from api.openapi.document import example
 from spool.errors import InvalidRequest
-from spool.recordings.probe import EMPTY, HIDDEN
-from spool.schemas.jobs import JobDetail
+from spool.recordings import EMPTY, HIDDEN
+from spool.schemas import JobDetail
 
 JOB_DETAIL = example("GET /v1/jobs/{job_id}", 200)
 

@@ -15,14 +15,10 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.domain.api_keys import key_id_of
-from spool.domain.jobs import JobState
-from spool.schemas.events import BatchEvent, BatchProgress, JobEvent, JobProgress
+from spool.domain import JobState, key_id_of
+from spool.schemas import BatchEvent, BatchProgress, JobEvent, JobProgress
 from spool.settings import Settings
-from spool.store.api_keys import revoke_key
-from spool.store.batches import batch_jobs
-from spool.store.event_log import read_events
-from spool.store.queue.endings import fail_job
+from spool.store import batch_jobs, fail_job, read_events, revoke_key
 from tests.api.auth.keys import BOTH, bearer, get, new_key, post
 
 

@@ -16,11 +16,10 @@ from api.live.limits import MOST_OPENING, Seats
 from api.problems import Problem
 from ops.testbed.running_api import FakeWorker, Live
 from ops.testbed.waiting import until
-from spool.broker.live_signals import LiveSignals, words_channel
-from spool.domain.jobs import JobState
-from spool.domain.live.log import LogRecord, decode_record, log_prefix
+from spool.broker import LiveSignals, words_channel
+from spool.domain import JobState, LogRecord, decode_record, log_prefix
 from spool.settings import Settings
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import JobFilter, list_jobs
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from anyio import CapacityLimiter
 
 from api.live.log_writer import MOST_PENDING_FINALS, LogWriter
-from spool.domain.live.log import LogRecord, decode_record, log_prefix
+from spool.domain import LogRecord, decode_record, log_prefix
 from spool.objects import FolderStore
 
 JOB = "job_1"

@@ -17,14 +17,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from spool.domain.jobs import Job
-from spool.domain.live.log import LogParts, decode_record, is_in_part, part_prefix
-from spool.domain.transcript import Word
+from spool.domain import Job, LogParts, Word, decode_record, is_in_part, part_prefix
 from spool.ids import new_id
-from spool.store.chunks import SavedChunk
-from spool.store.jobs import get_job
-from spool.store.live import close_log, get_parts
-from spool.store.queue.leases import Claim
+from spool.store import Claim, SavedChunk, close_log, get_job, get_parts
 from spool.tables import jobs
 from tests.api.live.test_limits import claiming
 

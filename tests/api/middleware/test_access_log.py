@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from ops.testbed.running_api import Live, file_job
 from ops.testbed.waiting import PATIENCE, until
-from spool.domain.api_keys import key_id_of, mint_key
+from spool.domain import key_id_of, mint_key
 from spool.settings import load_settings
-from spool.store.api_keys import revoke_key
+from spool.store import revoke_key
 from tests.api.auth.keys import bearer, new_key
 from tests.api.cli.commands import ROOT
 

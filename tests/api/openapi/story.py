@@ -19,12 +19,10 @@ from starlette.routing import compile_path
 from api.routing import DOCUMENTED
 from ops.testbed.running_api import Live, transcript_of
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobSpeaker, JobState
-from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd
+from spool.domain import JobSpeaker, JobState, Lattice, LatticeArc, LatticeEnd
 from spool.formats import render
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import JobFilter, list_jobs, write_prints
 from spool.store.queue import endings
-from spool.store.transcripts.voices import write_prints
 from tests.api.routes.test_language_models import ARPA
 from tests.api.routes.test_voices import voice
 

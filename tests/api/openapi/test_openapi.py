@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from api.app import create_app
-from spool.schemas.fleet import ProblemOut
+from spool.schemas import ProblemOut
 from spool.settings import load_settings
 
 METHODS = ("get", "post", "delete", "put", "patch")

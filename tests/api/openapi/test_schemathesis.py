@@ -21,10 +21,10 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 
 from ops.testbed.running_api import Live
 from ops.testbed.s3 import S3Server
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.errors import LeaseLost
 from spool.settings import Settings
-from spool.store.jobs import JobFilter, list_jobs
+from spool.store import JobFilter, list_jobs
 from tests.api.openapi.story import REEL
 
 # A cursor, a source and a period mean more than a schema can say, so a valid form may be refused. DELETE

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from api.routes.audio import parse_range
 from ops.testbed.running_api import Live, file_job, problem
-from spool.domain.api_keys import Scope
-from spool.store.api_keys import create_key, revoke_key
+from spool.domain import Scope
+from spool.store import create_key, revoke_key
 
 
 def wav(seconds: float = 1.0) -> bytes:

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
-from spool.domain.api_keys import Scope
+from spool.domain import Scope
 from spool.settings import Settings
-from spool.store.api_keys import create_key
+from spool.store import create_key
 
 
 @pytest.fixture

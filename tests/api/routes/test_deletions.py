@@ -11,12 +11,11 @@ from sqlalchemy import update
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.background.content_deleter import ContentDeleter
+from spool.background import ContentDeleter
 from spool.client import Conflict, Deleted, Spool
-from spool.domain.api_keys import Scope
-from spool.domain.retention import Content
+from spool.domain import Content, Scope
 from spool.settings import Settings
-from spool.store.deletions import mark_deleted
+from spool.store import mark_deleted
 from spool.tables import jobs
 from tests.api.auth.keys import bearer, new_key
 

@@ -10,11 +10,10 @@ import httpx
 import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
-from spool.audit.runner import audit
+from spool.audit import audit
 from spool.client import Conflict, Spool
-from spool.schemas.events import JobEvent
-from spool.store.event_log import place_events, read_events
-from spool.store.transcripts.edits import edits_of
+from spool.schemas import JobEvent
+from spool.store import edits_of, place_events, read_events
 
 WORDS = ("keep", "the", "light", "burning")
 Done = Callable[[], str]

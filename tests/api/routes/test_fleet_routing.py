@@ -10,9 +10,9 @@ import pytest
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from spool.domain.fleet.models import AnnouncedModel
+from spool.domain import AnnouncedModel
 from spool.ids import new_id
-from spool.store.workers import WorkerInfo, heartbeat, register_worker, stop_worker
+from spool.store import WorkerInfo, heartbeat, register_worker, stop_worker
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,8 @@ import pytest
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
-from spool.domain.retention import Content
-from spool.store.batches import batch_jobs
-from spool.store.deletions import mark_deleted
-from spool.store.jobs import get_job
+from spool.domain import Content
+from spool.store import batch_jobs, get_job, mark_deleted
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from api.probes import Probes
 from ops.testbed.running_api import FakeWorker, Live, file_job, problem, start
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.broker import EmbeddedRedis, temporary_home
 from spool.settings import Settings
 
 

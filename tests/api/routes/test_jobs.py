@@ -9,7 +9,7 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
-from spool.formats.lattices import format_entry
+from spool.formats import format_entry
 from tests.api.openapi.story import LATTICE
 
 

@@ -14,20 +14,22 @@ from sqlalchemy import delete, update
 from ops.testbed.running_api import Live, transcript_of
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.audit.rules import Grace
-from spool.audit.runner import audit
-from spool.background.content_deleter import delete_once
-from spool.background.exporter import Exporter
-from spool.background.upload_sweeper import STRAY_SECONDS, find_strays
+from spool.audit import Grace, audit
+from spool.background import STRAY_SECONDS, Exporter, delete_once, find_strays
 from spool.formats import render
-from spool.objects.local import FolderStore
+from spool.objects import FolderStore
 from spool.settings import Settings
-from spool.store import Database
-from spool.store.archive.exports import exports_of
-from spool.store.archive.language_models import FOLDER, list_language_models
-from spool.store.archive.sources import create_source, list_items
-from spool.store.jobs import JobFilter, list_jobs
-from spool.store.sql import seconds_from_now
+from spool.store import (
+    FOLDER,
+    Database,
+    JobFilter,
+    create_source,
+    exports_of,
+    list_items,
+    list_jobs,
+    list_language_models,
+    seconds_from_now,
+)
 from spool.tables import locks, sources
 from spool.tables.sources import NewSource
 

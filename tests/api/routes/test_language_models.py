@@ -11,12 +11,11 @@ import pytest
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
-from spool.audit.runner import audit
-from spool.background.content_deleter import delete_once
+from spool.audit import audit
+from spool.background import delete_once
 from spool.client import Spool
-from spool.objects.local import FolderStore
-from spool.store.archive.language_models import FOLDER
-from spool.store.batches import batch_jobs
+from spool.objects import FolderStore
+from spool.store import FOLDER, batch_jobs
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.routes import metrics
 from ops.testbed.running_api import Live, file_job, problem
-from spool.domain.api_keys import Scope
-from spool.domain.worker_stats import WorkCounts
-from spool.store.api_keys import create_key
-from spool.store.monitoring import Audited, keep_audit
-from spool.store.workers import heartbeat
+from spool.domain import Scope, WorkCounts
+from spool.store import Audited, create_key, heartbeat, keep_audit
 
 
 def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:

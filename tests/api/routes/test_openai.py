@@ -14,16 +14,19 @@ from api.routes.openai import reads_prompts
 from ops.testbed.rows import chunk
 from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
-from spool.domain.fleet.models import AnnouncedModel
-from spool.domain.jobs import Job, JobState
+from spool.domain import AnnouncedModel, Job, JobState
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store.chunks import SavedChunk
-from spool.store.jobs import JobFilter, list_jobs
-from spool.store.queue.endings import Outcome, finish_job
-from spool.store.system import set_default_model
-from spool.store.workers import register_worker
+from spool.store import (
+    JobFilter,
+    Outcome,
+    SavedChunk,
+    finish_job,
+    list_jobs,
+    register_worker,
+    set_default_model,
+)
 
 SOUND = ("tape.wav", b"RIFF" + bytes(400))
 

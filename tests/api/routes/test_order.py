@@ -10,8 +10,7 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
 from spool.settings import Settings
-from spool.store.queue.leases import Claim
-from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.store import Claim, ClaimRequest, claim_next
 from tests.api.cli.commands import Commands
 
 LATER, PASSED = "2199-11-20T18:00:00Z", "2020-01-01T00:00:00Z"

@@ -10,15 +10,12 @@ import pytest
 from ops.testbed.running_api import FakeWorker, Live, file_job, problem, transcript_of
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.audit.runner import audit
-from spool.domain.retention import Content
+from spool.audit import audit
+from spool.domain import Content
 from spool.formats import render
 from spool.ids import new_id
-from spool.settings import Settings
-from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import get_connection, reencrypt_connections
-from spool.store.deletions import mark_deleted
-from spool.store.event_log import read_events
+from spool.settings import SecretBox, Settings
+from spool.store import get_connection, mark_deleted, read_events, reencrypt_connections
 from spool.tables import exports, jobs
 from tests.api.auth.keys import post
 

@@ -9,9 +9,9 @@ from sqlalchemy import update
 
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
-from spool.domain.api_keys import Scope
+from spool.domain import Scope
 from spool.settings import Settings
-from spool.store.api_keys import create_key
+from spool.store import create_key
 from spool.tables import jobs
 from tests.api.routes.test_audio import uploaded, wav
 

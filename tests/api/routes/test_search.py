@@ -10,8 +10,7 @@ import pytest
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.client import Spool
-from spool.domain.api_keys import Scope
-from spool.domain.transcript import ChunkNbest, NbestText
+from spool.domain import ChunkNbest, NbestText, Scope
 from tests.api.auth.keys import bearer, new_key
 
 pytestmark = pytest.mark.integration

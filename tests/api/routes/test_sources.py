@@ -18,17 +18,10 @@ from api.watching.watcher import SourceWatcher
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.domain.api_keys import Scope
+from spool.domain import Scope
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store.archive.sources import (
-    SourceChange,
-    change_source,
-    get_source,
-    mark_places,
-    take_turn,
-)
-from spool.store.sql import seconds_from_now
+from spool.store import SourceChange, change_source, get_source, mark_places, seconds_from_now, take_turn
 from spool.tables import jobs, source_items, source_marks, sources
 from tests.api.auth.keys import new_key, post
 

@@ -7,8 +7,7 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem, transcript_of
 from spool.client import Conflict, Spool
-from spool.domain.archive.diarization import Diarization
-from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn
+from spool.domain import Diarization, DiarizationFacts, Speaker, Transcript, Turn
 from spool.formats import render
 from spool.store.queue import endings
 

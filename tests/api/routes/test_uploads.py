@@ -14,17 +14,13 @@ from sqlalchemy import func, select, update
 from api.submission import direct
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
-from spool.audit.rules import Grace
-from spool.audit.runner import audit
-from spool.background.content_deleter import delete_once
-from spool.background.upload_sweeper import find_strays, sweep_uploads
-from spool.domain.api_keys import Scope
+from spool.audit import Grace, audit
+from spool.background import delete_once, find_strays, sweep_uploads
+from spool.domain import Scope
 from spool.ids import new_id
-from spool.objects.s3_receiver import S3Receiver
+from spool.objects import S3Receiver
 from spool.settings import Settings
-from spool.store.api_keys import create_key
-from spool.store.jobs import get_job, hashes_of_source, keep_source_hashes
-from spool.store.sql import seconds_from_now
+from spool.store import create_key, get_job, hashes_of_source, keep_source_hashes, seconds_from_now
 from spool.tables import uploads
 from tests.live.past_the_api import PART, past_the_api
 

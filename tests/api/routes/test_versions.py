@@ -10,9 +10,9 @@ from sqlalchemy import update
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
-from spool.audit.runner import audit
+from spool.audit import audit
 from spool.client import Spool
-from spool.domain.api_keys import Scope
+from spool.domain import Scope
 from spool.tables import jobs
 from tests.api.auth.keys import bearer, new_key
 

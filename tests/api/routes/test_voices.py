@@ -10,10 +10,10 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem, transcript_of
 from spool.client import NotFound, Spool
-from spool.domain.jobs import JobSpeaker
+from spool.domain import JobSpeaker
 from spool.formats import render
+from spool.store import write_prints
 from spool.store.queue import endings
-from spool.store.transcripts.voices import write_prints
 
 Heard = Callable[..., str]
 

@@ -13,9 +13,8 @@ from sqlalchemy import func, select, update
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
-from spool.domain.archive.alignment import Typescript
-from spool.domain.fleet.models import AnnouncedModel
-from spool.store.archive.typescripts import typescript_of
+from spool.domain import AnnouncedModel, Typescript
+from spool.store import typescript_of
 from spool.tables import jobs, typescripts, workers
 
 pytestmark = pytest.mark.integration

@@ -12,13 +12,12 @@ import pytest
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.background.outbox_relay import relay_once
+from spool.background import relay_once
 from spool.errors import StorageError
-from spool.recordings.probe import HIDDEN, NOT_AUDIO
+from spool.recordings import HIDDEN, NOT_AUDIO
 from spool.settings import Settings
 from spool.store import batches as store
-from spool.store.jobs import get_job
-from spool.store.queue.outbox import unsent
+from spool.store import get_job, unsent
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 

@@ -10,7 +10,7 @@ import pytest
 from api.problems import MAX_ERRORS, Problem
 from api.submission.bodies import SMALL, SUBMISSION, BodyLimits, parse_json
 from ops.testbed.running_api import problem
-from spool.schemas.jobs import JobRequest
+from spool.schemas import JobRequest
 
 SOURCE = "s3://bucket/reel.wav"
 FULL = SUBMISSION.size

@@ -9,13 +9,11 @@ import pytest
 
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
-from spool.audit.rules import Grace
-from spool.audit.runner import audit
-from spool.domain.api_keys import Scope
+from spool.audit import Grace, audit
+from spool.domain import Scope
 from spool.errors import StorageError
 from spool.settings import Settings
-from spool.store import batches
-from spool.store.api_keys import create_key
+from spool.store import batches, create_key
 from tests.api.routes.test_uploads import begin, send, sender, with_bucket
 
 __all__ = ["sender"]  # pytest finds the fixture by its name here

@@ -8,8 +8,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
+from worker.models import NemoModel, load_model
 
 GOLDEN = Path(__file__).parent
 Samples = NDArray[np.float32]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.contracts.attention import attention_cases
+from kernels.contracts import attention_cases
 from ops.testbed.kernel_cases import DTYPES, Case, Launched, recorded
 from tests.kernels.runtime.test_sanitizers import run
 

@@ -4,14 +4,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.cross_attention import (
-    cross_attention,
-    cross_attention_reference,
-    plain_keys,
-    tile_keys,
-)
-from kernels.contracts.case import distance, normal, same_bits
-from kernels.runtime.device import use_backend
+from kernels.attention import cross_attention_reference, plain_keys, tile_keys
+from kernels.attention.cross_attention import cross_attention
+from kernels.contracts import same_bits
+from kernels.contracts.case import distance, normal
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 
 HEADS, WIDTH, FRAMES = 2, 64, 300

@@ -4,8 +4,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.dtw import WIDEST, dtw, dtw_reference
-from kernels.runtime.device import use_backend
+from kernels.attention import dtw_reference
+from kernels.attention.dtw import WIDEST, dtw
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 from tests.golden.whisper_reference import openai_warp
 

@@ -4,9 +4,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.full_attention import full_attention, full_attention_reference
-from kernels.contracts.case import normal, same_bits
-from kernels.runtime.device import use_backend
+from kernels.attention import full_attention_reference
+from kernels.attention.full_attention import full_attention
+from kernels.contracts import same_bits
+from kernels.contracts.case import normal
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 
 HEADS, WIDTH = 2, 64

@@ -4,9 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.rules import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
-from kernels.contracts.case import normal, same_bits
-from kernels.runtime.device import use_backend
+from kernels.attention import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
+from kernels.contracts import same_bits
+from kernels.contracts.case import normal
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 
 TOKENS, FIRST = 2300, 2000

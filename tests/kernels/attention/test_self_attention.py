@@ -4,9 +4,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
-from kernels.contracts.case import distance, normal, same_bits
-from kernels.runtime.device import use_backend
+from kernels.attention import places_of_parents, self_attention_reference
+from kernels.attention.self_attention import self_attention
+from kernels.contracts import same_bits
+from kernels.contracts.case import distance, normal
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 
 HEADS, WIDTH, COLUMNS = 2, 64, 70

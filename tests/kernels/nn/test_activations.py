@@ -3,8 +3,9 @@
 import mlx.core as mx
 import pytest
 
-from kernels.contracts.case import TOLERANCE, Case, normal, run_case
-from kernels.nn.activations import gelu, gelu_reference, row_exp, row_exp_reference
+from kernels.contracts import TOLERANCE, Case, run_case
+from kernels.contracts.case import normal
+from kernels.nn import gelu, gelu_reference, row_exp, row_exp_reference
 
 CASES = [
     Case(

@@ -3,9 +3,10 @@
 import mlx.core as mx
 import numpy as np
 
-from kernels.contracts.case import normal, same_bits
-from kernels.nn.features import filters_of, mel_bands, normalise_frames
-from kernels.runtime.device import use_backend
+from kernels.contracts import same_bits
+from kernels.contracts.case import normal
+from kernels.nn import filters_of, mel_bands, normalise_frames
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED
 
 

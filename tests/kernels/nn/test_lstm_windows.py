@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels.nn.lstm_windows import Layer, LstmWindows, can_run
-from kernels.runtime.build_cpu import compiler
+from kernels.nn import Layer, LstmWindows, can_run
+from kernels.runtime import compiler
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or not can_run(), reason="needs a C++ compiler and an x86-64 CPU with AVX2"

@@ -4,9 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.case import DTYPES, TOLERANCE, Case, distance, lengths_of, normal, same_bits
+from kernels.contracts import DTYPES, TOLERANCE, Case, lengths_of, same_bits
+from kernels.contracts.case import distance, normal
 from kernels.nn import convolution, elementwise
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from ops.testbed.kernel_cases import TESTED, every_case
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels.nn.row_products import RowProducts, can_run
-from kernels.runtime import device
-from kernels.runtime.build_cpu import compiler
+from kernels.nn import RowProducts
+from kernels.nn.row_products import can_run
+from kernels.runtime import compiler, device
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or not can_run(), reason="needs a C++ compiler and an x86-64 CPU with AVX2 and F16C"

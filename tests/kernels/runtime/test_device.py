@@ -13,13 +13,21 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.case import normal, same_bits
+from kernels.contracts import same_bits
+from kernels.contracts.case import normal
 from kernels.nn import elementwise
-from kernels.runtime import build_cpu, device
-from kernels.runtime.build_cpu import FAST_FLAGS, BuildFailed, build_library
-from kernels.runtime.device import Backend, read_backend, use_backend
+from kernels.runtime import (
+    FAST_FLAGS,
+    Backend,
+    BuildFailed,
+    build_cpu,
+    build_library,
+    device,
+    read_backend,
+    use_backend,
+)
 from worker.diagnostics.check import _kernels
-from worker.machine.hardware import this_machine
+from worker.machine import this_machine
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from kernels.contracts.case import normal
-from kernels.nn.elementwise import residual_norm, silu
-from kernels.runtime.device import launch, use_backend
+from kernels.nn import residual_norm, silu
+from kernels.runtime import Kernel, launch, use_backend
 from kernels.runtime.replay import record
-from kernels.runtime.source import Kernel
 
 COUNT_DOWN = Kernel("count_down", ("left",), ("after",), "after[0] = left[0] - 1;", "")
 WEIGHT, BIAS = normal(40, seed=1), normal(40, seed=2)

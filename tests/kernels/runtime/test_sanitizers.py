@@ -13,11 +13,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.case import Case
-from kernels.contracts.nn import CASES
-from kernels.runtime.build_cpu import CPU_SHIM
-from kernels.runtime.device import use_backend
-from kernels.runtime.source import Kernel, cpu_text
+from kernels.contracts import CASES, Case
+from kernels.runtime import CPU_SHIM, Kernel, cpu_text, use_backend
 from ops.testbed.kernel_cases import Launched, recorded
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]  # a build of each kernel for each sanitizer

@@ -14,9 +14,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from kernels.contracts.case import DTYPES, Case
-from kernels.runtime import device
-from kernels.runtime.source import Argument, Kernel, Template, cuda_text, metal_text
+from kernels.contracts import DTYPES, Case
+from kernels.runtime import Argument, Kernel, Template, cuda_text, device, metal_text
 from ops.testbed.kernel_cases import Launched, every_case, recorded
 
 ALL_FEATURES = Kernel(

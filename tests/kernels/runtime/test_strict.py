@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.contracts.case import DTYPES, Case
-from kernels.contracts.nn import CASES
-from kernels.runtime.source import SHIM, strict_text
+from kernels.contracts import CASES, DTYPES, Case
+from kernels.runtime import SHIM, strict_text
 from ops.testbed.kernel_cases import Launched, every_case, recorded
 
 pytestmark = pytest.mark.slow

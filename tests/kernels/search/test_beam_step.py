@@ -7,13 +7,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.case import lengths_of
-from kernels.contracts.search import SETTLED, recombine_inputs
-from kernels.runtime.device import use_backend
-from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expand, expand_reference
-from kernels.search.recombine import Beam
+from kernels.contracts import SETTLED, lengths_of, recombine_inputs
+from kernels.runtime import use_backend
+from kernels.search import FINISHED, FORCED, Beam, Bonus, Expansion, expand_reference
+from kernels.search import recombine_reference as recombine_reference
+from kernels.search.expand import RUNS, expand
 from kernels.search.recombine import recombine as settle
-from kernels.search.recombine import recombine_reference as recombine_reference
 from ops.testbed.kernel_cases import TESTED, recorded
 
 DURATIONS = [0, 1, 2, 3, 4]

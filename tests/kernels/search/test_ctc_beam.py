@@ -4,9 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.case import same_bits
-from kernels.runtime.device import use_backend
-from kernels.search.ctc_beam import CtcBacktrace, ctc_beam, ctc_beam_reference
+from kernels.contracts import same_bits
+from kernels.runtime import use_backend
+from kernels.search import CtcBacktrace, ctc_beam_reference
+from kernels.search.ctc_beam import ctc_beam
 from ops.testbed.kernel_cases import TESTED
 
 LENGTHS = [40, 0, 1, 23]

@@ -6,8 +6,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion
-from kernels.search.expand import expand_reference as expand
+from kernels.search import FINISHED, FORCED, Bonus, Expansion
+from kernels.search import expand_reference as expand
+from kernels.search.expand import RUNS
 
 
 def status_of(finished: np.ndarray, forced: np.ndarray) -> mx.array:

@@ -4,7 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.search.fixed_point import LEAST, ONE, grid_sum, number_on_grid, on_grid, rebase, totals
+from kernels.search import grid_sum, number_on_grid, on_grid, rebase, totals
+from kernels.search.fixed_point import LEAST, ONE
 
 MOST = 2**31 - 1
 

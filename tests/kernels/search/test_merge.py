@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.search.prefix import empty_prefixes, extend, grow, same_tokens
-from kernels.search.recombine import merge
+from kernels.search import empty_prefixes, extend, grow, merge, same_tokens
 
 SCORES = st.sampled_from([-1.0, -2.0, -2.5, -30.0, -np.inf])
 

@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.contracts.search import arcs_of
-from kernels.runtime.device import use_backend
+from kernels.contracts import arcs_of
+from kernels.runtime import use_backend
 from kernels.search import ngram
 from ops.testbed.kernel_cases import TESTED
 

@@ -4,11 +4,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
-from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
+from kernels.runtime import use_backend
+from kernels.search import FINISHED, FORCED, Beam, Expansion, Field, Limits, empty_beam
+from kernels.search import recombine_reference as settle
+from kernels.search.expand import RUNS
 from kernels.search.fixed_point import ONE
-from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
-from kernels.search.recombine import recombine_reference as settle
+from kernels.search.recombine import recombine
 from ops.testbed.kernel_cases import TESTED
 
 BLANK = 9

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.search.topk import top_k
+from kernels.search import top_k
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5, 1e-40, -1e-40, 3e38, -np.inf, np.inf, np.nan])
 

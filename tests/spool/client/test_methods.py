@@ -14,9 +14,7 @@ from spool.client import AsyncSpool, Spool, fields
 from spool.client.exchange import Ask, Lines, Pages
 from spool.client.methods import Call, Many, Methods
 from spool.domain import AskedOptions
-from spool.schemas.batches import BatchRequest
-from spool.schemas.jobs import JobRequest
-from spool.schemas.sources import SourceRequest
+from spool.schemas import BatchRequest, JobRequest, SourceRequest
 from spool.settings import load_settings
 
 WITHOUT_METHOD = {

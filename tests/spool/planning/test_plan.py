@@ -7,13 +7,31 @@ import pytest
 
 from spool.domain import Measured
 from spool.errors import InvalidRequest
-from spool.planning.chips import Chip, chip_named
-from spool.planning.fleet import Known, build_fleet, read_calibration
-from spool.planning.model_size import read_shape
-from spool.planning.plan import Machine, Ownership, Surroundings, Workload, by_chip, make_plan, what_if
-from spool.planning.recordings import Lengths, parse_lengths, read_lengths, summarize
-from spool.planning.roofline import Batch, cap
-from spool.planning.throughput import FittedPace, RooflinePace, Run, fit
+from spool.planning import (
+    Batch,
+    Chip,
+    FittedPace,
+    Known,
+    Lengths,
+    Machine,
+    Ownership,
+    RooflinePace,
+    Run,
+    Surroundings,
+    Workload,
+    build_fleet,
+    by_chip,
+    cap,
+    chip_named,
+    fit,
+    make_plan,
+    parse_lengths,
+    read_calibration,
+    read_lengths,
+    read_shape,
+    summarize,
+    what_if,
+)
 
 LARGE = read_shape("0.6b")
 HALF_HOUR = parse_lengths("30m")

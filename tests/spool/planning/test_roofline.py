@@ -8,10 +8,21 @@ import pytest
 
 from ops.bench.engine.flops import needed
 from spool.errors import InvalidRequest
-from spool.planning.chips import CHIPS, chip_named, parse_fleet
-from spool.planning.model_size import DecoderShape, ModelShape, read_shape
-from spool.planning.roofline import Batch, cap, cost_of, cost_of_reading, count_dense_operations, count_frames
-from worker.models.nemo.config import read_config
+from spool.planning import (
+    CHIPS,
+    Batch,
+    DecoderShape,
+    ModelShape,
+    cap,
+    chip_named,
+    cost_of,
+    cost_of_reading,
+    count_dense_operations,
+    count_frames,
+    parse_fleet,
+    read_shape,
+)
+from worker.models import read_config
 
 LARGE, SMALL = read_shape("0.6b"), read_shape("110m")
 

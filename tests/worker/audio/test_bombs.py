@@ -12,10 +12,10 @@ import soundfile
 from ops.testbed.bad_audio import babble, pcm16, wav_bytes, write_av
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, running_engine
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.settings import Settings
-from spool.store.database import Database
-from worker.engine.client import Engine
+from spool.store import Database
+from worker.engine import Engine
 
 pytestmark = pytest.mark.integration
 

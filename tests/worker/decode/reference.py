@@ -12,10 +12,15 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from worker.models.base import HeadName
-from worker.models.heads.ctc import CtcHead
-from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
-from worker.models.nemo.config import JointConfig, PredictionConfig
+from worker.models import (
+    CtcHead,
+    HeadName,
+    JointConfig,
+    JointNetwork,
+    PredictionConfig,
+    PredictionNetwork,
+    Transducer,
+)
 
 D_MODEL = 6
 HIDDEN = 10

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest
-from worker.decode.fusion.arpa import BEGIN, END, UNKNOWN, read_arpa
-from worker.decode.fusion.graph import BoundGraph, Graph
-from worker.decode.fusion.ngram import language_model
+from worker.decode import BEGIN, END, UNKNOWN, BoundGraph, Graph, language_model, read_arpa
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PIECES = ("<unk>", "▁a", "▁b", "c", "▁the")

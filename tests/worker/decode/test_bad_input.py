@@ -17,11 +17,9 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.search import best_of, search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.heads.transducer import Transducer
-from worker.models.tokenizer import Tokenizer
+from worker.decode import DecodeRequest, Hypothesis, SearchOptions, best_of
+from worker.decode.search import search
+from worker.models import CtcDecoder, CtcHead, Tokenizer, Transducer
 
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7, 9]

@@ -4,12 +4,21 @@ import math
 
 import pytest
 
-from spool.domain.transcript import Word
-from worker.decode.lattice.confidence import TimedWord, arc_posteriors, confusion_bins, with_confidence
-from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
-from worker.decode.result import MOST_ARCS, Answer, lattice_of
-from worker.decode.types import Hypothesis
-from worker.models.tokenizer import Tokenizer
+from spool.domain import Word
+from worker.decode import (
+    MOST_ARCS,
+    Answer,
+    Final,
+    Hypothesis,
+    TimedWord,
+    WordArc,
+    WordGraph,
+    arc_posteriors,
+    confusion_bins,
+    lattice_of,
+    with_confidence,
+)
+from worker.models import Tokenizer
 
 FRAME = 0.1
 

@@ -6,8 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.ctc.beam import ctc_beam_search
-from worker.decode.types import Hypothesis
+from worker.decode import Hypothesis, ctc_beam_search
 
 LENGTHS = [13, 1, 70, 0, 7]
 BEAMS = (1, 2, 4, 8, 16)

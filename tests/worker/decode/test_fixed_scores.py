@@ -8,14 +8,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from kernels.search.fixed_point import ONE
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
 from tests.worker.decode.test_law7 import FUSED, encoded, found_by, kinds, model, named
-from worker.decode.recorder import LatticeRecorder
+from worker.decode import DecodeRequest, Hypothesis, LatticeRecorder, SearchOptions
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DRIFT = 1e-4  # natural logarithm, a label; a path of blanks alone has one end

@@ -21,19 +21,20 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.fusion.arpa import BEGIN, read_arpa
-from worker.decode.fusion.fusion import LONGEST_PHRASE
-from worker.decode.fusion.ngram import language_model
-from worker.decode.fusion.phrases import phrase_tree
-from worker.decode.search import check_options, search
-from worker.decode.types import (
+from worker.decode import (
+    BEGIN,
     CONTEXT_TOKENS,
+    LONGEST_PHRASE,
     DecodeRequest,
     Hypothesis,
     SearchOptions,
+    check_options,
+    language_model,
+    phrase_tree,
+    read_arpa,
 )
-from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.tokenizer import Tokenizer
+from worker.decode.search import search
+from worker.models import CtcDecoder, CtcHead, Tokenizer
 
 pytestmark = pytest.mark.slow
 

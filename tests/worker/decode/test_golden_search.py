@@ -13,11 +13,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import Backend, use_backend
+from kernels.runtime import Backend, use_backend
 from ops.testbed.nemo_model import load_nemo
+from worker.decode import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.nemo.model import NemoModel
+from worker.models import NemoModel
 
 pytestmark = pytest.mark.slow
 

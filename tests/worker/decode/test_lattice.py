@@ -17,13 +17,19 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.lattice.build import word_graph
-from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph
-from worker.decode.result import Answer, answers
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.heads.ctc import CtcDecoder, CtcHead
-from worker.models.tokenizer import Tokenizer
+from worker.decode import (
+    Answer,
+    DecodeRequest,
+    Hypothesis,
+    Record,
+    SearchOptions,
+    WordGraph,
+    answers,
+    best_path,
+    prune_graph,
+    word_graph,
+)
+from worker.models import CtcDecoder, CtcHead, Tokenizer
 
 LETTERS = "abcdefghi"
 WORDS = Tokenizer([f"▁{letter}" for letter in LETTERS])  # every token a word

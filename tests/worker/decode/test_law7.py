@@ -18,11 +18,17 @@ import pytest
 
 from ops.testbed.nemo_model import load_nemo
 from worker.audio import open_audio
-from worker.decode.search import best_of, search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
-from worker.models.conformer.frames import Encoded
-from worker.models.nemo.model import NemoModel
+from worker.decode import (
+    CONFIDENCE_DIGITS,
+    SCORE_DIGITS,
+    DecodeRequest,
+    Hypothesis,
+    SearchOptions,
+    best_of,
+    words_of,
+)
+from worker.decode.search import search
+from worker.models import Encoded, NemoModel
 
 pytestmark = pytest.mark.slow
 

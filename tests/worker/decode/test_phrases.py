@@ -4,8 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.fusion.graph import BoundGraph
-from worker.decode.fusion.phrases import phrase_tree
+from worker.decode import BoundGraph, phrase_tree
 
 V = 12
 GAIN = [1.0, 2 + np.log(2), 2 + np.log(3), 2 + np.log(4), 2 + np.log(5)]

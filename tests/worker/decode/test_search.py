@@ -17,9 +17,9 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.search import best_of, search
-from worker.decode.types import Hypothesis, SearchOptions
-from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.decode import Hypothesis, SearchOptions, best_of
+from worker.decode.search import search
+from worker.models import CtcDecoder, CtcHead
 
 LENGTHS = [13, 1, 20, 0, 7]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4), "tdt-sparse": (0, 2, 5)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.decode.lattice.word_graph import (
+from worker.decode import (
     SLACK,
     Final,
     WordArc,

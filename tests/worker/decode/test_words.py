@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.decode.types import Hypothesis
-from worker.decode.words import words_of
-from worker.models.tokenizer import Tokenizer
+from worker.decode import Hypothesis, words_of
+from worker.models import Tokenizer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tdt" / "tokenizer.model"
 PIECES = Tokenizer(["▁the", "▁ca", "t", "s", "▁", "<0xC3>", "<0xA9>", "'", "▁a"])

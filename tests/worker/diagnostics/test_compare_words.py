@@ -1,6 +1,6 @@
 """How words compare with those of float32."""
 
-from worker.diagnostics.confirm.quality import compare_words
+from worker.diagnostics import compare_words
 
 SPOKEN = {"a": "one two three", "b": "four five", "c": "six"}
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from kernels.contracts.case import TOLERANCE, run_case
-from kernels.contracts.nn import CASES
+from kernels.contracts import CASES, TOLERANCE, run_case
 from ops.testbed.fake_models import LOADER
 from spool.settings import Settings
+from worker.diagnostics import Outcome, Result, Step, new_report, write_report
 from worker.diagnostics.confirm import engine
 from worker.diagnostics.confirm import steps as confirm_steps
-from worker.diagnostics.confirm.report import Outcome, Result, Step, confirm, new_report, write_report
-from worker.engine.memory_budget import engine_options
+from worker.diagnostics.confirm.report import confirm
+from worker.engine import engine_options
 
 SILU = next(case for case in CASES if case.name == "silu")
 
@@ -125,7 +125,7 @@ def test_the_stored_words_are_those_of_the_stored_model() -> None:
 
 
 def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from worker.diagnostics.finding import Finding
+    from worker.diagnostics import Finding
 
     findings = [
         Finding("disk", "fail", "full", "Make room."),

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from worker.diagnostics.macos import macos, metal, rosetta, sleep
+from worker.diagnostics import metal, rosetta, sleep
+from worker.diagnostics.macos import macos
 
 M3 = {
     "SPDisplaysDataType": [

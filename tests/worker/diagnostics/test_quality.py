@@ -8,7 +8,7 @@ import soundfile
 
 from spool.errors import InvalidRequest
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
-from worker.diagnostics.confirm.quality import ROOT, measure_quality, spoken_words, spread
+from worker.diagnostics import ROOT, measure_quality, spoken_words, spread
 
 pytestmark = pytest.mark.integration
 SAMPLES = ROOT / "samples" / "demo-tdt"

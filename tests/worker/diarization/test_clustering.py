@@ -5,8 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.diarization import clustering
-from worker.diarization.clustering import ClusterOptions, cluster_prints
+from worker.diarization import ClusterOptions, cluster_prints, clustering
 
 
 def voices(speakers: int, each: int, spread: float = 0.05) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

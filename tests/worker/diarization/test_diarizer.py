@@ -10,13 +10,24 @@ from numpy.typing import NDArray
 
 from spool.errors import AudioNotFinite
 from tests.worker.speech.sounds import RATE, blocks_of, conversation, golden, music, noise
-from worker.diarization.base import Diarization, SpeakerSegment, run_here
-from worker.diarization.clustering import ClusterOptions, cluster_prints
-from worker.diarization.diarizer import DiarizeOptions, Diarizer, VoiceNetwork
-from worker.diarization.encoder import WEIGHTS, VoiceEncoder
-from worker.diarization.timeline import build_timeline, render_rttm
-from worker.diarization.windows import WindowOptions, plan_windows, voice_prints
-from worker.speech.weights import read_float32
+from worker.diarization import (
+    WEIGHTS,
+    ClusterOptions,
+    Diarization,
+    DiarizeOptions,
+    Diarizer,
+    SpeakerSegment,
+    VoiceEncoder,
+    VoiceNetwork,
+    WindowOptions,
+    build_timeline,
+    cluster_prints,
+    plan_windows,
+    render_rttm,
+    run_here,
+    voice_prints,
+)
+from worker.speech import read_float32
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,6 @@
 import numpy as np
 
-from worker.diarization.base import SpeakerSegment
-from worker.diarization.prints import FEWEST_WINDOWS, speaker_prints
+from worker.diarization import FEWEST_WINDOWS, SpeakerSegment, speaker_prints
 
 
 def test_windows_of_one_speaker_alone_make_their_print() -> None:

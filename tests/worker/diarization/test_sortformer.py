@@ -22,12 +22,17 @@ from tests.worker.models.sortformer.golden import (
     rewritten,
 )
 from tests.worker.speech.sounds import blocks_of
-from worker.diarization.activity import TUNED, active_stretches
-from worker.diarization.base import SpeakerBounds, run_here
-from worker.diarization.registry import load_diarization, load_network
-from worker.diarization.sortformer import Followed, Sortformer
-from worker.models.sortformer.cache import SpeakerCache
-from worker.models.sortformer.config import StreamingOptions
+from worker.diarization import (
+    TUNED,
+    Followed,
+    Sortformer,
+    SpeakerBounds,
+    active_stretches,
+    load_diarization,
+    load_network,
+    run_here,
+)
+from worker.models import SpeakerCache, StreamingOptions
 
 # Four layers in float32, in another order, and a head that was spread out so that logits reach ±10.
 AT_ONCE, FOLLOWED = 2e-5, 5e-5

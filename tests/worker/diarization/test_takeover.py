@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from spool.errors import UnknownModel
-from worker.diarization.base import (
+from worker.diarization import (
     Blocks,
     Diarization,
     DiarizationModel,
+    Reason,
     RunSteps,
     SpeakerBounds,
     SpeakerSegment,
     SpeechHeard,
     TooLongAtOnce,
+    hear,
+    place_of,
 )
-from worker.diarization.registry import place_of
-from worker.diarization.takeover import Reason, hear
 
 HEARD = SpeechHeard(np.zeros(0, np.float32), 0)
 

@@ -6,12 +6,16 @@ import pytest
 from ops.accuracy.diarization.der import diarization_error
 from tests.worker.speech.sounds import blocks_of
 from tests.worker.speech.voices import OTHERS, READERS, Floats, Turns, mixed
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.diarization.base import Diarization, SpeakerBounds, run_here
-from worker.diarization.registry import load_diarization, load_network
-from worker.diarization.windows import EncodeVoices
-from worker.engine.diarization import StepRecognizer
-from worker.engine.protocol import Recognition
+from worker.decode import DecodeRequest, SearchOptions
+from worker.diarization import (
+    Diarization,
+    EncodeVoices,
+    SpeakerBounds,
+    load_diarization,
+    load_network,
+    run_here,
+)
+from worker.engine import Recognition, StepRecognizer
 
 pytestmark = pytest.mark.slow
 

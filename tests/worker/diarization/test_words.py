@@ -5,9 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from worker.diarization.activity import active_segments
-from worker.diarization.base import SpeakerActivity, SpeakerSegment
-from worker.diarization.words import assign_speakers
+from worker.diarization import SpeakerActivity, SpeakerSegment, active_segments, assign_speakers
 
 
 class Timed(NamedTuple):

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worker.engine.recognizer import ModelRecognizer, load_recognizer
-from worker.models.base import BatchCost, ModelInfo
-from worker.models.turns import give_way
+from worker.engine import ModelRecognizer, load_recognizer
+from worker.models import BatchCost, ModelInfo, give_way
 
 LOADER = "tests.worker.engine.gated_models:load"
 

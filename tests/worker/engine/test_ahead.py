@@ -10,12 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ops.testbed.waiting import until
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import decode_utterances
-from worker.engine.ahead import WorkAhead
-from worker.engine.protocol import Utterance
-from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
+from worker.decode import DecodeRequest, SearchOptions, decode_utterances
+from worker.engine import Utterance, WorkAhead
+from worker.models import NemoModel, load_model
 
 DEMO = Path(__file__).parents[3] / "models" / "demo"
 

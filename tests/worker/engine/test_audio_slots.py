@@ -7,7 +7,7 @@ import pytest
 
 from ops.testbed.waiting import until
 from spool.errors import JobCancelled
-from worker.engine.audio_slots import AudioSlots
+from worker.engine import AudioSlots
 
 
 @pytest.fixture

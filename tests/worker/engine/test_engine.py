@@ -24,10 +24,8 @@ from spool.errors import (
     JobCancelled,
     ModelUnreadable,
 )
-from worker.decode.types import SearchOptions, UtteranceResult
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions, ModelCacheOptions
-from worker.engine.scheduler import BatchLimits
+from worker.decode import SearchOptions, UtteranceResult
+from worker.engine import BatchLimits, Engine, EngineOptions, ModelCacheOptions
 
 pytestmark = pytest.mark.integration
 

@@ -14,15 +14,10 @@ from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
 from tests.golden.streaming.golden import GOLDEN, Samples, audio
 from tests.worker.engine.gated_models import LOADER
-from worker.decode.types import SearchOptions
-from worker.engine.client import Engine
-from worker.engine.live_session import UNMEASURED_SESSIONS, EngineSession, LiveRequest, LiveSessions
-from worker.engine.protocol import EngineOptions
-from worker.live.endpoint import EndpointRules
-from worker.live.events import End, Event, Final, Partial
-from worker.live.group import LiveGroup
-from worker.live.session import LiveOptions
-from worker.models.load import load_model
+from worker.decode import SearchOptions
+from worker.engine import UNMEASURED_SESSIONS, Engine, EngineOptions, EngineSession, LiveRequest, LiveSessions
+from worker.live import End, EndpointRules, Event, Final, LiveGroup, LiveOptions, Partial
+from worker.models import load_model
 
 pytestmark = pytest.mark.integration
 MODEL = str(GOLDEN / "model.nemo")

@@ -8,12 +8,10 @@ import pytest
 
 from spool.errors import EngineError, InvalidRequest, SpoolError, StateLost
 from tests.golden.streaming.golden import audio, model
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.live_steps import LiveSteps
-from worker.engine.protocol import Failure, Recognition
-from worker.live.events import End, Event
-from worker.live.feed import LiveAnswer, LiveFeed
-from worker.models.nemo.model import NemoModel
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import Failure, LiveSteps, Recognition
+from worker.live import End, Event, LiveAnswer, LiveFeed
+from worker.models import NemoModel
 
 SEARCH = SearchOptions(head="rnnt", att_context=(70, 1))
 BLOCK = 16_000

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settings
-from worker.engine.memory_budget import budget_of, memory_budget
-from worker.machine.hardware import Hardware, this_machine
+from worker.engine import budget_of
+from worker.engine.memory_budget import memory_budget
+from worker.machine import Hardware, this_machine
 
 GIB = 2**30
 MAC = replace(this_machine(), chip="Apple M4", memory=16 * GIB, apple_gpu=True)
@@ -54,7 +55,7 @@ def test_this_machine_has_a_budget(make_settings: Callable[..., Settings]) -> No
 
 @pytest.mark.parametrize("frames", [LONGEST_CHUNK_FRAMES, FRAME_BUDGET])
 def test_the_settings_reach_the_batches(make_settings: Callable[..., Settings], frames: int) -> None:
-    from worker.engine.memory_budget import engine_options
+    from worker.engine import engine_options
 
     limits = engine_options(make_settings(frame_budget=frames, max_batch=7)).limits
     assert (limits.samples, limits.utterances) == (frames * 160, 7)

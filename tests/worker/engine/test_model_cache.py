@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, tone
-from worker.decode.types import SearchOptions
-from worker.engine.client import Engine
-from worker.engine.model_cache import ModelCache, file_size
-from worker.engine.protocol import EngineOptions, ModelCacheOptions
-from worker.engine.scheduler import BatchLimits, QueuedUtterance, UtteranceQueue
+from worker.decode import SearchOptions
+from worker.engine import (
+    BatchLimits,
+    Engine,
+    EngineOptions,
+    ModelCache,
+    ModelCacheOptions,
+    QueuedUtterance,
+    UtteranceQueue,
+    file_size,
+)
 
 SEARCH = SearchOptions()
 DEADLINE = 60.0

@@ -5,13 +5,19 @@ from pathlib import Path
 
 from spool.errors import QualityUnknown
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
-from worker.engine.ahead import WorkAhead
-from worker.engine.audio_slots import AudioSlots, AudioView
-from worker.engine.inbox import Reports
-from worker.engine.protocol import Describe, Described, EngineOptions, Loaded
-from worker.engine.recognizer import load_recognizer
-from worker.engine.server import BatchRunner
-from worker.models.base import ModelInfo
+from worker.engine import (
+    AudioSlots,
+    AudioView,
+    BatchRunner,
+    Describe,
+    Described,
+    EngineOptions,
+    Loaded,
+    Reports,
+    WorkAhead,
+    load_recognizer,
+)
+from worker.models import ModelInfo
 
 
 def describe(folder: Path, measured: frozenset[str] | None) -> object:

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from ops.testbed.nemo_model import load_nemo
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.protocol import Failure, Recognition
-from worker.engine.recognizer import ModelRecognizer
-from worker.models.conformer.frames import Encoded
-from worker.models.nemo.model import NemoModel
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import Failure, ModelRecognizer, Recognition
+from worker.models import Encoded, NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOTHING = [DecodeRequest()] * 3

@@ -12,11 +12,9 @@ from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
-from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
-from worker.models.tokenizer import Tokenizer
+from worker.decode import DecodeRequest, SearchOptions, UtteranceResult
+from worker.engine import BatchLimits, Engine, EngineOptions
+from worker.models import Tokenizer
 
 pytestmark = pytest.mark.integration
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.engine.scheduler import (
+from worker.engine import (
     FIRST_SAMPLES,
     BatchLimits,
     BatchPace,
@@ -12,7 +12,7 @@ from worker.engine.scheduler import (
     UtteranceQueue,
     split_exactly,
 )
-from worker.models.base import BatchCost
+from worker.models import BatchCost
 
 LIMITS = BatchLimits(utterances=8, samples=8 * 100, padding=0.25)
 

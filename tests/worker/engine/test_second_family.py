@@ -7,11 +7,9 @@ import pytest
 
 from spool.errors import InvalidRequest
 from tests.worker.models.toy_family import spell, write_toy
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
-from worker.models.base import SpeechOptions
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import BatchLimits, Engine, EngineOptions
+from worker.models import SpeechOptions
 
 pytestmark = pytest.mark.integration
 LOADER = "tests.worker.models.toy_family:load_with_toy"

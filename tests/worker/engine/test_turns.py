@@ -16,21 +16,27 @@ from tests.worker.models.golden import model as golden_model
 from tests.worker.models.golden import speech
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
-from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
-from worker.decode.utterances import decode_utterances
-from worker.engine.ahead import WorkAhead
-from worker.engine.audio_slots import AudioView
-from worker.engine.inbox import Inbox, Reports
-from worker.engine.live_steps import LiveSteps
-from worker.engine.pending import PendingRequests
-from worker.engine.protocol import EngineOptions, Finished, Loaded, Recognition, Report, Started, Utterance
-from worker.engine.server import BatchRunner
-from worker.engine.turns import StepBrokeError
-from worker.live.feed import LiveAnswer, LiveFeed
-from worker.models.base import BatchCost, Encoded, ModelInfo, SpeechModel
-from worker.models.load import load_model
-from worker.models.turns import give_way, giving_way_to
-from worker.models.wenet.model import load_wenet
+from worker.decode import DecodeRequest, SearchOptions, UtteranceResult, decode_utterances
+from worker.engine import (
+    AudioView,
+    BatchRunner,
+    EngineOptions,
+    Finished,
+    Inbox,
+    LiveSteps,
+    Loaded,
+    PendingRequests,
+    Recognition,
+    Report,
+    Reports,
+    Started,
+    StepBrokeError,
+    Utterance,
+    WorkAhead,
+)
+from worker.live import LiveAnswer, LiveFeed
+from worker.models import BatchCost, ModelInfo, SpeechModel, give_way, giving_way_to, load_model, load_wenet
+from worker.models.base import Encoded
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 STREAMING = GOLDEN / "streaming"

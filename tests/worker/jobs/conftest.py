@@ -9,8 +9,8 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.settings import Settings
-from spool.store.database import Database
-from worker.engine.client import Engine
+from spool.store import Database
+from worker.engine import Engine
 
 
 @pytest.fixture(scope="module")

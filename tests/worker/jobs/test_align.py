@@ -10,19 +10,13 @@ import soundfile
 
 from ops.testbed.jobs import WorkerHarness, running_engine
 from spool import failpoints
-from spool.audit.runner import audit
-from spool.domain.archive.alignment import Typescript
-from spool.domain.archive.typescripts import read_typescript
-from spool.domain.jobs import JobState
-from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
+from spool.audit import audit
+from spool.domain import Content, JobState, Transcript, Typescript, read_typescript
 from spool.errors import NotFound
-from spool.store.archive.typescripts import typescript_of
-from spool.store.deletions import mark_deleted
-from worker.engine.client import Engine
-from worker.engine.protocol import DEFAULT_LOADER
-from worker.local.align import align_file
-from worker.models.load import load_model
+from spool.store import mark_deleted, typescript_of
+from worker.engine import DEFAULT_LOADER, Engine
+from worker.local import align_file
+from worker.models import load_model
 
 pytestmark = pytest.mark.integration
 

@@ -12,28 +12,26 @@ from sqlalchemy import func, select
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
-from spool.audit.runner import audit
-from spool.domain.archive.diarization import Diarization
-from spool.domain.jobs import JobState
-from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
+from spool.audit import audit
+from spool.domain import Content, Diarization, JobState, Transcript
 from spool.errors import Conflict, InvalidRequest
-from spool.store.deletions import mark_deleted
-from spool.store.jobs import cancel_job
-from spool.store.queue.leases import claim_job
-from spool.store.transcripts.speakers import diarize_job, load_turns, name_speakers
-from spool.store.transcripts.voices import matches
+from spool.store import cancel_job, claim_job, diarize_job, load_turns, mark_deleted, matches, name_speakers
 from spool.tables import speaker_turns
 from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
 from tests.worker.models.sortformer.golden import archive as archive_of
 from tests.worker.speech.sounds import noise
 from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
-from worker.diarization.base import SpeakerActivity, SpeakerBounds, run_here
-from worker.diarization.registry import load_diarization, load_network
-from worker.diarization.words import assign_speakers
-from worker.engine.client import Engine
-from worker.jobs.runner import run_claimed
-from worker.speech.detector import SpeechDetector
+from worker.diarization import (
+    SpeakerActivity,
+    SpeakerBounds,
+    assign_speakers,
+    load_diarization,
+    load_network,
+    run_here,
+)
+from worker.engine import Engine
+from worker.jobs import run_claimed
+from worker.speech import SpeechDetector
 
 pytestmark = pytest.mark.integration
 

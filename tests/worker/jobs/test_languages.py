@@ -9,14 +9,13 @@ import pytest
 
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, running_engine
-from spool.domain.jobs import Job
-from spool.domain.transcript import ChunkLanguage, Transcript
+from spool.domain import ChunkLanguage, Job, Transcript
 from spool.formats import render
 from tests.worker.models.toy_family import spell, write_toy
 from tests.worker.speech.sounds import Floats
-from worker.engine.client import Engine
-from worker.jobs.languages import language_spans, main_language
-from worker.segmentation.spans import ChunkSpan
+from worker.engine import Engine
+from worker.jobs import language_spans, main_language
+from worker.segmentation import ChunkSpan
 
 
 def chunks(*rows: tuple[str, dict[str, float]], channel: int = 0) -> list[tuple[ChunkSpan, ChunkLanguage]]:

@@ -10,13 +10,12 @@ import pytest
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, running_engine
 from ops.testbed.waiting import until
-from spool.audit.runner import audit
-from spool.domain.jobs import JobState
-from spool.domain.transcript import Transcript
+from spool.audit import audit
+from spool.domain import JobState, Transcript
 from spool.formats import render
 from tests.worker.engine.gated_models import LOADER
 from tests.worker.engine.test_requests import DEMO, speech
-from worker.engine.client import Engine
+from worker.engine import Engine
 
 pytestmark = pytest.mark.integration
 

@@ -11,12 +11,12 @@ from sqlalchemy import update
 
 from ops.testbed.jobs import RETRY, WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.errors import StorageError
-from spool.store.jobs import retry_job
+from spool.store import retry_job
 from spool.tables import jobs
 from tests.worker.jobs.test_runner import RefusingStore
-from worker.engine.client import Engine
+from worker.engine import Engine
 
 pytestmark = pytest.mark.integration
 

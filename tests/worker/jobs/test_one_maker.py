@@ -10,10 +10,9 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
-from worker.engine.client import Engine
-from worker.models.base import ModelInfo
-from worker.models.load import load_model
+from spool.domain import JobState
+from worker.engine import Engine
+from worker.models import ModelInfo, load_model
 
 pytestmark = pytest.mark.integration
 DEMO = Path(__file__).parents[3] / "models" / "demo"

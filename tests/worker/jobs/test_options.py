@@ -15,22 +15,19 @@ import soundfile
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
-from spool.audit.runner import audit
-from spool.domain.jobs import JobState
-from spool.domain.transcript import Transcript
+from spool.audit import audit
+from spool.domain import JobState, Transcript
 from spool.errors import WeightsChanged
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from tests.worker.models.language.fixtures import random_tensors, write_language_model
+from worker.decode import SCORE_DIGITS, DecodeRequest, SearchOptions, text_of
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.words import SCORE_DIGITS, text_of
-from worker.engine.client import Engine
-from worker.local.transcribe import transcribe_files
-from worker.models.load import load_model
-from worker.models.tokenizer import Tokenizer
-from worker.segmentation.chunker import plan_chunks
+from worker.engine import Engine
+from worker.local import transcribe_files
+from worker.models import Tokenizer, load_model
+from worker.segmentation import plan_chunks
 
 pytestmark = pytest.mark.integration
 

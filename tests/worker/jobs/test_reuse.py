@@ -14,13 +14,11 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.s3 import S3Server
-from spool.audit.runner import audit
-from spool.domain.jobs import Job, JobState, Source
+from spool.audit import audit
+from spool.domain import Job, JobOptions, JobState, Source, Transcript
 from spool.domain.ledger import NOTHING
-from spool.domain.options import JobOptions
-from spool.domain.transcript import Transcript
 from spool.formats import STORED
-from spool.store.jobs import NewJob, create_job
+from spool.store import NewJob, create_job
 
 
 @pytest.fixture

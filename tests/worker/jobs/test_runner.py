@@ -18,19 +18,14 @@ from ops.testbed.fake_models import ABORT, RAISE, RATE, poisoned
 from ops.testbed.jobs import RETRY, WorkerHarness, running_engine, speechlike
 from ops.testbed.rows import let_lapse, new_job, registered
 from ops.testbed.waiting import DEADLINE, until
-from spool.domain.jobs import JobState, Source
-from spool.domain.transcript import Transcript
+from spool.domain import JobState, Source, Transcript
 from spool.errors import Conflict, DiskFull, StorageError
 from spool.formats import STORED
 from spool.ids import new_id
-from spool.objects import FolderStore, ObjectInfo
-from spool.objects.base import NewObject
-from spool.objects.integrity import hash_file
-from spool.store.jobs import cancel_job, create_job, hashes_of_source, retry_job
-from spool.store.queue.leases import claim_job
-from worker.engine.client import Engine
-from worker.jobs.retry import RetryPolicy
-from worker.jobs.services import JobServices
+from spool.objects import FolderStore, NewObject, ObjectInfo, hash_file
+from spool.store import cancel_job, claim_job, create_job, hashes_of_source, retry_job
+from worker.engine import Engine
+from worker.jobs import JobServices, RetryPolicy
 
 pytestmark = pytest.mark.integration
 

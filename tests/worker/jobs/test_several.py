@@ -7,11 +7,11 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
-from spool.store.jobs import cancel_job
-from spool.store.queue.scheduler import AGED_EACH
-from worker.jobs.runner import run_next
-from worker.service.appetite import MOST_JOBS, SECONDS, Appetite
+from spool.domain import JobState
+from spool.store import AGED_EACH, cancel_job
+from worker.jobs import run_next
+from worker.service import MOST_JOBS, Appetite
+from worker.service.appetite import SECONDS
 
 pytestmark = pytest.mark.integration
 

@@ -1,9 +1,9 @@
 """Speakers put into a transcript, by hand."""
 
 from ops.testbed.running_api import transcript_of
-from spool.domain.transcript import DiarizationFacts, Transcript, Word
-from worker.diarization.base import SpeakerSegment
-from worker.jobs.speakers import carry_names, with_channels_as_speakers, with_speakers
+from spool.domain import DiarizationFacts, Transcript, Word
+from worker.diarization import SpeakerSegment
+from worker.jobs import carry_names, with_channels_as_speakers, with_speakers
 
 MODEL = DiarizationFacts(name="default", sha256="0")
 Segments = list[SpeakerSegment]

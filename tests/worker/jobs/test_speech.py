@@ -9,9 +9,9 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, running_engine
 from ops.testbed.waiting import until
-from spool.domain.transcript import Transcript
+from spool.domain import Transcript
 from tests.worker.speech.sounds import Floats, conversation, music, noise
-from worker.engine.client import Engine
+from worker.engine import Engine
 
 pytestmark = pytest.mark.integration
 

@@ -5,13 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from spool.domain.transcript import AudioFacts, ModelFacts, NbestText, Word
+from spool.domain import AudioFacts, ModelFacts, NbestText, Word
 from tests.worker.speech.sounds import Floats, conversation, noise
 from worker.audio import SAMPLE_RATE
-from worker.jobs.speech_check import check_words, find_invented_lists
-from worker.jobs.transcript import DecodedChunk, transcript_of
-from worker.segmentation.spans import ChunkSpan
-from worker.speech.listener import SpeechListener, listeners
+from worker.jobs import DecodedChunk, check_words, find_invented_lists, transcript_of
+from worker.segmentation import ChunkSpan
+from worker.speech import SpeechListener, listeners
 
 
 def heard(*channels: Floats) -> list[SpeechListener]:

@@ -13,18 +13,14 @@ from sqlalchemy import Connection
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
 from ops.testbed.waiting import DEADLINE, until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings
-from spool.store.database import Database
-from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim
-from worker.engine.client import Engine
-from worker.jobs.attempt import Attempt
-from worker.jobs.lease import Lease
-from worker.jobs.retry import retry_storage
-from worker.segmentation.spans import ChunkSpan
-from worker.service.wasted_time import WastedTime
+from spool.store import Charge, Claim, Database
+from worker.engine import Engine
+from worker.jobs import Attempt, Lease, retry_storage
+from worker.segmentation import ChunkSpan
+from worker.service import WastedTime
 
 
 class ForgetfulDatabase(Database):

@@ -10,9 +10,8 @@ import soundfile
 
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, speechlike
-from spool.audit.runner import audit
-from spool.domain.jobs import JobState
-from spool.domain.transcript import Transcript
+from spool.audit import audit
+from spool.domain import JobState, Transcript
 
 pytestmark = pytest.mark.integration
 

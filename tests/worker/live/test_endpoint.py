@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.live.endpoint import EndpointRules, Reason
+from worker.live import EndpointRules, Reason
 
 RULES = EndpointRules()
 

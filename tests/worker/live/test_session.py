@@ -8,13 +8,9 @@ import pytest
 
 from spool.errors import EngineError, InvalidRequest
 from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
-from worker.decode.types import SearchOptions
-from worker.live.endpoint import EndpointRules
-from worker.live.events import End, Event, Final, Mark, Partial
-from worker.live.group import LiveGroup
-from worker.live.session import LiveOptions, LiveSession
-from worker.models.load import load_model
-from worker.models.tokenizer import Tokenizer
+from worker.decode import SearchOptions
+from worker.live import End, EndpointRules, Event, Final, LiveGroup, LiveOptions, LiveSession, Mark, Partial
+from worker.models import Tokenizer, load_model
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.golden.streaming.golden import audio
-from worker.live.voice import Voice
-from worker.speech.detector import SpeechDetector
+from worker.live import Voice
+from worker.speech import SpeechDetector
 
 SILENCE = np.zeros(32_000, np.float32)
 

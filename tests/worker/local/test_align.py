@@ -10,15 +10,12 @@ import soundfile
 from typer.testing import CliRunner
 
 from ops.testbed.nemo_model import load_nemo
-from spool.domain.archive.alignment import Typescript
-from spool.domain.archive.typescripts import SpokenWord
-from spool.domain.transcript import Transcript
+from spool.domain import SpokenWord, Transcript, Typescript
 from spool.errors import InvalidRequest
 from worker.cli.main import app
 from worker.local import align as aligning
-from worker.local.align import align_file
-from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
+from worker.local import align_file
+from worker.models import NemoModel, load_model
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "models" / "demo"

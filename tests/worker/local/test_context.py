@@ -12,7 +12,7 @@ from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import write_wav
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.cli.main import app
-from worker.models.tokenizer import Tokenizer
+from worker.models import Tokenizer
 
 pytestmark = pytest.mark.slow
 

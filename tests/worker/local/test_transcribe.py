@@ -13,18 +13,16 @@ import soundfile
 from typer.testing import CliRunner
 
 from ops.testbed.nemo_model import load_nemo
-from spool.domain.transcript import Lattice
+from spool.domain import Lattice
 from spool.errors import InvalidRequest, ModelError
-from spool.formats.lattices import format_entry
+from spool.formats import format_entry
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
 from worker.cli.main import app
+from worker.decode import BeamSettings, SearchOptions
 from worker.decode.attention import reading
-from worker.decode.attention.beam import BeamSettings
-from worker.decode.types import SearchOptions
-from worker.local.report import render_results
-from worker.local.transcribe import transcribe_files, transcribe_with
-from worker.models.nemo.model import NemoModel
+from worker.local import render_results, transcribe_files, transcribe_with
+from worker.models import NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 MODEL = GOLDEN / "tdt"

@@ -97,7 +97,7 @@ def test_too_late_is_said() -> None:
 
 
 def test_asking_twice_loads_once() -> None:
-    from worker.machine.blas import preload_blas
+    from worker.machine import preload_blas
 
     assert preload_blas() is preload_blas()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.machine.huge_pages import TUNABLE, VARIABLE, start_with_huge_pages, with_huge_pages
+from worker.machine import start_with_huge_pages, with_huge_pages
+from worker.machine.huge_pages import TUNABLE, VARIABLE
 
 SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CHILD = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ops.testbed.nemo_model import load_nemo
-from worker.models.nemo.model import NemoModel
+from worker.models import NemoModel
 
 FOLDER = Path(__file__).parents[2] / "golden"
 # Every stored model, and which golden numbers are its own.

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from mlx import nn
 
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER
-from worker.models.nemo.model import NemoModel
+from worker.models import NemoModel
 
 LENGTHS = np.array([300, 170], np.int32)
 

@@ -7,20 +7,24 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from tests.kernels.launches import as_on_gpu, launches
-from worker.decode.transducer.beam import BeamSearch
-from worker.decode.transducer.greedy import GreedySearch
-from worker.models.conformer.attention import (
+from worker.decode import BeamSearch, GreedySearch
+from worker.models import (
     AttentionContext,
+    ConformerLayer,
+    EncoderConfig,
+    FeatureExtractor,
+    JointConfig,
+    JointNetwork,
     Positions,
+    PredictionConfig,
+    PredictionNetwork,
+    PreprocessorConfig,
     RelPositionAttention,
+    Transducer,
     position_table,
 )
-from worker.models.conformer.layer import ConformerLayer
-from worker.models.features import FeatureExtractor
-from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
-from worker.models.nemo.config import EncoderConfig, JointConfig, PredictionConfig, PreprocessorConfig
 
 WIDTH, FRAMES, ROOM, VOCABULARY = 32, 24, 32, 20
 LENGTHS = np.array([24, 17, 0], np.int32)

@@ -11,8 +11,7 @@ import yaml
 from ops.testbed.nemo_model import load_nemo
 from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
 from tests.worker.models.golden import FOLDER, speech
-from worker.models.load import load_model
-from worker.models.nemo.config import parse_config, read_config
+from worker.models import load_model, parse_config, read_config
 
 
 @pytest.fixture

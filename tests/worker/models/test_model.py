@@ -6,7 +6,7 @@ import pytest
 
 from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER, model, numbers, speech
-from worker.models.conformer.encoder import USUAL_FRAMES, length_bucket
+from worker.models import USUAL_FRAMES, length_bucket
 
 
 def test_an_empty_utterance_leaves_the_batch_alone() -> None:

@@ -19,8 +19,7 @@ import pytest
 from ops.testbed.torch_checkpoint import Call, handmade, pickled, tensor
 from spool.errors import ModelError, ModelUnreadable
 from tests.worker.models.golden import FOLDER
-from worker.models.artifacts.nemo import TensorUnpickler, TorchCheckpoint, open_nemo
-from worker.models.load import load_model
+from worker.models import TensorUnpickler, TorchCheckpoint, load_model, open_nemo
 
 NEMO = FOLDER / "hybrid.nemo"
 

@@ -9,15 +9,16 @@ import pytest
 
 from ops.testbed.nemo_model import load_nemo
 from tests.worker.models.golden import FOLDER, MODELS, model, numbers, speech
-from worker.models.conformer.attention import (
+from worker.models import (
     AttentionContext,
+    EncoderConfig,
+    NemoModel,
     Positions,
     RelPositionAttention,
     RelPositionLocalAttention,
     position_table,
+    read_config,
 )
-from worker.models.nemo.config import EncoderConfig, read_config
-from worker.models.nemo.model import NemoModel
 
 # Values of order one; measured 5e-5. Where a band's power is near the guard of the logarithm (2^-24), NeMo's
 # own 32-bit transform is up to 2.1e-4 from exact arithmetic: some ten values of the clip `bed` are further

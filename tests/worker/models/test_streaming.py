@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from tests.golden.streaming.golden import Samples, answers, audio, model
-from worker.models.conformer.streaming import EncoderSteps, EncoderStream
-from worker.models.load import load_model
-from worker.models.mel_stream import MelStream
-from worker.models.streaming import require_streaming
+from worker.models import EncoderSteps, EncoderStream, MelStream, load_model, require_streaming
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 from spool.errors import InvalidRequest, ModelUnreadable
 from tests.worker.models.golden import FOLDER
-from worker.models.tokenizer import Tokenizer
+from worker.models import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -10,31 +10,29 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from spool.domain.transcript import Word
-from worker.models.attention.rules import NoRules
-from worker.models.base import (
+from spool.domain import Word
+from worker.models import (
+    FAMILIES,
     BatchCost,
     Capabilities,
+    EndRule,
+    HeardWindow,
     Independent,
     ModelFiles,
     ModelInfo,
+    NoRules,
     PreparedRequest,
-    SpeechOptions,
-    TokenSpan,
-    refuse_unsupported,
-)
-from worker.models.base_attention import (
-    EndRule,
-    HeardWindow,
     Prompt,
     Question,
     Reading,
+    SpeechOptions,
     TimedText,
+    TokenSpan,
     TokenTimes,
     Verdict,
     Window,
+    refuse_unsupported,
 )
-from worker.models.registry import FAMILIES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 LETTER_SAMPLES = 1600
@@ -188,7 +186,7 @@ def write_toy(folder: Path, kind: str = "") -> str:
 
 def load_with_toy(model: str) -> Any:
     """The engine's loader, with the family among those it knows."""
-    from worker.engine.recognizer import load_recognizer
+    from worker.engine import load_recognizer
     from worker.models import registry
 
     registry.FAMILIES = (ToyFamily(), *FAMILIES)

@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.testbed.bad_audio import Samples, babble
-from worker.segmentation.chunker import Chunk, ChunkOptions, ChunkPlanner, plan_channels, plan_chunks
-from worker.segmentation.levels import GateOptions, best_pause, frame_moments, levels_of
+from worker.segmentation import (
+    Chunk,
+    ChunkOptions,
+    ChunkPlanner,
+    GateOptions,
+    best_pause,
+    frame_moments,
+    levels_of,
+    plan_channels,
+    plan_chunks,
+)
 
 RATE = 16_000
 # The same plan at a tenth of the scale, so that thousands of cuts can be tried.

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from tests.worker.speech.sounds import Floats, blocks_of, conversation, golden, music, noise
-from worker.segmentation.chunker import Chunk, plan_channels, plan_chunks
-from worker.segmentation.spans import ChunkSpan
-from worker.speech.listener import listeners
+from worker.segmentation import Chunk, ChunkSpan, plan_channels, plan_chunks
+from worker.speech import listeners
 
 RATE = 16_000
 

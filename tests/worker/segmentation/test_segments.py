@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.domain.transcript import Word
-from worker.segmentation.segments import SegmentOptions, ends_sentence, segments_of
+from spool.domain import Word
+from worker.segmentation import SegmentOptions, ends_sentence, segments_of
 
 
 def words_of(

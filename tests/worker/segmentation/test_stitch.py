@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spool.domain.transcript import Word
-from worker.segmentation.spans import ChunkSpan
-from worker.segmentation.stitch import ChunkWords, stitch
+from spool.domain import Word
+from worker.segmentation import ChunkSpan, ChunkWords
+from worker.segmentation.stitch import stitch
 
 RATE = 16_000
 CUT = 10.0

@@ -4,8 +4,8 @@ from collections import deque
 
 import pytest
 
-from spool.store.queue.leases import Passed
-from worker.service.affinity import ModelAffinity, list_loaded
+from spool.store import Passed
+from worker.service import ModelAffinity, list_loaded
 
 
 class Clock:

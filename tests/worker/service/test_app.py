@@ -12,11 +12,10 @@ from ops.testbed.fake_models import ABORT, LOADER, poisoned
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, alive, children, drained, engine_of
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.settings import load_settings
-from spool.store.jobs import cancel_job
-from spool.store.system import default_model, set_default_model
-from worker.diagnostics.check import check_machine
+from spool.store import cancel_job, default_model, set_default_model
+from worker.diagnostics import check_machine
 
 
 @pytest.fixture

@@ -12,10 +12,8 @@ from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
 from spool.broker.celery_app import celery_app
-from spool.domain.jobs import Source
-from spool.domain.options import JobOptions
-from spool.domain.priority import HIGH
-from spool.store.jobs import NewJob, create_job
+from spool.domain import HIGH, JobOptions, Source
+from spool.store import NewJob, create_job
 
 pytestmark = pytest.mark.integration
 

@@ -8,13 +8,11 @@ from sqlalchemy import Connection, event, select
 from ops.testbed.rows import claimed, registered, reread
 from ops.testbed.running_api import transcript_of
 from ops.testbed.waiting import until
-from spool.domain.archive.passages import Passage, Spoken
-from spool.domain.jobs import JobState
-from spool.store.database import Database
-from spool.store.queue.endings import Ending
+from spool.domain import JobState, Passage, Spoken
+from spool.store import Database, Ending
 from spool.tables import review_passages, workers
 from tests.spool.store.queue.test_endings import ending
-from worker.service.endings import Endings
+from worker.service import Endings
 
 HEARD = transcript_of("job", ("green", "lamp"))
 

@@ -12,11 +12,11 @@ import pytest
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained, engines_of
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 from spool.errors import DiskFull, StorageError
 from spool.settings import Settings
-from spool.store.database import Database
-from worker.service.health import Health, clock_problem, disk_problem, machine_problems, write_problem
+from spool.store import Database
+from worker.service import Health, clock_problem, disk_problem, machine_problems, write_problem
 
 SOON = {"SPOOL_UNWELL_RETRY_SECONDS": "0.2", "SPOOL_HEARTBEAT_SECONDS": "0.2"}
 

@@ -19,10 +19,11 @@ from redis import Redis
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.broker.celery_app import TASK, celery_app, send_hint
-from spool.domain.jobs import JobState
+from spool.broker import TASK, send_hint
+from spool.broker.celery_app import celery_app
+from spool.domain import JobState
 from spool.ids import new_id
-from worker.service.hint_transport import DROPPED, Transport
+from worker.service import DROPPED, Transport
 
 QUEUE = "spool.cpu"
 JUNK = 10_000

@@ -3,7 +3,7 @@
 import threading
 
 from ops.testbed.waiting import until
-from worker.service.job_gate import JobGate
+from worker.service import JobGate
 
 
 def never() -> bool:

@@ -13,8 +13,8 @@ import pytest
 from ops.testbed.fake_models import LOADER
 from spool.errors import SettingsError
 from spool.settings import Settings
-from worker.diagnostics.check import check_machine
-from worker.machine.hardware import Hardware, refuse_wrong_pool, this_machine
+from worker.diagnostics import check_machine
+from worker.machine import Hardware, refuse_wrong_pool, this_machine
 
 ROOT = Path(__file__).parents[3]
 MAC = Hardware("studio", "Darwin", "arm64", "Apple M4 Max", 16, 64 * 2**30, apple_gpu=True)

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from api.presenters.jobs import present_worker
-from spool.domain.fleet.quality import Quality
+from spool.domain import Quality
 from spool.settings import Settings
-from spool.store.database import Database
-from spool.store.workers import WorkerInfo, heartbeat, list_workers, register_worker
-from worker.service.health import machine_problems
-from worker.service.quality import list_measured, quality_problem, read_qualities, write_quality
+from spool.store import Database, WorkerInfo, heartbeat, list_workers, register_worker
+from worker.service import list_measured, machine_problems, quality_problem, read_qualities, write_quality
 
 GOOD = Quality(21, 21, 0.048, 0.048, 20.0, "float32", "Device(cpu, 0)", "2026-11-22T19:00:00+00:00")
 BAD = replace(GOOD, no_worse=19, wer=0.09, dtype="float16")

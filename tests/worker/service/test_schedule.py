@@ -12,14 +12,11 @@ from ops.testbed.fake_models import LOADER, tone
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
-from spool.domain.work_hours import parse_hours
+from spool.domain import JobState, parse_hours
 from spool.settings import Settings
-from worker.decode.types import SearchOptions
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.server import pause_seconds
-from worker.service.schedule import OffHours
+from worker.decode import SearchOptions
+from worker.engine import Engine, EngineOptions, pause_seconds
+from worker.service import OffHours
 
 NIGHT = datetime(2026, 11, 18, 23, 0).timestamp()  # by the wall clock of this machine; a Wednesday
 DAY = datetime(2026, 11, 18, 12, 0).timestamp()
@@ -126,7 +123,7 @@ def test_the_engine_rests_between_batches() -> None:
 
 
 def test_settings_reach_the_engine(make_settings: Callable[..., Settings]) -> None:
-    from worker.engine.memory_budget import engine_options
+    from worker.engine import engine_options
 
     assert engine_options(make_settings(work_share=0.5)).share == 0.5
     assert parse_hours(make_settings(work_hours="sat").work_hours).spans

@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ops.testbed.rows import registered
-from spool.store.database import Database
-from spool.store.workers import WorkerState, heartbeat, stop_worker
+from spool.store import Database, WorkerState, heartbeat, stop_worker
 from worker.cli.main import app
 
 Ask = Callable[..., Result]

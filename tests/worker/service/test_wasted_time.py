@@ -8,10 +8,8 @@ from sqlalchemy import Connection
 
 from ops.testbed.rows import bill, bill_of, chunk, claimed, queued, registered
 from spool.errors import StorageError
-from spool.store import Database
-from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import sum_wasted_ns
-from worker.service.wasted_time import WastedTime
+from spool.store import Database, save_chunk, sum_wasted_ns
+from worker.service import WastedTime
 
 
 class Deaf(Database):

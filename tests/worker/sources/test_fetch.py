@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from ops.testbed.s3 import S3Server
-from spool.domain.jobs import Source
+from spool.domain import Source
 from spool.errors import (
     DiskFull,
     FolderMissing,
@@ -29,12 +29,11 @@ from spool.errors import (
     SpoolError,
     StorageError,
 )
-from spool.objects import FolderStore
-from spool.objects.integrity import hash_file
+from spool.objects import FolderStore, hash_file
 from spool.settings import Settings
 from tests.faults.small_disk import can_mount, small_disk
 from tests.worker.sources import certificates
-from worker.sources.fetch import Sources
+from worker.sources import Sources
 
 pytestmark = pytest.mark.integration
 

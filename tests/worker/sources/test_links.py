@@ -12,22 +12,24 @@ from sqlalchemy import func, select, update
 
 from ops.testbed.faulty_s3 import Rule
 from ops.testbed.s3 import S3Server
-from spool.background.source_signer import VALID_SECONDS, SourceSigner
-from spool.domain.jobs import Source
-from spool.domain.options import JobOptions
+from spool.background import VALID_SECONDS, SourceSigner
+from spool.domain import JobOptions, Source
 from spool.errors import ObjectDamaged, SourceChanged, SourceForbidden, SourceMissing, StorageError
 from spool.objects import FolderStore, s3_parts
-from spool.settings import Settings
-from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import create_connection, remove_connection, take_link
-from spool.store.database import Database
-from spool.store.jobs import NewJob, create_job
-from spool.store.sql import seconds_from_now
+from spool.settings import SecretBox, Settings
+from spool.store import (
+    Database,
+    NewJob,
+    create_connection,
+    create_job,
+    remove_connection,
+    seconds_from_now,
+    take_link,
+)
 from spool.tables import source_links
 from spool.tables.exports import NewConnection
 from tests.live.guarded_s3 import Account, GuardedS3
-from worker.sources.fetch import Sources
-from worker.sources.links import ANSWER_SECONDS, SignedLink
+from worker.sources import ANSWER_SECONDS, SignedLink, Sources
 
 pytestmark = pytest.mark.integration
 

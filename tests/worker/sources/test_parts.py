@@ -12,11 +12,11 @@ import pytest
 from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.domain.jobs import Source
+from spool.domain import Source
 from spool.errors import JobCancelled, ObjectDamaged, SourceChanged, SourceTooLarge, StorageError
 from spool.objects import FolderStore, s3_parts
 from spool.settings import Settings
-from worker.sources.fetch import Sources
+from worker.sources import Sources
 
 pytestmark = pytest.mark.integration
 

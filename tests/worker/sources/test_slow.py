@@ -15,13 +15,12 @@ import pytest
 from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
-from spool.domain.jobs import Source
+from spool.domain import Source
 from spool.errors import JobCancelled, StorageError
 from spool.objects import FolderStore
 from spool.settings import Settings
 from tests.worker.sources.drip import HEADERS, DripServer
-from worker.sources.fetch import Sources
-from worker.sources.pace import PaceLimits
+from worker.sources import PaceLimits, Sources
 
 STOP_SECONDS = 5.0
 LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, total_seconds=30.0)

@@ -7,8 +7,7 @@ import pytest
 
 from spool.errors import AudioNotFinite, ModelUnreadable, WeightsMismatch
 from tests.worker.speech.sounds import blocks_of, conversation, golden, music, noise
-from worker.speech.detector import WEIGHTS, SpeechDetector
-from worker.speech.weights import read_float32
+from worker.speech import WEIGHTS, SpeechDetector, read_float32
 
 # Float32 sums in another order; ONNX Runtime itself is 1.7e-6 from the same network in double precision.
 TOLERANCE = 3e-6

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from worker.speech.guard import doubtful_words, find_invented, measure_coverage
+from worker.speech import doubtful_words, find_invented, measure_coverage
 
 
 class Timed(NamedTuple):

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worker.speech.sounds import RATE, conversation, golden
-from worker.speech.detector import FRAME
-from worker.speech.spans import SpanLabel, label_spans, silent_stretches, speech_stretches
+from worker.speech import FRAME, SpanLabel, label_spans, silent_stretches, speech_stretches
 
 
 def runs(*parts: tuple[float, float]) -> np.ndarray:

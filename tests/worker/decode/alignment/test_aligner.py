@@ -6,11 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from worker.decode.alignment.aligner import align_texts
-from worker.decode.alignment.viterbi import align_tokens
-from worker.decode.alignment.words import align_words
-from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
+from worker.decode import align_texts, align_tokens, align_words
+from worker.models import NemoModel, load_model
 
 DEMO = Path(__file__).parents[4] / "models" / "demo"
 
@@ -84,8 +81,7 @@ def test_a_mark_has_no_length() -> None:
 
 
 def test_a_texts_words_are_found_where_the_models_own_search_hears_them() -> None:
-    from worker.decode.types import DecodeRequest, SearchOptions
-    from worker.decode.utterances import decode_utterances
+    from worker.decode import DecodeRequest, SearchOptions, decode_utterances
 
     model = load_model(DEMO)
     assert isinstance(model, NemoModel)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from worker.decode.alignment.emissions import FLOOR, Emissions
-from worker.decode.alignment.recording import RecordingFrames, core_emissions
-from worker.models.base import Spelling
-from worker.segmentation.spans import ChunkSpan
+from worker.decode import FLOOR, Emissions, RecordingFrames, core_emissions
+from worker.models import Spelling
+from worker.segmentation import ChunkSpan
 
 
 def log_probs(frames: int, labels: int, seed: int = 0) -> np.ndarray:

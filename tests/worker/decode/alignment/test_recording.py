@@ -5,11 +5,10 @@ import random
 
 import pytest
 
-from spool.domain.transcript import Word
+from spool.domain import Word
 from spool.wer import edit_distance
+from worker.decode import find_cuts, match_words
 from worker.decode.alignment import matching
-from worker.decode.alignment.matching import match_words
-from worker.decode.alignment.recording import find_cuts
 
 
 @pytest.mark.parametrize("cells", [1, 30, 1_000_000])

@@ -9,21 +9,28 @@ import pytest
 from tests.golden.whisper_reference import ReferenceRules, beam_search
 from tests.worker.models.whisper.fixtures import reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import tone
+from worker.decode import (
+    Arpa,
+    AttentionSearch,
+    BeamSettings,
+    BoundGraph,
+    DecodeRequest,
+    Entry,
+    FusedTokens,
+    Fusion,
+    Graph,
+    KeptBeam,
+    SearchOptions,
+    SearchRequest,
+    Source,
+    check_decoding,
+    fuse_tokens,
+    language_model,
+    phrase_tree,
+    read_utterances,
+)
 from worker.decode.attention import reading
-from worker.decode.attention.beam import BeamSettings
-from worker.decode.attention.fused import FusedTokens, fuse_tokens
-from worker.decode.attention.kept import KeptBeam
-from worker.decode.attention.loop import AttentionSearch, SearchRequest
-from worker.decode.attention.reading import read_utterances
-from worker.decode.fusion.arpa import Arpa, Entry
-from worker.decode.fusion.fusion import Fusion, Source
-from worker.decode.fusion.graph import BoundGraph, Graph
-from worker.decode.fusion.ngram import language_model
-from worker.decode.fusion.phrases import phrase_tree
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import check_decoding
-from worker.models.base import SpeechOptions
-from worker.models.whisper.rules import WhisperOptions
+from worker.models import SpeechOptions, WhisperOptions
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 
-from worker.decode.attention.kept import KeptBeam
+from worker.decode import KeptBeam
 
 EOS, PAD = 3, 2
 

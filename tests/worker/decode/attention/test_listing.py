@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from worker.decode.attention.listing import WindowText, combine
+from worker.decode import WindowText, combine
 
 
 def test_combinations_are_the_best_of_all() -> None:

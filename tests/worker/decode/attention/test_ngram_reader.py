@@ -8,24 +8,28 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest, ModelUnreadable, UnknownModel
-from worker.decode.fusion.arpa import BEGIN, END, Arpa, read_arpa, write_arpa
-from worker.decode.fusion.estimate import estimate
-from worker.decode.fusion.fusion import read_model
-from worker.decode.lattice.reweighted import reweight
-from worker.decode.lattice.word_graph import (
+from worker.decode import (
+    BEGIN,
+    END,
+    Arpa,
+    DecodeRequest,
     Final,
+    SearchOptions,
     WordArc,
     WordGraph,
     best_path,
+    decode_utterances,
     prune_graph,
+    read_arpa,
+    read_model,
+    reweight,
     total,
     with_posteriors,
+    write_arpa,
 )
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import decode_utterances
-from worker.engine.recognizer import ModelRecognizer, recognizer_of
-from worker.models.base import SpeechModel
-from worker.models.load import load_model, load_reader
+from worker.decode.fusion.estimate import estimate
+from worker.engine import ModelRecognizer, recognizer_of
+from worker.models import SpeechModel, load_model, load_reader
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WEIGHT = 0.7

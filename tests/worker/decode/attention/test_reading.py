@@ -7,14 +7,20 @@ import pytest
 
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
+from worker.decode import BeamSettings, DecodeRequest, SearchOptions, WindowText, combine, read_utterances
 from worker.decode.attention import reading
-from worker.decode.attention.beam import BeamSettings
-from worker.decode.attention.listing import WindowText, combine
-from worker.decode.attention.reading import _joined, read_utterances
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.base import SpeechOptions
-from worker.models.base_attention import HeardWindow, Question, Reading, TokenTimes, Verdict, Window
-from worker.models.whisper.model import Languages, WhisperModel
+from worker.decode.attention.reading import _joined
+from worker.models import (
+    HeardWindow,
+    Languages,
+    Question,
+    Reading,
+    SpeechOptions,
+    TokenTimes,
+    Verdict,
+    WhisperModel,
+    Window,
+)
 
 RATE = 16_000
 

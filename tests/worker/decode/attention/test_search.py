@@ -8,10 +8,17 @@ import pytest
 
 from tests.golden.whisper_reference import ReferenceRules, beam_search
 from tests.worker.models.whisper.fixtures import reference, tiny_model, windows
-from worker.decode.attention.beam import BeamSettings, advance_beams, collect, rank, start_beams
-from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRequest
-from worker.models.attention.rules import NoRules
-from worker.models.whisper.rules import WhisperOptions
+from worker.decode import (
+    AttentionSearch,
+    BeamSettings,
+    SearchAnswer,
+    SearchRequest,
+    advance_beams,
+    collect,
+    rank,
+    start_beams,
+)
+from worker.models import NoRules, WhisperOptions
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest
-from worker.decode.attention.rescore import RescoringWeights, rescore
-from worker.decode.attention.second import SecondReader
-from worker.decode.result import Answer
+from worker.decode import (
+    Answer,
+    DecodeRequest,
+    Hypothesis,
+    RescoringWeights,
+    SearchOptions,
+    SecondReader,
+    rescore,
+)
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.engine.protocol import NOTHING, Recognition
-from worker.engine.recognizer import ModelRecognizer
-from worker.models.load import load_model
+from worker.engine import ModelRecognizer, Recognition
+from worker.engine.protocol import NOTHING
+from worker.models import load_model
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WEIGHT = 0.8

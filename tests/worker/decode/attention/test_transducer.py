@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest
-from worker.decode.search import check_options, search
-from worker.decode.transducer.likelihood import log_likelihoods
-from worker.decode.types import SearchOptions
-from worker.models.heads.transducer import Transducer
-from worker.models.load import load_model
-from worker.models.wenet.decoder import WenetHead
-from worker.models.wenet.model import Encoded, WenetModel
+from worker.decode import SearchOptions, check_options, log_likelihoods
+from worker.decode.search import search
+from worker.models import Transducer, WenetHead, WenetModel, load_model
+from worker.models.wenet.model import Encoded
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 

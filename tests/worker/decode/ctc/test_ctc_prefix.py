@@ -9,13 +9,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
-from kernels.search.ctc_prefix import ctc_prefix_beam, ctc_prefix_reference
+from kernels.runtime import use_backend
+from kernels.search import ctc_prefix_beam, ctc_prefix_reference
 from ops.testbed.kernel_cases import TESTED
-from worker.decode.ctc.prefix import ctc_prefix_search
-from worker.decode.fusion.fusion import Fusion, make_fusion
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.tokenizer import Tokenizer
+from worker.decode import DecodeRequest, Fusion, Hypothesis, SearchOptions, ctc_prefix_search, make_fusion
+from worker.models import Tokenizer
 
 LOW = -math.inf
 Gain = Callable[[tuple[int, ...], int], float]

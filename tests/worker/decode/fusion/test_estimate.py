@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from spool.errors import InvalidRequest
+from worker.decode import BEGIN, END, FALLBACK, LN10, language_model, read_arpa, write_arpa
 from worker.decode.fusion import estimate as module
-from worker.decode.fusion.arpa import BEGIN, END, LN10, read_arpa, write_arpa
-from worker.decode.fusion.estimate import FALLBACK, estimate
-from worker.decode.fusion.ngram import language_model
-from worker.local.language_model import build_language_model
-from worker.models.tokenizer import Tokenizer
+from worker.decode.fusion.estimate import estimate
+from worker.local import build_language_model
+from worker.models import Tokenizer
 
 DEMO = Path(__file__).parents[4] / "models" / "demo" / "tokenizer.model"
 KENLM = Path(__file__).parents[3] / "golden" / "kenlm.arpa"

@@ -2,10 +2,8 @@
 
 import pytest
 
-from worker.decode.fusion.fusion import find_unspelled, make_fusion
-from worker.decode.fusion.spelling import spell, warn_of_unspelled
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.tokenizer import WORD_START, Tokenizer
+from worker.decode import DecodeRequest, SearchOptions, find_unspelled, make_fusion, spell, warn_of_unspelled
+from worker.models import WORD_START, Tokenizer
 
 LOWER = Tokenizer([WORD_START, *"abcdefghijklmnopqrstuvwxyz'"])
 UPPER = Tokenizer([WORD_START, *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'"])

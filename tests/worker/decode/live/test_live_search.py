@@ -9,17 +9,20 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.ctc.beam import ctc_beam_search
-from worker.decode.ctc.greedy import ctc_greedy
-from worker.decode.live.base import LiveSearch, before
-from worker.decode.live.beam import LiveBeam
-from worker.decode.live.ctc_beam import LiveCtcBeam
-from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
-from worker.decode.transducer.beam import beam_search
-from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import Hypothesis
-from worker.models.load import load_model
-from worker.models.nemo.model import NemoModel
+from worker.decode import (
+    Hypothesis,
+    LiveBeam,
+    LiveCtcBeam,
+    LiveCtcGreedy,
+    LiveGreedy,
+    LiveSearch,
+    beam_search,
+    before,
+    ctc_beam_search,
+    ctc_greedy,
+    greedy_search,
+)
+from worker.models import NemoModel, load_model
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 SHORTEST = 3

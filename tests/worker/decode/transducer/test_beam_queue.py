@@ -4,13 +4,19 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
-from kernels.search.recombine import Beam, Field
+from kernels.runtime import use_backend
+from kernels.search import Beam, Field
 from tests.worker.decode.reference import Network, beam_reference, random_frames, tiny_transducer
+from worker.decode import (
+    CHECK_EVERY,
+    TOKEN_BLOCK,
+    BeamSearch,
+    BeamState,
+    Hypothesis,
+    ReplayedBeam,
+    beam_search,
+)
 from worker.decode.transducer import beam
-from worker.decode.transducer.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, BeamState, beam_search
-from worker.decode.transducer.replayed import ReplayedBeam
-from worker.decode.types import Hypothesis
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Beam | None]]:

@@ -6,15 +6,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from kernels.search import expand
 from tests.worker.decode.reference import random_frames, tiny_transducer
-from worker.decode.lattice.prefix_graph import Record
-from worker.decode.recorder import LatticeRecorder
+from worker.decode import Hypothesis, LatticeRecorder, Record, beam_search
 from worker.decode.transducer import beam, replayed
-from worker.decode.transducer.beam import beam_search
-from worker.decode.types import Hypothesis
-from worker.models.turns import giving_way_to
+from worker.models import giving_way_to
 
 LENGTHS = [23, 0, 9, 40, 1]
 

@@ -7,15 +7,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.nn.few_rows import RowSteps
-from kernels.search.expand import FINISHED, FORCED, RUNS
-from kernels.search.recombine import Field, Limits, empty_beam
+from kernels.nn import RowSteps
+from kernels.search import FINISHED, FORCED, Field, Limits, empty_beam
+from kernels.search.expand import RUNS
 from tests.worker.decode.reference import random_frames, tiny_transducer
+from worker.decode import advance, beam_search, greedy_search, joint_logits, reorder
 from worker.decode.transducer import beam, greedy
-from worker.decode.transducer.beam import beam_search
-from worker.decode.transducer.greedy import greedy_search
-from worker.decode.transducer.stepping import advance, joint_logits, reorder
-from worker.models.heads.transducer import LstmState, Transducer
+from worker.models import LstmState, Transducer
 
 
 @pytest.mark.parametrize("needed", [[True, False, True, False], [False] * 4, [True] * 4])

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spool.graphs.arrays import save_graph
-from spool.graphs.build import build_graph
+from spool.graphs import build_graph, save_graph
 
 WORDS = 40
 

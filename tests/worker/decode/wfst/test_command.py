@@ -13,14 +13,13 @@ from typer.testing import CliRunner
 
 from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
 from spool.errors import InvalidRequest
-from spool.graphs.arrays import read_graph
+from spool.graphs import read_graph
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.models.language.fixtures import random_tensors, write_language_model
 from worker.cli.main import app
-from worker.decode.search import check_options, search
-from worker.decode.types import SearchOptions
-from worker.models.language.lstm import LstmLanguageModel
-from worker.models.load import load_model, load_reader
+from worker.decode import SearchOptions, check_options
+from worker.decode.search import search
+from worker.models import LstmLanguageModel, load_model, load_reader
 
 pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -8,11 +8,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.search import grid_costs, wfst_links, wfst_tokens
 from kernels.search.fixed_point import ONE
-from kernels.search.wfst import grid_costs, wfst_links, wfst_tokens
-from worker.decode.types import Hypothesis
-from worker.decode.wfst.graph import DecodingGraph, load_graph
-from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.decode import DecodingGraph, Hypothesis, WfstSettings, load_graph, wfst_search
 
 GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "wfst.npz")
 ANSWERS = json.loads(str(GOLDEN["answers"]))

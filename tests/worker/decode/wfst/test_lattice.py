@@ -14,11 +14,8 @@ from spool.errors import InvalidRequest
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.decode.wfst.test_command import GOLDEN, MODEL
 from worker.cli.main import app
-from worker.decode.lattice.word_graph import WordArc, WordGraph
-from worker.decode.result import Answer, answers
-from worker.decode.search import check_options
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.load import load_model
+from worker.decode import Answer, DecodeRequest, SearchOptions, WordArc, WordGraph, answers, check_options
+from worker.models import load_model
 
 pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 PRUNE = 3.0

@@ -6,13 +6,11 @@ import pytest
 
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.s3 import S3Server
-from spool.background.source_signer import SourceSigner
-from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
+from spool.background import SourceSigner
+from spool.domain import JobOptions, JobState, Source
 from spool.ids import new_id
-from spool.settings.secret_key import SecretBox
-from spool.store.archive.connections import create_connection, remove_connection
-from spool.store.jobs import NewJob, create_job
+from spool.settings import SecretBox
+from spool.store import NewJob, create_connection, create_job, remove_connection
 from spool.tables.exports import NewConnection
 from tests.live.guarded_s3 import Account, GuardedS3
 

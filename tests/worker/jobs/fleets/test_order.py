@@ -5,11 +5,10 @@ from pathlib import Path
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.broker.celery_app import celery_app, queue_depth
-from spool.domain.jobs import Source, queue_name
-from spool.domain.options import JobOptions
-from spool.domain.priority import HIGH, LOW
-from spool.store.jobs import NewJob, create_job
+from spool.broker import queue_depth
+from spool.broker.celery_app import celery_app
+from spool.domain import HIGH, LOW, JobOptions, Source, queue_name
+from spool.store import NewJob, create_job
 
 
 def test_a_high_job_overtakes_what_lies_in_redis_and_a_quota_of_one_runs_one_by_one(

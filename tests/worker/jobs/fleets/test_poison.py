@@ -8,7 +8,7 @@ import pytest
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 
 INNOCENTS = 7
 

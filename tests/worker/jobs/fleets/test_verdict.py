@@ -11,7 +11,7 @@ from ops.testbed.fake_models import FAIL, RAISE, poisoned
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState
+from spool.domain import JobState
 
 JOBS = 60
 OUT_SECONDS = 10.0

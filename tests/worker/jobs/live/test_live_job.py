@@ -15,23 +15,24 @@ from numpy.typing import NDArray
 from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from ops.testbed.waiting import until
-from spool.domain.jobs import JobState, Source
-from spool.domain.live.log import LogParts, LogRecord, log_prefix, record_key
-from spool.domain.live.options import Listening
-from spool.domain.options import JobOptions
-from spool.domain.transcript import Transcript
+from spool.domain import (
+    JobOptions,
+    JobState,
+    Listening,
+    LogParts,
+    LogRecord,
+    Source,
+    Transcript,
+    log_prefix,
+    record_key,
+)
 from spool.errors import Conflict
 from spool.ids import new_id
-from spool.store.jobs import JobFilter, NewJob, cancel_job, create_job, list_jobs
-from spool.store.live import get_parts, open_part
-from spool.store.queue.leases import claim_job
-from worker.engine.client import Engine
-from worker.engine.live_session import EngineSession
-from worker.engine.protocol import EngineOptions
+from spool.store import JobFilter, NewJob, cancel_job, claim_job, create_job, get_parts, list_jobs, open_part
+from worker.engine import Engine, EngineOptions, EngineSession
+from worker.jobs import LiveIntake, live_desk, run_next
 from worker.jobs.live import decoding, log_reader
-from worker.jobs.live.intake import LiveIntake, live_desk
-from worker.jobs.runner import run_next
-from worker.live.events import Event
+from worker.live import Event
 
 pytestmark = pytest.mark.integration
 GOLDEN = Path(__file__).parents[3] / "golden" / "streaming"

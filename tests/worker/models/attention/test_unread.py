@@ -5,9 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from worker.models.attention.unread import sounds, unread_spans, unread_windows
-from worker.models.attention.windows import ROUNDS_MAX
-from worker.models.base_attention import SAMPLE_RATE, Window
+from worker.models import ROUNDS_MAX, SAMPLE_RATE, Window, sounds, unread_spans, unread_windows
 
 HEARD = [(1.0, 3.0), (5.0, 6.0), (9.0, 12.0)]
 

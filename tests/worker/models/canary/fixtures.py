@@ -14,15 +14,20 @@ import numpy as np
 import yaml
 
 from ops.testbed.torch_checkpoint import handmade
-from worker.models.attention.state import EncodedBatch, EncodedWindow
-from worker.models.base import ModelFiles
-from worker.models.canary.config import CanaryConfig, parse_canary
-from worker.models.canary.decoder import TABLE, CanaryHead, shapes_of
-from worker.models.canary.load import Canary
-from worker.models.canary.model import CanaryModel
-from worker.models.canary.tokenizer import CanaryTokenizer
-from worker.models.conformer.encoder import ConformerEncoder
-from worker.models.weights import read_stored
+from worker.models import (
+    Canary,
+    CanaryConfig,
+    CanaryHead,
+    CanaryModel,
+    CanaryTokenizer,
+    ConformerEncoder,
+    EncodedBatch,
+    EncodedWindow,
+    ModelFiles,
+    parse_canary,
+    read_stored,
+)
+from worker.models.canary.decoder import TABLE, shapes_of
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "canary.npz"
 SINGLE, FLASH = "aed_v2", "aed_small_flash"

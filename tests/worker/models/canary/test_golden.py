@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, golden, head, tokenizer, window
-from worker.decode.alignment.words import align_words, marks_of
-from worker.decode.attention.kept import KeptBeam
-from worker.decode.attention.loop import AttentionSearch, SearchRequest
-from worker.models.attention.rules import NoRules
-from worker.models.canary.decoder import round_vocabulary
-from worker.models.canary.prompt import DEFAULTS, prompt_tokens
-from worker.models.canary.stamps import time_stamped_words
+from worker.decode import AttentionSearch, KeptBeam, SearchRequest, align_words, marks_of
+from worker.models import DEFAULTS, NoRules, prompt_tokens, round_vocabulary, time_stamped_words
 
 pytestmark = pytest.mark.slow
 

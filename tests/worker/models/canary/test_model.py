@@ -20,14 +20,17 @@ from tests.worker.models.canary.fixtures import (
     write_archive,
     write_folder,
 )
-from worker.decode.attention.kept import KeptBeam
-from worker.decode.attention.loop import AttentionSearch, SearchRequest
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import check_decoding, decode_utterances
-from worker.local.transcribe import transcribe_files
-from worker.models.base import SpeechOptions
-from worker.models.canary.model import CanaryModel
-from worker.models.load import load_model
+from worker.decode import (
+    AttentionSearch,
+    DecodeRequest,
+    KeptBeam,
+    SearchOptions,
+    SearchRequest,
+    check_decoding,
+    decode_utterances,
+)
+from worker.local import transcribe_files
+from worker.models import CanaryModel, SpeechOptions, load_model
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,17 @@ import pytest
 
 from spool.errors import InvalidRequest
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, sound, tokenizer
-from worker.models.attention.windows import cut_runs
-from worker.models.base import SpeechOptions
-from worker.models.base_attention import Prompt, Reading, Verdict, Window
-from worker.models.canary.prompt import prompt_slots, prompt_tokens
-from worker.models.canary.stamps import time_stamped_words
+from worker.models import (
+    Prompt,
+    Reading,
+    SpeechOptions,
+    Verdict,
+    Window,
+    cut_runs,
+    prompt_slots,
+    prompt_tokens,
+    time_stamped_words,
+)
 from worker.models.canary.windows import judge
 
 

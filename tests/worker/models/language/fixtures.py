@@ -6,8 +6,8 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from worker.models.language.lstm import FILES, MODEL_TYPE
-from worker.models.tokenizer import Tokenizer
+from worker.models import FILES, Tokenizer
+from worker.models.language.lstm import MODEL_TYPE
 
 DEMO = Path(__file__).parents[4] / "models" / "demo"
 EMBEDDING, HIDDEN, LAYERS = 12, 20, 2

@@ -19,11 +19,10 @@ from tests.worker.models.language.fixtures import (
     write_language_model,
 )
 from worker.cli.main import app
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.protocol import NOTHING, Recognition
-from worker.engine.recognizer import ModelRecognizer, load_recognizer, recognizer_of
-from worker.models.language.lstm import LstmLanguageModel
-from worker.models.load import load_model, load_reader
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import ModelRecognizer, Recognition, load_recognizer, recognizer_of
+from worker.engine.protocol import NOTHING
+from worker.models import LstmLanguageModel, load_model, load_reader
 
 ROOT = Path(__file__).parents[4]
 TEXTS = ("one two one zero", "", "bed", "happy happy cat and the rest of it is some text")

@@ -13,7 +13,7 @@ import yaml
 from numpy.typing import NDArray
 
 from tests.golden.make_sortformer import TALK
-from worker.models.sortformer.network import SortformerNetwork
+from worker.models import SortformerNetwork
 
 Floats = NDArray[np.float32]
 
@@ -28,7 +28,7 @@ def archive(name: str) -> Path:
 
 @cache
 def network(name: str) -> SortformerNetwork:
-    from worker.models.sortformer.load import load_sortformer
+    from worker.models import load_sortformer
 
     return load_sortformer(archive(name))
 

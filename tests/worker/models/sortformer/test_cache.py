@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.worker.models.sortformer.golden import NORMALISED, STREAMING, answers, parsed
-from worker.models.sortformer.cache import SpeakerCache, keep_frames
-from worker.models.sortformer.config import StreamingOptions
+from worker.models import SpeakerCache, StreamingOptions, keep_frames
 
 TRACES = [
     key for key in sorted(answers()) if "/trace." in key and key.count(".") == 2

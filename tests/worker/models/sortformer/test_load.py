@@ -8,8 +8,7 @@ import pytest
 
 from spool.errors import ModelUnreadable, WeightsMismatch
 from tests.worker.models.sortformer.golden import GOLDEN, OFFLINE, STREAMING, rewritten
-from worker.models.load import load_model
-from worker.models.sortformer.load import load_sortformer
+from worker.models import load_model, load_sortformer
 
 
 def modules(**values: object) -> Callable[[dict[str, Any]], object]:

@@ -12,11 +12,9 @@ import yaml
 
 from ops.testbed.torch_checkpoint import Call, pickled
 from spool.errors import InvalidRequest, ModelUnreadable, SpoolError, UnknownModel, WeightsMismatch
-from worker.decode.search import check_options, search
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.artifacts.nemo import TorchCheckpoint
-from worker.models.load import load_model
-from worker.models.wenet.tokenizer import UnitTokenizer, read_units
+from worker.decode import DecodeRequest, SearchOptions, check_options
+from worker.decode.search import search
+from worker.models import TorchCheckpoint, UnitTokenizer, load_model, read_units
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 

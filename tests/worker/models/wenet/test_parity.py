@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from ops.accuracy.wenet.oracle import TOLERANCES, Oracle
+from worker.decode import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.models.load import load_model
-from worker.models.wenet.config import SUBSAMPLINGS, EncoderSizes
-from worker.models.wenet.encoder import Subsampling
-from worker.models.wenet.features import feature_frames, filter_bank
-from worker.models.wenet.layers import Reader
-from worker.models.wenet.model import Encoded, WenetModel
+from worker.models import (
+    SUBSAMPLINGS,
+    EncoderSizes,
+    Reader,
+    Subsampling,
+    WenetModel,
+    feature_frames,
+    filter_bank,
+    load_model,
+)
+from worker.models.wenet.model import Encoded
 
 pytestmark = pytest.mark.slow
 

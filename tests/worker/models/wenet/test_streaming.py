@@ -9,15 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import check_decoding, decode_utterances
-from worker.live.endpoint import EndpointRules
-from worker.live.events import Event, Final
-from worker.live.group import LiveGroup
-from worker.live.session import LiveOptions
-from worker.models.wenet.features import FilterBankStream, filter_bank
-from worker.models.wenet.model import WenetModel, load_wenet
-from worker.models.wenet.streaming import WenetStream
+from worker.decode import DecodeRequest, SearchOptions, check_decoding, decode_utterances
+from worker.live import EndpointRules, Event, Final, LiveGroup, LiveOptions
+from worker.models import FilterBankStream, WenetModel, WenetStream, filter_bank, load_wenet
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 CONTEXTS = {"chunk4.left2": (8, 3), "chunk7.left1": (7, 6)}

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.golden.whisper_reference import ReferenceWhisper
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone, write_openai
-from worker.models.attention.state import EncodedWindow
-from worker.models.whisper.model import WhisperModel, load_whisper
+from worker.models import EncodedWindow, WhisperModel, load_whisper
 
 SECONDS = (30.0, 3.0, 12.5, 0.5, 7.3, 20.0)
 

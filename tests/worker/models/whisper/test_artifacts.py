@@ -23,8 +23,7 @@ from tests.worker.models.whisper.tiny import (
     write_mlx,
     write_openai,
 )
-from worker.models.whisper.artifacts import is_whisper_folder, open_folder
-from worker.models.whisper.config import SpecialTokens
+from worker.models import SpecialTokens, is_whisper_folder, open_folder
 
 DIMS = make_dims()
 WRITERS = {

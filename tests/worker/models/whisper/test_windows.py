@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 
 from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
-from worker.models.attention.windows import quietest
-from worker.models.base_attention import Prompt, Reading, Verdict, Window
-from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import close_timestamps, is_steady, judge
+from worker.models import (
+    Prompt,
+    Reading,
+    SpecialTokens,
+    Verdict,
+    Window,
+    close_timestamps,
+    is_steady,
+    quietest,
+)
+from worker.models.whisper.config import SAMPLE_RATE
+from worker.models.whisper.windows import judge
 
 IDS = SpecialTokens(51864)
 T = IDS.time

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from worker.models.base import TokenSpan
-from worker.models.base_attention import TokenTimes
-from worker.models.whisper.words import TimedWord, time_words, without_pauses
+from worker.models import TimedWord, TokenSpan, TokenTimes, time_words, without_pauses
 
 
 def make(texts: list[str], starts: list[float]) -> list[TimedWord]:

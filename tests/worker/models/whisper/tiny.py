@@ -12,13 +12,8 @@ import mlx.core as mx
 import numpy as np
 
 from ops.testbed.torch_checkpoint import pickled, tensor
+from worker.models import HUGGING_FACE_NAMES, SpecialTokens, WhisperDims, byte_table
 from worker.models.whisper.artifacts import shapes_of
-from worker.models.whisper.config import (
-    HUGGING_FACE_NAMES,
-    SpecialTokens,
-    WhisperDims,
-)
-from worker.models.whisper.tokenizer import byte_table
 
 Tensors = dict[str, np.ndarray]
 SUPPRESS = [1, 2, 7, 50361]

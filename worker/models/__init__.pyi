@@ -1,0 +1,119 @@
+from .artifacts.nemo import (
+    TOKENIZER_SUFFIX as TOKENIZER_SUFFIX,
+    TensorUnpickler as TensorUnpickler,
+    TorchCheckpoint as TorchCheckpoint,
+    open_nemo as open_nemo,
+)
+from .attention.rules import NoRules as NoRules
+from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
+from .attention.unread import sounds as sounds, unread_spans as unread_spans, unread_windows as unread_windows
+from .attention.windows import ROUNDS_MAX as ROUNDS_MAX, cut_runs as cut_runs, quietest as quietest
+from .base import (
+    BatchCost as BatchCost,
+    Capabilities as Capabilities,
+    HeadName as HeadName,
+    Independent as Independent,
+    ModelFiles as ModelFiles,
+    ModelInfo as ModelInfo,
+    PreparedRequest as PreparedRequest,
+    SpeechModel as SpeechModel,
+    SpeechOptions as SpeechOptions,
+    Spelling as Spelling,
+    Task as Task,
+    TokenSpan as TokenSpan,
+    refuse_unsupported as refuse_unsupported,
+)
+from .base_attention import (
+    EndRule as EndRule,
+    HeardWindow as HeardWindow,
+    Prompt as Prompt,
+    Question as Question,
+    Reading as Reading,
+    SAMPLE_RATE as SAMPLE_RATE,
+    TimedText as TimedText,
+    TokenTimes as TokenTimes,
+    Verdict as Verdict,
+    Window as Window,
+)
+from .canary.config import CanaryConfig as CanaryConfig, parse_canary as parse_canary
+from .canary.decoder import CanaryHead as CanaryHead, round_vocabulary as round_vocabulary
+from .canary.load import Canary as Canary
+from .canary.model import CanaryModel as CanaryModel
+from .canary.prompt import DEFAULTS as DEFAULTS, prompt_slots as prompt_slots, prompt_tokens as prompt_tokens
+from .canary.stamps import time_stamped_words as time_stamped_words
+from .canary.tokenizer import CanaryTokenizer as CanaryTokenizer
+from .conformer.attention import (
+    AttentionContext as AttentionContext,
+    Positions as Positions,
+    RelPositionAttention as RelPositionAttention,
+    RelPositionLocalAttention as RelPositionLocalAttention,
+    position_table as position_table,
+)
+from .conformer.encoder import (
+    ConformerEncoder as ConformerEncoder,
+    USUAL_FRAMES as USUAL_FRAMES,
+    length_bucket as length_bucket,
+)
+from .conformer.frames import Encoded as Encoded
+from .conformer.layer import ConformerLayer as ConformerLayer
+from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
+from .features import FeatureExtractor as FeatureExtractor
+from .heads.ctc import CtcDecoder as CtcDecoder, CtcHead as CtcHead
+from .heads.transducer import (
+    JointNetwork as JointNetwork,
+    LstmState as LstmState,
+    PredictionNetwork as PredictionNetwork,
+    Transducer as Transducer,
+)
+from .language.lstm import FILES as FILES, LstmLanguageModel as LstmLanguageModel
+from .load import load_model as load_model, load_reader as load_reader
+from .mel_stream import MelStream as MelStream
+from .nemo.config import (
+    EncoderConfig as EncoderConfig,
+    JointConfig as JointConfig,
+    PredictionConfig as PredictionConfig,
+    PreprocessorConfig as PreprocessorConfig,
+    parse_config as parse_config,
+    read_config as read_config,
+)
+from .nemo.model import NemoModel as NemoModel
+from .registry import FAMILIES as FAMILIES
+from .sortformer.cache import SpeakerCache as SpeakerCache, keep_frames as keep_frames
+from .sortformer.config import StreamingOptions as StreamingOptions
+from .sortformer.load import load_sortformer as load_sortformer
+from .sortformer.network import SortformerNetwork as SortformerNetwork
+from .streaming import require_streaming as require_streaming
+from .tokenizer import Tokenizer as Tokenizer, WORD_START as WORD_START
+from .turns import give_way as give_way, giving_way_to as giving_way_to
+from .weights import read_stored as read_stored
+from .wenet.config import EncoderSizes as EncoderSizes, SUBSAMPLINGS as SUBSAMPLINGS
+from .wenet.decoder import WenetHead as WenetHead
+from .wenet.encoder import Subsampling as Subsampling
+from .wenet.features import (
+    FilterBankStream as FilterBankStream,
+    feature_frames as feature_frames,
+    filter_bank as filter_bank,
+)
+from .wenet.layers import Reader as Reader
+from .wenet.model import WenetModel as WenetModel, load_wenet as load_wenet
+from .wenet.streaming import WenetStream as WenetStream
+from .wenet.tokenizer import UnitTokenizer as UnitTokenizer, read_units as read_units
+from .whisper.alignment import attention_matrix as attention_matrix
+from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder
+from .whisper.config import (
+    DecodingSettings as DecodingSettings,
+    HUGGING_FACE_NAMES as HUGGING_FACE_NAMES,
+    LANGUAGE_CODES as LANGUAGE_CODES,
+    SpecialTokens as SpecialTokens,
+    WhisperDims as WhisperDims,
+)
+from .whisper.features import log_mel as log_mel, mel_filters as mel_filters
+from .whisper.model import Languages as Languages, WhisperModel as WhisperModel, load_whisper as load_whisper
+from .whisper.rules import WhisperOptions as WhisperOptions
+from .whisper.tokenizer import (
+    WhisperTokenizer as WhisperTokenizer,
+    byte_table as byte_table,
+    join_punctuation as join_punctuation,
+)
+from .whisper.windows import close_timestamps as close_timestamps, is_steady as is_steady
+from .whisper.words import TimedWord as TimedWord, time_words as time_words, without_pauses as without_pauses
