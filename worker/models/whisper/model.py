@@ -49,8 +49,9 @@ from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
+from worker.models.whisper.tokenizer import UNSPACED
 from worker.models.whisper.windows import judge
-from worker.models.whisper.words import WORD_PAUSE_SECONDS, time_words, without_pauses
+from worker.models.whisper.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 
 # A window costs 30 s whatever is in it, yet fuller chunks (aim 24) gain nothing: of 3,613 words of books and
 # conversation 682 are wrong instead of 676, 80 left out instead of 56 (tiny.en, greedy; ops/bench/LOG.md).
@@ -257,6 +258,7 @@ class WhisperModel:
             return []
         timed = time_words(self.tokenizer.words(tokens, heard.prompt.language), times)
         timed = without_pauses(timed, pause_spans(heard.samples, WORD_PAUSE_SECONDS))
+        timed = timed if heard.prompt.language in UNSPACED else join_unspaced(timed)
         return [
             Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)
             for word in timed

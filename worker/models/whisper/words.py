@@ -70,6 +70,20 @@ def without_pauses(words: Sequence[TimedWord], pauses: Sequence[tuple[float, flo
     return cut
 
 
+def join_unspaced(words: Sequence[TimedWord]) -> list[TimedWord]:
+    """Pieces without a space before them, joined to the word before: `m` and `'appelle`, `92` and
+    `-go`. Openai-whisper lists them as words of their own. Not for languages without spaces."""
+    joined: list[TimedWord] = []
+    for word in words:
+        if joined and word.text and not word.text[0].isspace():
+            last = joined[-1]
+            probability = min(last.probability, word.probability)
+            joined[-1] = replace(last, text=last.text + word.text, end=word.end, probability=probability)
+        else:
+            joined.append(word)
+    return joined
+
+
 def _time_span(span: TokenSpan, times: TokenTimes) -> TimedWord:
     shares = times.probabilities[span.first : span.last]
     start, end = float(times.starts[span.first]), float(times.starts[span.last])

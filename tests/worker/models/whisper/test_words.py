@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from worker.models import TimedWord, TokenSpan, TokenTimes, time_words, without_pauses
+from worker.models import TimedWord, TokenSpan, TokenTimes, join_unspaced, time_words, without_pauses
 
 
 def make(texts: list[str], starts: list[float]) -> list[TimedWord]:
@@ -63,3 +63,13 @@ def test_nothing_and_no_length() -> None:
 def test_no_word_reaches_into_a_pause(pauses: list[tuple[float, float]], start: float, end: float) -> None:
     (word,) = without_pauses([TimedWord(" one", 1.0, 2.0, 0.5)], pauses)
     assert (word.start, word.end) == (start, end)
+
+
+def test_a_piece_without_a_space_before_it_belongs_to_the_word_before() -> None:
+    words = make([" je", " m", "'appelle", " 92", "-go"], [0.0, 0.3, 0.6, 1.0, 1.3, 1.6])
+    assert times(join_unspaced(words)) == [(" je", 0.0, 0.3), (" m'appelle", 0.3, 1.0), (" 92-go", 1.0, 1.6)]
+    assert [word.probability for word in join_unspaced(words)] == pytest.approx([0.5, 0.625, 0.875])
+
+
+def test_a_text_that_begins_without_a_space_keeps_its_first_word() -> None:
+    assert [word.text for word in join_unspaced(make(["one", " two"], [0.0, 0.3, 0.6]))] == ["one", " two"]
