@@ -52,7 +52,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResults:
     """All results of the demo, and how many of its processes did not end."""
 
     results: tuple[Result, ...]
@@ -93,7 +93,7 @@ def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[
     }
 
 
-def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Console) -> Outcome:
+def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Console) -> DemoResults:
     """Run the demo over `samples` in a fresh folder below `base`, kept if something went wrong."""
     files, _ = recordings_under(samples)
     base.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
     finally:
         for survivor in stack.left_behind:
             console.print(Text(f"  left behind: {survivor.pid} {survivor.command}", style="red"))
-    outcome = Outcome(tuple(results), len(stack.left_behind))
+    outcome = DemoResults(tuple(results), len(stack.left_behind))
     if not stack.left_behind:
         console.print("  [dim]stopped       no process left behind[/dim]")
     if outcome.exit_code == 0:

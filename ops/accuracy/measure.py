@@ -14,7 +14,7 @@ from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.result import answers
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.conformer.frames import Encoded
+from worker.models.conformer.frames import EncodedFrames
 from worker.models.nemo.model import NemoModel
 
 FRAMES_AT_ONCE = 160 * RATE
@@ -71,7 +71,9 @@ def heard_by(
     return found
 
 
-def _words(model: NemoModel, encoded: Encoded, way: Way, spoken: Sequence[Utterance]) -> list[list[Word]]:
+def _words(
+    model: NemoModel, encoded: EncodedFrames, way: Way, spoken: Sequence[Utterance]
+) -> list[list[Word]]:
     asks = None if way.asks is None else [way.asks(utterance) for utterance in spoken]
     return [
         answer.words(model.tokenizer, model.frame_seconds)

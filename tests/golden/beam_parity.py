@@ -19,7 +19,7 @@ import mlx.core as mx  # noqa: E402 -- the BLAS is bound when MLX is loaded
 from tests.golden.parity import HERE, Golden, load, same  # noqa: E402
 from worker.decode import DecodeRequest, Hypothesis, SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.models import Encoded, load_model  # noqa: E402
+from worker.models import EncodedFrames, load_model  # noqa: E402
 
 MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)
@@ -63,7 +63,7 @@ def main() -> None:
         if folder is None:
             golden |= load(HERE / f"{name}.npz")
         model = load_model(HERE / f"{name}.nemo", mx.float32)
-        encoded = Encoded(mx.array(golden["encoder"]), golden["encoder_len"])
+        encoded = EncodedFrames(mx.array(golden["encoder"]), golden["encoder_len"])
         for kind, (search_name, tail, ask, more) in KINDS.items():
             keys = {beam: f"{search_name}.k{beam}{tail}" for beam in BEAMS}
             if f"{keys[1]}.n" not in golden:

@@ -44,7 +44,7 @@ def confirm(
     from spool.settings import load_settings
     from worker.diagnostics.confirm import engine
     from worker.diagnostics.confirm import steps as confirm_steps
-    from worker.diagnostics.confirm.report import Outcome, Result, Step, new_report, write_report
+    from worker.diagnostics.confirm.report import Result, Step, StepOutcome, new_report, write_report
     from worker.diagnostics.confirm.report import confirm as run_steps
 
     settings = load_settings()
@@ -56,9 +56,9 @@ def confirm(
         return
     demo = str(confirm_steps.ROOT / "models" / "demo")
 
-    def asleep() -> Outcome:
+    def asleep() -> StepOutcome:
         if not sleep:
-            return Outcome("not possible here", "skipped by --no-sleep")
+            return StepOutcome("not possible here", "skipped by --no-sleep")
         return engine.sleep(settings, place, lambda text: typer.echo(text, err=True))
 
     steps = [

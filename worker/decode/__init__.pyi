@@ -55,7 +55,7 @@ from .fusion.phrases import phrase_tree as phrase_tree
 from .fusion.spelling import spell as spell, warn_of_unspelled as warn_of_unspelled
 from .lattice.build import word_graph as word_graph
 from .lattice.confidence import (
-    TimedWord as TimedWord,
+    LatticeWord as LatticeWord,
     arc_posteriors as arc_posteriors,
     confusion_bins as confusion_bins,
     with_confidence as with_confidence,

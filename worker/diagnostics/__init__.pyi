@@ -8,7 +8,7 @@ from .confirm.quality import (
     spread as spread,
 )
 from .confirm.report import (
-    Outcome as Outcome,
+    StepOutcome as StepOutcome,
     Result as Result,
     Step as Step,
     new_report as new_report,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from worker.diarization.base import SpeakerActivity, SpeakerSegment
-from worker.speech.guard import TimedWord
+from worker.speech.guard import HasTimes
 
 _UNSURE = 0.6
 _SHORT = 0.3
@@ -34,7 +34,7 @@ class WordSpeaker:
 
 
 def assign_speakers(
-    words: Sequence[TimedWord],
+    words: Sequence[HasTimes],
     segments: Sequence[SpeakerSegment],
     activity: SpeakerActivity | None = None,
 ) -> list[WordSpeaker | None]:
@@ -49,7 +49,7 @@ def assign_speakers(
 
 
 def label_words(
-    words: Sequence[TimedWord],
+    words: Sequence[HasTimes],
     segments: Sequence[SpeakerSegment],
     activity: SpeakerActivity | None = None,
 ) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
@@ -79,7 +79,7 @@ def label_words(
     return list(labelled), [replace(segment, speaker=numbers[segment.speaker]) for segment in segments]
 
 
-def _likely_speaker(word: TimedWord, activity: SpeakerActivity) -> WordSpeaker | None:
+def _likely_speaker(word: HasTimes, activity: SpeakerActivity) -> WordSpeaker | None:
     """None where nobody is heard."""
     means = activity.mean(word.start, word.end)
     best = int(means.argmax())
@@ -89,7 +89,7 @@ def _likely_speaker(word: TimedWord, activity: SpeakerActivity) -> WordSpeaker |
     return WordSpeaker(best, sureness, best, bool((np.delete(means, best) > 0.5).any()))
 
 
-def _speaker_of(word: TimedWord, segments: Sequence[SpeakerSegment], first: int) -> WordSpeaker:
+def _speaker_of(word: HasTimes, segments: Sequence[SpeakerSegment], first: int) -> WordSpeaker:
     """`first` is an index before which no segment reaches the word."""
     shares: dict[int, float] = {}
     nearest = segments[max(first - 1, 0)]
@@ -109,5 +109,5 @@ def _speaker_of(word: TimedWord, segments: Sequence[SpeakerSegment], first: int)
     return WordSpeaker(best, shares[best] / sum(shares.values()), best, overlapped)
 
 
-def _gap(word: TimedWord, segment: SpeakerSegment) -> float:
+def _gap(word: HasTimes, segment: SpeakerSegment) -> float:
     return max(segment.start - word.end, word.start - segment.end, 0.0)

@@ -54,7 +54,7 @@ from .conformer.encoder import (
     USUAL_FRAMES as USUAL_FRAMES,
     length_bucket as length_bucket,
 )
-from .conformer.frames import Encoded as Encoded
+from .conformer.frames import EncodedFrames as EncodedFrames
 from .conformer.layer import ConformerLayer as ConformerLayer
 from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
 from .features import FeatureExtractor as FeatureExtractor
@@ -116,4 +116,9 @@ from .whisper.tokenizer import (
     join_punctuation as join_punctuation,
 )
 from .whisper.windows import close_timestamps as close_timestamps, is_steady as is_steady
-from .whisper.words import TimedWord as TimedWord, time_words as time_words, without_pauses as without_pauses
+from .whisper.words import (
+    TimedWord as TimedWord,
+    join_unspaced as join_unspaced,
+    time_words as time_words,
+    without_pauses as without_pauses,
+)

@@ -22,7 +22,7 @@ DROP_MARGIN = 0.5
 is dropped only if there is no speech this far around its words."""
 
 
-class TimedWord(Protocol):
+class HasTimes(Protocol):
     """Anything with a start and an end in seconds of the recording."""
 
     @property
@@ -33,7 +33,7 @@ class TimedWord(Protocol):
 
 
 def doubtful_words(
-    words: Sequence[TimedWord],
+    words: Sequence[HasTimes],
     probabilities: NDArray[np.float32],
     threshold: float = DOUBT,
     margin: float = MARGIN,
@@ -58,7 +58,7 @@ def find_invented(doubtful: Sequence[bool], segments: Sequence[range]) -> list[b
     return [bool(segment) and all(doubtful[index] for index in segment) for segment in segments]
 
 
-def measure_coverage(words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
+def measure_coverage(words: Sequence[HasTimes], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
     """How much of the stretches lies within `reach` seconds of a word."""
     covered = _union([(max(0.0, word.start - reach), word.end + reach) for word in words])
     both = 0.0

@@ -13,7 +13,7 @@ from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa:
 from worker.decode.search import best_of, search  # noqa: E402
 from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import words_of  # noqa: E402
-from worker.models.conformer.frames import Encoded  # noqa: E402
+from worker.models.conformer.frames import EncodedFrames  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 
 
@@ -28,7 +28,7 @@ class SpoolEngine:
         mx.eval(features)
         return features, lengths
 
-    def encode(self, features: Made) -> Encoded:
+    def encode(self, features: Made) -> EncodedFrames:
         encoded = self.model.encode_features(*features)
         mx.eval(encoded.frames)
         return encoded

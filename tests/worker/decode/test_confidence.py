@@ -10,7 +10,7 @@ from worker.decode import (
     Answer,
     Final,
     Hypothesis,
-    TimedWord,
+    LatticeWord,
     WordArc,
     WordGraph,
     arc_posteriors,
@@ -72,22 +72,22 @@ def test_alternatives_are_the_most_probable_and_no_more_than_asked(most: int, fo
 
 
 def test_what_was_heard_counts_for_the_word_it_shares_the_most_time_with() -> None:
-    words = [TimedWord("keep", 0, 4), TimedWord("the", 4, 5), TimedWord("the", 6, 8)]
+    words = [LatticeWord("keep", 0, 4), LatticeWord("the", 4, 5), LatticeWord("the", 6, 8)]
     heard = [
-        TimedWord("keep", 1, 4, 0.75),
-        TimedWord("keep", 5, 6, 0.125),  # a frame later, but near enough to be the same word
-        TimedWord("heap", 0, 4.5, 0.25),
-        TimedWord("the", 5.5, 7, 0.5),
-        TimedWord("", 4, 5, 0.5),
-        TimedWord("light", 9, 10, 0.5),
+        LatticeWord("keep", 1, 4, 0.75),
+        LatticeWord("keep", 5, 6, 0.125),  # a frame later, but near enough to be the same word
+        LatticeWord("heap", 0, 4.5, 0.25),
+        LatticeWord("the", 5.5, 7, 0.5),
+        LatticeWord("", 4, 5, 0.5),
+        LatticeWord("light", 9, 10, 0.5),
     ]
     assert confusion_bins(words, heard) == [{"keep": 0.875, "heap": 0.25}, {}, {"the": 0.5}]
     assert confusion_bins([], heard) == []
 
 
 def test_shares_of_one_text_never_exceed_the_whole() -> None:
-    twice = [TimedWord("no", 0, 2, 0.75), TimedWord("no", 2, 4, 0.75)]
-    assert confusion_bins([TimedWord("no", 0, 4)], twice) == [{"no": 1.0}]
+    twice = [LatticeWord("no", 0, 2, 0.75), LatticeWord("no", 2, 4, 0.75)]
+    assert confusion_bins([LatticeWord("no", 0, 4)], twice) == [{"no": 1.0}]
 
 
 def test_greedy_keeps_its_own_measure() -> None:

@@ -28,7 +28,7 @@ from worker.decode import (
     words_of,
 )
 from worker.decode.search import search
-from worker.models import Encoded, NemoModel
+from worker.models import EncodedFrames, NemoModel
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def audio() -> list[np.ndarray]:
 
 
 @cache
-def encoded(name: str, batch: tuple[int, ...]) -> Encoded:
+def encoded(name: str, batch: tuple[int, ...]) -> EncodedFrames:
     return model(name).encode([audio()[index] for index in batch])
 
 

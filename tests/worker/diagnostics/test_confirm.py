@@ -11,7 +11,7 @@ import pytest
 from kernels.contracts import CASES, TOLERANCE, run_case
 from ops.testbed.fake_models import LOADER
 from spool.settings import Settings
-from worker.diagnostics import Outcome, Result, Step, new_report, write_report
+from worker.diagnostics import Result, Step, StepOutcome, new_report, write_report
 from worker.diagnostics.confirm import engine
 from worker.diagnostics.confirm import steps as confirm_steps
 from worker.diagnostics.confirm.report import confirm
@@ -26,13 +26,13 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_outcome_is_in_the_report(tmp_path: Path) -> None:
-    def breaks() -> Outcome:
+    def breaks() -> StepOutcome:
         raise RuntimeError("no such | thing")
 
     report = new_report()
     steps = [
-        Step("one", "all well", lambda: Outcome("ok", "all well", ("a line",))),
-        Step("two", "a Mac", lambda: Outcome("not possible here", "no Mac")),
+        Step("one", "all well", lambda: StepOutcome("ok", "all well", ("a line",))),
+        Step("two", "a Mac", lambda: StepOutcome("not possible here", "no Mac")),
     ]
     told = list(confirm(report, steps))
     assert [type(each) for each in told] == [Step, Result, Step, Result]

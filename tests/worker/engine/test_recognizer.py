@@ -9,7 +9,7 @@ import pytest
 from ops.testbed.nemo_model import load_nemo
 from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import Failure, ModelRecognizer, Recognition
-from worker.models import Encoded, NemoModel
+from worker.models import EncodedFrames, NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOTHING = [DecodeRequest()] * 3
@@ -36,10 +36,10 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
     clean = recognizer.recognize(speech(), options, NOTHING)
     encode = model.encode
 
-    def overflow(utterances: list[np.ndarray]) -> Encoded:
+    def overflow(utterances: list[np.ndarray]) -> EncodedFrames:
         encoded = encode(utterances)
         rows = mx.arange(len(utterances))[:, None, None] == 1
-        return Encoded(mx.where(rows, mx.nan, encoded.frames), encoded.lengths)
+        return EncodedFrames(mx.where(rows, mx.nan, encoded.frames), encoded.lengths)
 
     monkeypatch.setattr(model, "encode", overflow)
     first, second, third = recognizer.recognize(speech(), options, NOTHING)

@@ -57,9 +57,9 @@ class BeamSettings:
     ) -> tuple["BeamState", mx.array, mx.array]:
         return advance_beams(state, tokens, scores, eos, self)
 
-    def collect(self, state: "BeamState", utterance: int) -> "Outcome":
+    def collect(self, state: "BeamState", utterance: int) -> "RankedHypotheses":
         """As `collect`, best first."""
-        return Outcome(tuple(rank(collect(state, utterance, self), self)))
+        return RankedHypotheses(tuple(rank(collect(state, utterance, self), self)))
 
     def rank(self, score: float, tokens: int) -> float:
         """What hypotheses are ordered by, highest first; the end is not counted among the tokens."""
@@ -227,7 +227,7 @@ class ScoredTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RankedHypotheses:
     """An utterance's hypotheses as its search orders them, and which of them is its answer; none where its
     numbers were none."""
 

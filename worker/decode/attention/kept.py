@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import GROWTH, Outcome, ScoredTokens, descending
+from worker.decode.attention.beam import GROWTH, RankedHypotheses, ScoredTokens, descending
 
 PENALTY_LENGTHS = 4096  # lengths that the table of penalties knows
 
@@ -137,11 +137,11 @@ class KeptBeam:
         state.done = state.done | finished
         return state, parents, next_tokens
 
-    def collect(self, state: KeptState, utterance: int) -> Outcome:
+    def collect(self, state: KeptState, utterance: int) -> RankedHypotheses:
         """The hypotheses of an utterance that is done in the order of the last ranking, and which of them is
         the best by its own length. None where its numbers were none."""
         if bool(state.broken[utterance]):
-            return Outcome(())
+            return RankedHypotheses(())
         steps = int(state.steps[utterance])
         histories = np.array(state.histories[utterance])[:, :steps].tolist()
         scores = np.array(state.scores[utterance]).tolist()
@@ -152,7 +152,7 @@ class KeptBeam:
         )
         penalties, prompt = _penalty_table(self.length_penalty), int(state.prompts[utterance])
         ranks = [each.score / penalties[1 + prompt + len(each.tokens)] for each in hypotheses]
-        return Outcome(hypotheses, int(np.argmax(ranks)) if ranks else 0)
+        return RankedHypotheses(hypotheses, int(np.argmax(ranks)) if ranks else 0)
 
     def _lengths(self, state: KeptState) -> mx.array:
         return 1 + state.prompts[:, None] + state.counts

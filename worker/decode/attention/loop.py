@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import Outcome, ScoredTokens
+from worker.decode.attention.beam import RankedHypotheses, ScoredTokens
 from worker.decode.attention.fused import FusedTokens
 from worker.decode.fusion.fusion import FusionState
 from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
@@ -82,7 +82,7 @@ class Beams(Protocol):
         """One step: from the best tokens and their scores [B, K, candidates] to the state, and the next
         beam's parents and tokens, int32 [B, K]."""
 
-    def collect(self, state: Any, utterance: int) -> Outcome:  # noqa: ANN401
+    def collect(self, state: Any, utterance: int) -> RankedHypotheses:  # noqa: ANN401
         """The hypotheses of an utterance that is done."""
 
 

@@ -23,7 +23,7 @@ NEAR_FRAMES = 2  # the largest gap between two occurrences of a word that count 
 
 
 @dataclass(frozen=True, slots=True)
-class TimedWord:
+class LatticeWord:
     """A text with its encoder frames (half-open) and its probability, 0 to 1."""
 
     text: str
@@ -54,21 +54,21 @@ def with_confidence(
     `arc_posteriors` returns it.
     """
     best = [
-        TimedWord(
+        LatticeWord(
             word.text,
             (word.start - offset_seconds) / frame_seconds,
             (word.end - offset_seconds) / frame_seconds,
         )
         for word in words
     ]
-    arcs = [TimedWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
+    arcs = [LatticeWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
     return [
         _with_share(word, slot, alternatives)
         for word, slot in zip(words, confusion_bins(best, arcs), strict=True)
     ]
 
 
-def confusion_bins(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[dict[str, float]]:
+def confusion_bins(words: Sequence[LatticeWord], arcs: Sequence[LatticeWord]) -> list[dict[str, float]]:
     """For each of `words` (in order) the texts of the arcs over its time, with their probabilities.
 
     An arc counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the one that
@@ -83,12 +83,12 @@ def confusion_bins(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> lis
     return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
 
 
-def _match_words(words: Sequence[TimedWord], arcs: Sequence[TimedWord]) -> list[int]:
+def _match_words(words: Sequence[LatticeWord], arcs: Sequence[LatticeWord]) -> list[int]:
     """The index of the word that each arc counts for, -1 for none."""
     numbers: dict[str, int] = {}
 
     def columns(
-        of: Sequence[TimedWord],
+        of: Sequence[LatticeWord],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         texts = [numbers.setdefault(each.text, len(numbers)) for each in of]
         times = np.array([(each.start, each.end) for each in of], np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spool.settings import Settings
 from worker.decode.types import SearchOptions, UtteranceResult
 from worker.diagnostics.bench import synthetic_speech
-from worker.diagnostics.confirm.report import Outcome
+from worker.diagnostics.confirm.report import StepOutcome
 from worker.engine.client import Engine
 from worker.engine.memory_budget import CACHE_BYTES, engine_options
 from worker.machine.hardware import this_machine
@@ -44,7 +44,7 @@ def running(settings: Settings) -> Iterator[Engine]:
         engine.close()
 
 
-def memory(settings: Settings, model: str, minutes: float) -> Outcome:
+def memory(settings: Settings, model: str, minutes: float) -> StepOutcome:
     """Run batches of random lengths for `minutes`; the engine's process must not grow."""
     speech = synthetic_speech(60.0)
     rng = np.random.default_rng(0)
@@ -73,11 +73,11 @@ def memory(settings: Settings, model: str, minutes: float) -> Outcome:
     summary += f"; {batches} rounds in {minutes:g} min"
     details = tuple(f"{at * 100 // len(sizes):3} %  {size:8.1f} MiB" for at, size in enumerate(sizes))
     if late <= GROWTH * early:
-        return Outcome("ok", summary, details)
+        return StepOutcome("ok", summary, details)
     if minutes < SETTLING_MINUTES and late - sizes[0] < CACHE_BYTES / 2**20:
         summary += f"; too short to tell: MLX's cache still fills, to {CACHE_BYTES >> 20} MiB"
-        return Outcome("not possible here", summary, details)
-    return Outcome("differs", summary, details)
+        return StepOutcome("not possible here", summary, details)
+    return StepOutcome("differs", summary, details)
 
 
 def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[NDArray[np.float32]]) -> None:
@@ -91,7 +91,7 @@ def resident_bytes(pid: int | None) -> int:
     return int(psutil.Process(pid).memory_info().rss)
 
 
-def crashes(settings: Settings, model: str) -> Outcome:
+def crashes(settings: Settings, model: str) -> StepOutcome:
     """Kill the engine's child while it works, then abort it: every utterance must be answered as before."""
     utterances = [synthetic_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
     lines = []
@@ -108,7 +108,7 @@ def crashes(settings: Settings, model: str) -> Outcome:
             same = "the same words" if after == again == before else "other words"
             lines.append(f"{number.name}: {engine.stats.restarts - restarts} restarts, {same}")
     good = all(line.endswith(": 1 restarts, the same words") for line in lines)
-    return Outcome("ok" if good else "differs", "; ".join(lines))
+    return StepOutcome("ok" if good else "differs", "; ".join(lines))
 
 
 def _until_restarted(engine: Engine, restarts: int) -> None:
@@ -117,22 +117,22 @@ def _until_restarted(engine: Engine, restarts: int) -> None:
         time.sleep(0.02)
 
 
-def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcome:
+def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> StepOutcome:
     """Ask a person to let the Mac sleep while the engine is loaded; the words afterwards must be the same."""
     if not this_machine().apple_gpu:
-        return Outcome("not possible here", "not a Mac")
+        return StepOutcome("not possible here", "not a Mac")
     utterances = [synthetic_speech(5.0)]
     with running(settings) as engine:
         before = [_words(result) for result in _answers(engine, model, utterances)]
         tell("Within the next 15 minutes, put this Mac to sleep (Apple menu) for two minutes, then wake it.")
         slept = _wait_for_sleep(SLEEP_WAIT_SECONDS)
         if slept is None:
-            return Outcome("not possible here", "the Mac did not sleep within 15 minutes")
+            return StepOutcome("not possible here", "the Mac did not sleep within 15 minutes")
         after = [_words(result) for result in _answers(engine, model, utterances)]
         restarts = engine.stats.restarts
     words = "the same" if after == before else "other"
     summary = f"slept {slept:.0f} s; {words} words afterwards, {restarts} restarts"
-    return Outcome("ok" if after == before else "differs", summary)
+    return StepOutcome("ok" if after == before else "differs", summary)
 
 
 def _wait_for_sleep(seconds: float) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 from spool.domain.fleet.quality import Quality
 from spool.errors import InvalidRequest
 from spool.wer import WordErrors, word_errors
-from worker.diagnostics.confirm.report import Outcome
+from worker.diagnostics.confirm.report import StepOutcome
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "samples" / "open"
@@ -60,7 +60,7 @@ def measure_quality(
     dtype: str = "default",
     spoken: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
-) -> tuple[Quality, Outcome]:
+) -> tuple[Quality, StepOutcome]:
     """The model's quality here in `dtype`, and as an outcome for a report; `progress` is called with a line
     for each recording.
 
@@ -102,7 +102,7 @@ def measure_quality(
     for name in worse:
         ours, theirs = heard["words"].get(name, ""), reference["words"][name]
         details.append(f"{name}: float32 {theirs!r}, here {ours!r}")
-    return quality, Outcome("ok", text, tuple(details))
+    return quality, StepOutcome("ok", text, tuple(details))
 
 
 def _listen(

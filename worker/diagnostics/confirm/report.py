@@ -20,7 +20,7 @@ Verdict = Literal["ok", "differs", "not possible here"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """The outcome of a step; `details` are lines for the report."""
 
     verdict: Verdict
@@ -34,7 +34,7 @@ class Step:
 
     name: str
     expected: str
-    run: Callable[[], Outcome]
+    run: Callable[[], StepOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def confirm(report: Report, steps: list[Step]) -> Iterator[Result | Step]:
         try:
             outcome = step.run()
         except Exception as error:  # noqa: BLE001 - whatever breaks a step is its outcome
-            outcome = Outcome("differs", f"{type(error).__name__}: {error}")
+            outcome = StepOutcome("differs", f"{type(error).__name__}: {error}")
         seconds = time.monotonic() - begun
         result = Result(step.name, step.expected, outcome.verdict, outcome.actual, seconds, outcome.details)
         report.results.append(result)

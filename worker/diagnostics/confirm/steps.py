@@ -15,7 +15,7 @@ from spool.planning.roofline import Batch, cap
 from spool.settings import Settings
 from spool.wer import WordErrors, word_errors
 from worker.diagnostics.check import check_machine
-from worker.diagnostics.confirm.report import Outcome
+from worker.diagnostics.confirm.report import StepOutcome
 from worker.machine.hardware import this_machine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,26 +31,26 @@ LEAST_SHARE = 0.05
 """Share of the roofline; no known engine is below it."""
 
 
-def machine(settings: Settings) -> Outcome:
+def machine(settings: Settings) -> StepOutcome:
     """The findings of `spool-worker check`, and whether there is an Apple GPU."""
     findings = list(check_machine(settings))
     details = tuple(f"{finding.level:<4}  {finding.name:<14} {finding.text}" for finding in findings)
     failed = [each.name for each in findings if each.level == "fail" and each.name not in SERVERS]
     summary = f"{this_machine()}; failing: {', '.join(failed) or 'nothing'}"
     if failed:
-        return Outcome("differs", summary, details)
-    return Outcome("ok" if this_machine().apple_gpu else "not possible here", summary, details)
+        return StepOutcome("differs", summary, details)
+    return StepOutcome("ok" if this_machine().apple_gpu else "not possible here", summary, details)
 
 
-def kernels() -> Outcome:
+def kernels() -> StepOutcome:
     """Every kernel against its reference, by its own contract, in float32 and bfloat16."""
     process = _run(sys.executable, "-m", "worker.diagnostics.confirm.kernels")
     lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        return Outcome("differs", f"the process ended with {process.returncode}", _tail(process.stderr))
+        return StepOutcome("differs", f"the process ended with {process.returncode}", _tail(process.stderr))
     backend, results = lines[0]["backend"], lines[1:]
     if backend == "reference":
-        return Outcome("not possible here", "no GPU and no C++ compiler, so plain MLX is used", ())
+        return StepOutcome("not possible here", "no GPU and no C++ compiler, so plain MLX is used", ())
     wrong = [line for line in results if not line.get("ok")]
     complete = len(results) == 2 * lines[0]["cases"]
     text = f"{len(results) - len(wrong)} of {2 * lines[0]['cases']} contracts met on the backend {backend}"
@@ -58,29 +58,29 @@ def kernels() -> Outcome:
         text += f"; the process ended with {process.returncode} after {results[-1:] or 'nothing'}"
     worst = sorted(results, key=lambda line: -line.get("distance", 1e9))[:5]
     details = tuple(json.dumps(line) for line in (wrong or worst))
-    return Outcome("ok" if complete and not wrong else "differs", text, details)
+    return StepOutcome("ok" if complete and not wrong else "differs", text, details)
 
 
-def parity() -> Outcome:
+def parity() -> StepOutcome:
     """The tests that compare MLX on this device with NeMo's stored results."""
     if not (ROOT / PARITY[0]).exists():
-        return Outcome("not possible here", "no source checkout, so no golden files")
+        return StepOutcome("not possible here", "no source checkout, so no golden files")
     if _run(sys.executable, "-c", "import pytest, hypothesis").returncode:
-        return Outcome("not possible here", "this environment has no pytest: make env-dev")
+        return StepOutcome("not possible here", "this environment has no pytest: make env-dev")
     options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-o", "timeout=0")
     process = _run(sys.executable, "-m", "pytest", *options, *PARITY)
     last = (process.stdout.strip().splitlines() or ["no output"])[-1]
-    return Outcome(
+    return StepOutcome(
         "ok" if process.returncode == 0 else "differs",
         last,
         _tail(process.stdout, 60) if process.returncode else (),
     )
 
 
-def samples(model: str) -> Outcome:
+def samples(model: str) -> StepOutcome:
     """Compare the words of the samples with the demo model's stored words."""
     if not WORDS.exists():
-        return Outcome("not possible here", "no source checkout, so no samples")
+        return StepOutcome("not possible here", "no source checkout, so no samples")
     stored: dict[str, str] = json.loads(WORDS.read_text(encoding="utf-8"))
     heard = hear(model, list(stored))
     total = WordErrors(0, 0)
@@ -91,7 +91,7 @@ def samples(model: str) -> Outcome:
         if errors.edits:
             details.append(f"{name}: stored {words!r}, heard {heard.get(name, '')!r}")
     text = f"{total.edits} of {total.words} words differ ({100 * total.rate:.2f} %)"
-    return Outcome("ok" if total.rate <= MOST_WER else "differs", text, tuple(details))
+    return StepOutcome("ok" if total.rate <= MOST_WER else "differs", text, tuple(details))
 
 
 def hear(model: str, names: list[str]) -> dict[str, str]:
@@ -109,7 +109,7 @@ def hear(model: str, names: list[str]) -> dict[str, str]:
     return dict(zip(names, texts, strict=True))
 
 
-def speed(model: str, rounds: int) -> Outcome:
+def speed(model: str, rounds: int) -> StepOutcome:
     """RTFx over lengths, batch sizes and beams, as a share of the chip's roofline."""
     command = (
         "-m",
@@ -124,7 +124,7 @@ def speed(model: str, rounds: int) -> Outcome:
     )
     process = _run(sys.executable, *command)
     if process.returncode:
-        return Outcome("differs", f"the bench ended with {process.returncode}", _tail(process.stderr))
+        return StepOutcome("differs", f"the bench ended with {process.returncode}", _tail(process.stderr))
     report = json.loads(process.stdout)
     hardware = this_machine()
     chip = chip_named(hardware.chip, hardware.gpu_cores) if hardware.apple_gpu else None
@@ -141,12 +141,12 @@ def speed(model: str, rounds: int) -> Outcome:
         details.append(line)
     text = f"RTFx up to {best:.1f} on {report['device'] or 'its device'}"
     if not shares:
-        return Outcome(
+        return StepOutcome(
             "not possible here", f"{text}; the roofline of {hardware.chip} is unknown", tuple(details)
         )
     text += f", {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the roofline"
     inside = max(shares) <= 1.0 and max(shares) >= LEAST_SHARE
-    return Outcome("ok" if inside else "differs", text, tuple(details))
+    return StepOutcome("ok" if inside else "differs", text, tuple(details))
 
 
 def _run(*command: str) -> "subprocess.CompletedProcess[str]":

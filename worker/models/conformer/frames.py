@@ -20,7 +20,7 @@ BYTES_A_FRAME = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedFrames:
     """Encoder frames of a batch: [B, T, d_model] in the model's dtype, zero past each utterance's length, and
     the lengths, [B] int32."""
 
@@ -52,18 +52,18 @@ class FrameEncoder:
         samples: Sequence[NDArray[np.float32]],
         context: AttContext | None = None,
         ahead: Ahead | None = None,
-    ) -> Encoded:
+    ) -> EncodedFrames:
         """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
         frame has length 0. An empty batch gives an empty result. context: as
         `ConformerEncoder` takes it. ahead: as `features`."""
         if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
             frames = mx.zeros((len(samples), 0, self.encoder.width), dtype=self.dtype)
-            return Encoded(frames, np.zeros(len(samples), np.int32))
+            return EncodedFrames(frames, np.zeros(len(samples), np.int32))
         return self.encode_features(*self.features(samples, ahead), context)
 
     def encode_features(
         self, features: mx.array, lengths: NDArray[np.int32], context: AttContext | None = None
-    ) -> Encoded:
+    ) -> EncodedFrames:
         """What `features` gave, encoded."""
         frames, counts = self.encoder(features.astype(self.dtype), lengths, context)
-        return Encoded(frames, counts)
+        return EncodedFrames(frames, counts)

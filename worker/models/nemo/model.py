@@ -24,7 +24,7 @@ from worker.models.base import (
     refuse_unsupported,
 )
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
-from worker.models.conformer.frames import BYTES_A_FRAME, Encoded, FrameEncoder
+from worker.models.conformer.frames import BYTES_A_FRAME, EncodedFrames, FrameEncoder
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream, can_stream
 from worker.models.features import FeatureExtractor, HostSpectra
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -172,10 +172,10 @@ class NemoModel:
         samples: Sequence[NDArray[np.float32]],
         att_context: AttContext | None = None,
         ahead: Ahead | None = None,
-    ) -> Encoded:
+    ) -> EncodedFrames:
         return self.frames.encode(samples, att_context, ahead)
 
-    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
+    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> EncodedFrames:
         return self.frames.encode_features(features, lengths)
 
     def open_stream(self, att_context: AttContext | None = None) -> EncoderStream:
