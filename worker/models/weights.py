@@ -7,7 +7,7 @@ or of another shape, and whatever is left over in the file is named too. Knows n
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -125,22 +125,42 @@ def _fit(
             if shapes[stored] != tensor.shape:
                 wrong.append(f"{stored}: expected {list(tensor.shape)}, found {list(shapes[stored])}")
             stored_names.setdefault(name, []).append(stored)
-    surplus = [name for name in shapes if name not in used and not IGNORED.search(name)]
+    surplus = [
+        f"{name} {list(shapes[name])}"
+        for name in sorted(shapes)
+        if name not in used and not IGNORED.search(name)
+    ]
+    _refuse_misfits(source, wrong, missing, surplus)
+    return stored_names
+
+
+def check_shapes(
+    expected: Mapping[str, Shape], found: Mapping[str, Shape], ignored: re.Pattern[str], source: str
+) -> None:
+    """Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape. Surplus
+    tensors whose names match `ignored` are allowed."""
+    wrong = [
+        f"{name}: expected {list(shape)}, found {list(found[name])}"
+        for name, shape in expected.items()
+        if name in found and found[name] != shape
+    ]
+    missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in found]
+    surplus = [
+        f"{name} {list(shape)}"
+        for name, shape in sorted(found.items())
+        if name not in expected and not ignored.search(name)
+    ]
+    _refuse_misfits(source, wrong, missing, surplus)
+
+
+def _refuse_misfits(source: str, wrong: list[str], missing: list[str], surplus: list[str]) -> None:
     problems = [
-        *_list_names("of another shape", wrong),
-        *_list_names("missing", missing),
-        *_list_names("surplus", [f"{name} {list(shapes[name])}" for name in sorted(surplus)]),
+        f"{kind}: {', '.join(names[:NAMED_AT_MOST])}"
+        + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
+        for kind, names in (("of another shape", wrong), ("missing", missing), ("surplus", surplus))
+        if names
     ]
     if problems:
         raise WeightsMismatch(
             f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
         )
-    return stored_names
-
-
-def _list_names(what: str, names: Iterable[str]) -> list[str]:
-    every = list(names)
-    if not every:
-        return []
-    more = f" and {len(every) - NAMED_AT_MOST} more" if len(every) > NAMED_AT_MOST else ""
-    return [f"{what}: {', '.join(every[:NAMED_AT_MOST])}{more}"]

@@ -9,40 +9,18 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from spool.errors import WeightsMismatch
 from worker.models.artifacts.safetensors import Weights
+from worker.models.weights import check_shapes
 from worker.models.wenet.config import FEATURES, DecoderSizes, EncoderSizes, Shape, WenetConfig
 
 PASSED_OVER = re.compile(r"\.pe$|\.concat_linear\.|\.num_batches_tracked$")
-NAMED_AT_MOST = 8
 Named = Iterator[tuple[str, Shape]]
 
 
 def read_weights(config: WenetConfig, weights: Weights, source: str) -> dict[str, mx.array]:
     """Every tensor of the model, float32. Raises WeightsMismatch, ModelUnreadable."""
     expected = dict(shapes_of(config))
-    shapes = weights.shapes
-    missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in shapes]
-    wrong = [
-        f"{name}: expected {list(shape)}, found {list(shapes[name])}"
-        for name, shape in expected.items()
-        if name in shapes and shapes[name] != shape
-    ]
-    surplus = [
-        f"{name} {list(shape)}"
-        for name, shape in sorted(shapes.items())
-        if name not in expected and not PASSED_OVER.search(name)
-    ]
-    problems = [
-        f"{kind}: {', '.join(names[:NAMED_AT_MOST])}"
-        + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
-        for kind, names in (("of another shape", wrong), ("missing", missing), ("surplus", surplus))
-        if names
-    ]
-    if problems:
-        raise WeightsMismatch(
-            f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
-        )
+    check_shapes(expected, weights.shapes, PASSED_OVER, source)
     return {name: weights.read(name).astype(mx.float32) for name in expected}
 
 

@@ -23,7 +23,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from spool.errors import ModelUnreadable, UnknownModel
+from worker.models.weights import Shape, check_shapes
 from worker.models.whisper import ctranslate2
 from worker.models.whisper.config import (
     DecodingSettings,
@@ -34,15 +35,12 @@ from worker.models.whisper.config import (
 from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantise, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
-Shape = tuple[int, ...]
-
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 BINARY = "model.bin"
 NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
 INDEX = "model.safetensors.index.json"
-LISTED_AT_MOST = 8
 
 HUGGING_FACE_PART = re.compile(r"^(?:model\.)?(encoder|decoder)\.(.*)$")
 HUGGING_FACE_TOP = {
@@ -193,32 +191,9 @@ def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str)
     expected = shapes_of(dims)
     # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
     named = {POSITIONS: sinusoids(dims.n_audio_ctx, dims.n_audio_state), **named}
-    missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in named]
-    wrong = [
-        f"{name}: expected {list(shape)}, found {list(named[name].shape)}"
-        for name, shape in expected.items()
-        if name in named and tuple(named[name].shape) != shape
-    ]
-    surplus = [
-        f"{name} {list(value.shape)}"
-        for name, value in named.items()
-        if name not in expected and not DERIVED.match(name)
-    ]
-    problems = [
-        f"{label}: {_list_names(names)}"
-        for label, names in (("of another shape", wrong), ("missing", missing), ("surplus", surplus))
-        if names
-    ]
-    if problems:
-        raise WeightsMismatch(
-            f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
-        )
+    shapes = {name: tuple(value.shape) for name, value in named.items()}
+    check_shapes(expected, shapes, DERIVED, source)
     return {name: named[name] for name in expected}
-
-
-def _list_names(names: list[str]) -> str:
-    more = f" and {len(names) - LISTED_AT_MOST} more" if len(names) > LISTED_AT_MOST else ""
-    return ", ".join(names[:LISTED_AT_MOST]) + more
 
 
 def _read_json(path: Path) -> dict[str, Any]:
