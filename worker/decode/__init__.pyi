@@ -8,16 +8,9 @@ from .alignment.recording import (
 )
 from .alignment.viterbi import align_tokens as align_tokens
 from .alignment.words import align_words as align_words, marks_of as marks_of
-from .attention.beam import (
-    BeamSettings as BeamSettings,
-    ScoredTokens as ScoredTokens,
-    advance_beams as advance_beams,
-    collect as collect,
-    rank as rank,
-    start_beams as start_beams,
-)
+from .attention.beam import BeamSettings as BeamSettings, ScoredTokens as ScoredTokens
 from .attention.fused import FusedTokens as FusedTokens, fuse_tokens as fuse_tokens
-from .attention.kept import KeptBeam as KeptBeam
+from .attention.kept import KeptBeam as KeptBeam, KeptState as KeptState
 from .attention.listing import WindowText as WindowText, combine as combine
 from .attention.loop import (
     AttentionSearch as AttentionSearch,

@@ -7,48 +7,30 @@ and no rule; `loop` drives it. Greedy is a beam of one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import GROWTH, RankedHypotheses, ScoredTokens, descending
+from worker.decode.attention.beam import BeamArrays, RankedHypotheses, ScoredTokens, descending, start_arrays
 
 PENALTY_LENGTHS = 4096  # lengths that the table of penalties knows
 
 
 @dataclass(slots=True)
-class KeptState:
-    """B utterances of K hypotheses, in the order of the last ranking.
+class KeptState(BeamArrays):
+    """The hypotheses in the order of the last ranking, ends among their histories.
 
-    scores float32 [B, K]; histories int32 [B, K, room], ends among them; counts int32 [B, K], tokens that are
-    no end; ended bool [B, K]; prompts, steps, limits int32 [B]: tokens before the answer, sampled, and that
-    may be sampled; done, broken bool [B]: has its answer, and had numbers that are none.
+    counts int32 [B, K], tokens that are no end; ended bool [B, K]; prompts, steps int32 [B]: tokens before
+    the answer, and sampled.
     """
 
-    scores: mx.array
-    histories: mx.array
     counts: mx.array
     ended: mx.array
     prompts: mx.array
     steps: mx.array
-    limits: mx.array
-    done: mx.array
-    broken: mx.array
-
-    def select(self, utterances: Sequence[int]) -> "KeptState":
-        """These utterances alone."""
-        chosen = mx.array(list(utterances), mx.int32)
-        return KeptState(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
-
-    def grow(self, room: int) -> None:
-        """Makes room for histories of this many tokens."""
-        missing = room - self.histories.shape[2]
-        if missing > 0:
-            missing = -(-missing // GROWTH) * GROWTH
-            self.histories = mx.pad(self.histories, [(0, 0), (0, 0), (0, missing)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +57,13 @@ class KeptBeam:
         """Nothing sampled. limits: the steps that each utterance may take, at least 1; prompts: tokens before
         its answer."""
         shape = (len(limits), self.beam)
-        # All hypotheses are equal at first: only one of them counts.
-        first = mx.where(mx.arange(self.beam) == 0, 0.0, -mx.inf).astype(mx.float32)
         return KeptState(
-            scores=mx.broadcast_to(first, shape),
-            histories=mx.zeros((*shape, GROWTH), mx.int32),
+            **start_arrays(limits, self.beam),
             counts=mx.zeros(shape, mx.int32),
             ended=mx.zeros(shape, mx.bool_),
             prompts=mx.array(list(prompts), mx.int32),
             steps=mx.zeros(shape[0], mx.int32),
-            limits=mx.array(list(limits), mx.int32),
-            done=mx.zeros(shape[0], mx.bool_),
-            broken=mx.zeros(shape[0], mx.bool_),
         )
-
-    def join(self, states: Sequence[KeptState]) -> KeptState:
-        """The utterances of several states, in order."""
-        room = max(state.histories.shape[2] for state in states)
-        for state in states:
-            state.grow(room)
-        names = [field.name for field in fields(KeptState)]
-        return KeptState(**{name: mx.concatenate([getattr(each, name) for each in states]) for name in names})
 
     def advance(
         self,
@@ -124,11 +92,8 @@ class KeptBeam:
         ends = mx.any(next_tokens[:, :, None] == mx.array(self.ends), axis=2)
         live = ~state.done
         state.broken = state.broken | (live & ~mx.any(next_scores > -mx.inf, axis=1))
-        histories = mx.take_along_axis(state.histories, parents[:, :, None], axis=1)
-        at_end = mx.arange(histories.shape[2])[None, None, :] == state.steps[:, None, None]
-        histories = mx.where(at_end, next_tokens[:, :, None], histories)
+        state.extend(parents, next_tokens, live, state.steps)
         counts = mx.take_along_axis(state.counts, parents, axis=1) + (~ends).astype(mx.int32)
-        state.histories = mx.where(live[:, None, None], histories, state.histories)
         state.scores = mx.where(live[:, None], next_scores, state.scores)
         state.counts = mx.where(live[:, None], counts, state.counts)
         state.ended = mx.where(live[:, None], ends, state.ended)

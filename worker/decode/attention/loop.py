@@ -69,9 +69,6 @@ class Beams(Protocol):
     def start(self, limits: Sequence[int], prompts: Sequence[int]) -> Any:  # noqa: ANN401 - its own
         """The initial state. limits: the most steps of each utterance; prompts: the prompts' lengths."""
 
-    def join(self, states: Sequence[Any]) -> Any:  # noqa: ANN401
-        """The utterances of several states, in order."""
-
     def advance(
         self,
         state: Any,  # noqa: ANN401
@@ -226,7 +223,7 @@ class AttentionSearch:
             first.requests + second.requests,
             self.head.join([first.kv, second.kv]),
             {name: mx.concatenate([value, second.rules[name]]) for name, value in first.rules.items()},
-            self.settings.join([first.beams, second.beams]),
+            first.beams.join([first.beams, second.beams]),
             mx.concatenate([first.tokens, second.tokens]),
             first.answered + second.answered,
             np.concatenate([first.taken, second.taken]),

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 
-from worker.decode import KeptBeam
+from worker.decode import KeptBeam, KeptState
 
 EOS, PAD = 3, 2
 
@@ -41,7 +41,7 @@ def test_an_end_competes_until_it_is_pushed_out() -> None:
 
 def test_numbers_that_are_none_end_their_own_utterance_alone() -> None:
     beams = KeptBeam((EOS, PAD), beam=2)
-    state = beams.join([beams.start([5], [1]), beams.start([5], [4])])
+    state = KeptState.join([beams.start([5], [1]), beams.start([5], [4])])
     tokens = mx.array([[[-1, -1]] * 2, [[7, 8]] * 2])
     scores = mx.array([[[-np.inf] * 2] * 2, [[-1.0, -2.0]] * 2])
     state, _, fed = beams.advance(state, tokens, scores, EOS)

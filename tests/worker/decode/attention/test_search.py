@@ -8,16 +8,7 @@ import pytest
 
 from tests.golden.whisper_reference import ReferenceRules, beam_search
 from tests.worker.models.whisper.fixtures import reference, tiny_model, windows
-from worker.decode import (
-    AttentionSearch,
-    BeamSettings,
-    SearchAnswer,
-    SearchRequest,
-    advance_beams,
-    collect,
-    rank,
-    start_beams,
-)
+from worker.decode import AttentionSearch, BeamSettings, SearchAnswer, SearchRequest
 from worker.models import NoRules, WhisperOptions
 
 pytestmark = pytest.mark.slow
@@ -178,17 +169,17 @@ def test_numbers_that_are_none_end_their_own_utterance_alone(beam: int) -> None:
 
 def test_an_end_counts_while_fewer_live_ones_than_the_beam_stand_above_it() -> None:
     settings = BeamSettings(2, patience=1.0, max_new_tokens=9)
-    state = start_beams([9], settings)
+    state = settings.start([9], [1])
     tokens = mx.array([[[7, 3, 5], [0, 1, 2]]])
     scores = mx.array([[[-0.5, -1.0, -2.0], [-1.0, -1.0, -1.0]]])
-    state, parents, following = advance_beams(state, tokens, scores, 3, settings)
+    state, parents, following = settings.advance(state, tokens, scores, 3)
     assert following.tolist() == [[7, 5]]
     assert parents.tolist() == [[0, 0]]
     # Two live ones above it: this end is lost; the other one is not.
     tokens, scores = mx.array([[[4, 6, 3], [3, 4, 5]]]), mx.array([[[-0.1, -0.2, -0.3], [-0.1, -5.0, -6.0]]])
-    state, _, following = advance_beams(state, tokens, scores, 3, settings)
+    state, _, following = settings.advance(state, tokens, scores, 3)
     assert state.finished.tolist() == [1]
     assert following.tolist() == [[4, 6]]
-    found = rank(collect(state, 0, settings), settings)
+    found = settings.collect(state, 0).hypotheses
     assert [each.tokens for each in found] == [(7, 4), ()]
     assert [each.ended for each in found] == [False, True]
