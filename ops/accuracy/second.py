@@ -88,7 +88,7 @@ class Bench:
     def fused(self, weight: float) -> Iterator[str]:
         """The best text of each recording in a beam search fused with the reader's n-grams."""
         assert isinstance(self.reader, NgramLanguageModel)
-        request = DecodeRequest(lm=str(self.reader.path), alpha=weight)
+        request = DecodeRequest(lm=str(self.reader.path), lm_weight=weight)
         for each in self.recordings:
             (answer,) = decode_utterances(self.model, [each.samples], self.options, [request])
             yield self.text(answer.hypotheses[0])

@@ -81,7 +81,7 @@ def boosting(boost: float, others: Sequence[str] = ()) -> Asks:
 
 def with_model(lm: Path, alpha: float) -> Asks:
     """Asks for the language model."""
-    return lambda _: DecodeRequest(lm=str(lm), alpha=alpha)
+    return lambda _: DecodeRequest(lm=str(lm), lm_weight=alpha)
 
 
 def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:

@@ -23,7 +23,7 @@ CONTEXT_TOKENS = 256  # longer than any n-gram and any phrase
 class DecodeRequest:
     """What one utterance of a batch asks for, in addition to the `SearchOptions` of all.
 
-    phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `alpha`.
+    phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `lm_weight`.
     context: the tokens before the utterance, oldest first, from which language model and phrases continue.
     alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
     logarithm), None for none. speech: options of the model's family. reader_weight: the weight of the reader
@@ -36,7 +36,7 @@ class DecodeRequest:
     boost: float = 1.0
     context: tuple[int, ...] = ()
     lm: str | None = None
-    alpha: float = 0.3
+    lm_weight: float = 0.3
     alternatives: int = 0
     lattice: float | None = None
     speech: SpeechOptions = field(default_factory=SpeechOptions)

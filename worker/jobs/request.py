@@ -1,13 +1,14 @@
-"""The engine request for each chunk of a job, from its options and this worker's settings.
+"""The engine's request for each chunk of a job: its options, and what they name on this machine.
 
 Knows names and where their files are; does not open them.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from spool.domain.options import JobOptions
+from spool.domain.options import JobOptions, Options
 from spool.errors import UnknownModel
 from spool.settings import Settings
 from spool.store.database import Database
@@ -16,6 +17,9 @@ from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING
 from worker.live.feed import LiveFeed
 from worker.models.base import SpeechOptions
+
+_OTHER = frozenset({"graph", "context"})
+"""Names that mean something else in the engine: the path of a graph, and the tokens before an utterance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,92 +32,89 @@ class JobRequest:
     carries: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What the options name, on this machine: phrases, and paths of files."""
+
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+    lm: str | None = None
+    graph: str | None = None
+    reader: str | None = None
+
+
+def request_of(options: Options, resolved: Resolved) -> JobRequest:
+    """The engine's request for these options. Not yet checked against the model."""
+    live = options.live if isinstance(options, JobOptions) else None
+    search = SearchOptions(
+        **_fields_of(options, SearchOptions)
+        | _graph_fields(options)
+        | {
+            "graph": resolved.graph,
+            "reader": resolved.reader,
+            "att_context": None if live is None else live.att_context,
+        }
+    )
+    ask = DecodeRequest(
+        **_fields_of(options, DecodeRequest),
+        # What is to be prepared is a session; each of its feeds asks for itself.
+        step=None if live is None else LiveFeed("", 0),
+        phrases=resolved.phrases,
+        boost=resolved.boost,
+        lm=resolved.lm,
+        reader_weight=0.0 if options.rescore is None else options.rescore.weight,
+        speech=SpeechOptions(**_fields_of(options, SpeechOptions)),
+    )
+    return JobRequest(search, ask, carries=options.context == "job")
+
+
 def job_request_of(
     options: JobOptions,
     settings: Settings,
     db: Database,
     name: str,
     language_model: Path | None = None,
-    reads: Path | None = None,
+    reader: Path | None = None,
 ) -> JobRequest:
-    """The request of the job called `name`; `language_model`: the file of one of its project; `reads`: of one
-    that rescores. Raises UnknownModel, and NotFound if its phrases are gone."""
-    lm = None if language_model is None else str(language_model)
-    if options.language_model is not None and lm is None:
-        known = settings.language_models
-        lm = known.get(options.language_model)
-        if lm is None:
-            names = ", ".join(sorted(known)) or "none"
-            raise UnknownModel(
-                f"{name}: no language model {options.language_model!r} here; this worker knows {names}."
-            )
-    graph = options.graph
-    if graph is not None and graph.name not in settings.graphs:
-        names = ", ".join(sorted(settings.graphs)) or "none"
-        raise UnknownModel(f"{name}: no graph {graph.name!r} here; this worker knows {names}.")
-    second, reader = options.rescore, _reader(options, settings, name, reads)
+    """The request of the job called `name`. language_model, reader: the files of language models of its
+    project. Raises UnknownModel, and NotFound if its phrases are gone."""
+    own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))
+    graph = options.graph and options.graph.name
+    second = options.rescore and options.rescore.model
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:
             phrases = phrases_of(tx, options.boost.sha256)
-    ask = DecodeRequest(
-        # What is to be prepared is a session; each of its feeds asks for itself.
-        step=None if options.live is None else LiveFeed("", 0),
+    resolved = Resolved(
         phrases=phrases,
         boost=1.0 if options.boost is None else options.boost.weight,
-        lm=lm,
-        alpha=options.lm_weight,
-        alternatives=options.alternatives,
-        lattice=options.lattice,
-        reader_weight=0.0 if second is None else second.weight,
-        speech=SpeechOptions(
-            language=options.language,
-            task=options.task,
-            timestamps=options.timestamps,
-            prompt=options.prompt,
-            hotwords=options.hotwords,
-            translate_to=options.translate_to,
-            punctuation=options.punctuation,
-        ),
+        lm=own_lm or _path_of(options.language_model, settings.language_models, f"{name}: no language model"),
+        graph=_path_of(graph, settings.graphs, f"{name}: no graph"),
+        reader=own_reader or _path_of(second, settings.models, f"{name}: no model to rescore with"),
     )
-    graph_options: dict[str, Any] = {}
-    if graph is not None:
-        graph_options = graph.model_dump(exclude={"name", "unit_penalty"})
-        graph_options |= {"graph": settings.graphs[graph.name], "length_penalty": graph.unit_penalty}
-    return JobRequest(
-        SearchOptions(
-            decoder=options.decoder,
-            beam=options.beam,
-            nbest=options.nbest,
-            lm_blanks=options.lm_blanks,
-            pruning=options.pruning,
-            scores=options.scores,
-            patience=options.patience,
-            head=options.head,
-            alignments=options.alignments,
-            beta=options.beta,
-            blank_penalty=options.blank_penalty,
-            ctc_weight=options.ctc_weight,
-            reverse_weight=options.reverse_weight,
-            attention_weight=options.attention_weight,
-            transducer_weight=options.transducer_weight,
-            search_ctc_weight=options.search_ctc_weight,
-            reader=reader,
-            att_context=None if options.live is None else options.live.att_context,
-            **{"length_penalty": options.length_penalty} | graph_options,
-        ),
-        ask,
-        carries=options.context == "job",
-    )
+    return request_of(options, resolved)
 
 
-def _reader(options: JobOptions, settings: Settings, name: str, reads: Path | None) -> str | None:
-    """What the engine loads the second model by; None where there is none. Raises UnknownModel."""
-    if options.rescore is None:
-        return None
-    reader = settings.models.get(options.rescore.model) if reads is None else str(reads)
-    if reader is None:
-        names = ", ".join(sorted(settings.models))
-        asked = options.rescore.model
-        raise UnknownModel(f"{name}: no model {asked!r} to rescore here; this worker knows {names}.")
-    return reader
+def _fields_of(options: Options, record: type[Any]) -> dict[str, Any]:
+    """The job's options that a record of the engine has too, by name."""
+    return {
+        each.name: getattr(options, each.name)
+        for each in fields(record)
+        if each.name in Options.model_fields and each.name not in _OTHER
+    }
+
+
+def _graph_fields(options: Options) -> dict[str, Any]:
+    """How the graph is searched, as the engine calls it."""
+    if options.graph is None:
+        return {}
+    searched = options.graph.model_dump(exclude={"name", "unit_penalty"})
+    return searched | {"length_penalty": options.graph.unit_penalty}
+
+
+def _path_of(name: str | None, places: Mapping[str, str], sentence: str) -> str | None:
+    """Where the file of this name is; None for no name. Raises UnknownModel."""
+    if name is None or name in places:
+        return None if name is None else places[name]
+    known = ", ".join(sorted(places)) or "none"
+    raise UnknownModel(f"{sentence} {name!r} here; this worker knows {known}.")

@@ -4,6 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spool.domain.declaration import Group, Option
+
+GROUP: Group = "Decoding graph"
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
 
@@ -13,10 +16,13 @@ class GraphSearch(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[
-        str, Field(min_length=1, max_length=200, description="The graph's name from the settings.")
+        str,
+        Option(GROUP, flag="graph", metavar="NAME"),
+        Field(min_length=1, max_length=200, description="Name of a decoding graph from the settings."),
     ]
     graph_beam: Annotated[
         float,
+        Option(GROUP),
         Field(
             gt=0,
             le=100,
@@ -25,10 +31,13 @@ class GraphSearch(BaseModel):
         ),
     ] = 16.0
     max_active: Annotated[
-        int, Field(ge=1, le=100_000, strict=True, description="The most states that are kept after a frame.")
+        int,
+        Option(GROUP),
+        Field(ge=1, le=100_000, strict=True, description="The most states that are kept after a frame."),
     ] = 7000
     lattice_beam: Annotated[
         float,
+        Option(GROUP),
         Field(
             ge=0,
             le=100,
@@ -38,14 +47,18 @@ class GraphSearch(BaseModel):
     ] = 10.0
     blank_skip: Annotated[
         float,
+        Option(GROUP),
         Field(
             gt=0, le=1, description="Frames whose blank is more probable than this are skipped.", **_FINITE
         ),
     ] = 1.0
     acoustic_scale: Annotated[
         float,
+        Option(GROUP),
         Field(gt=0, le=100, description="Weight of the acoustic scores relative to the graph.", **_FINITE),
     ] = 1.0
     unit_penalty: Annotated[
-        float, Field(ge=-100, le=100, description="Added to a path's cost for each unit.", **_FINITE)
+        float,
+        Option(GROUP),
+        Field(ge=-100, le=100, description="Added to a path's cost for each unit.", **_FINITE),
     ] = 0.0

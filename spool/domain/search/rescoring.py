@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spool.domain.declaration import Option
+
 
 class Rescoring(BaseModel):
     """The model that reads the hypotheses, and the weight of its scores."""
@@ -12,6 +14,7 @@ class Rescoring(BaseModel):
 
     model: Annotated[
         str,
+        Option("Search", flag="rescore-model", metavar="NAME"),
         Field(
             min_length=1,
             max_length=200,
@@ -21,6 +24,7 @@ class Rescoring(BaseModel):
     ]
     weight: Annotated[
         float,
+        Option("Search", flag="rescore-weight"),
         Field(
             ge=0,
             le=100,

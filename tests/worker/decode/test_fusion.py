@@ -160,7 +160,7 @@ def options(beam: int, *, weighted: bool = False) -> SearchOptions:
 
 
 def asks_with(lm: str | None) -> list[DecodeRequest]:
-    return [replace(ask, lm=lm, alpha=ALPHA) for ask in ASKS]
+    return [replace(ask, lm=lm, lm_weight=ALPHA) for ask in ASKS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -278,7 +278,7 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
             ask.lm,
             ask.phrases,
             weighted=weighted and beam > 0,
-            alpha=ask.alpha,
+            alpha=ask.lm_weight,
             boost=ask.boost,
             context=ask.context,
         )

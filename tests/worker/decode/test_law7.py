@@ -40,7 +40,7 @@ RECORDINGS = (
     *("digits/string-1", "digits/string-2"),
 )
 ALONE = range(len(RECORDINGS))
-FUSED = DecodeRequest(lm=str(GOLDEN / "lm.arpa"), alpha=0.2, phrases=("happy cat", "seven"), boost=0.5)
+FUSED = DecodeRequest(lm=str(GOLDEN / "lm.arpa"), lm_weight=0.2, phrases=("happy cat", "seven"), boost=0.5)
 SCORE_GAP, CONFIDENCE_GAP = 1e-4, 1e-5  # what a batch's shape may do before anything is rounded
 
 

@@ -108,8 +108,8 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         DecodeRequest(),
         DecodeRequest(phrases=("harbour", "the old lamp"), boost=4.0),
         DecodeRequest(phrases=("seven",), boost=2.0, context=(5, 9, 12)),
-        DecodeRequest(lm=lm, alpha=0.5),
-        DecodeRequest(lm=other, alpha=0.2, phrases=("river",)),
+        DecodeRequest(lm=lm, lm_weight=0.5),
+        DecodeRequest(lm=other, lm_weight=0.2, phrases=("river",)),
     ]
     options = SearchOptions(decoder="beam", beam=4, nbest=4)
     alone = [

@@ -174,7 +174,7 @@ def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., Wor
         assert "has no attention decoder" in (harness.job(deaf).error_message or "")
         alone = harness.submit(path, "u2", **asked, rescore={"model": "nobody"})
         harness.run(alone)
-        assert "no model 'nobody' to rescore here" in json.dumps(harness.job(alone).refusals)
+        assert "no model to rescore with 'nobody' here" in json.dumps(harness.job(alone).refusals)
 
 
 def test_a_language_model_orders_a_jobs_hypotheses(

@@ -1,0 +1,102 @@
+"""How a job option is declared beside its type, and why options are refused. Pure.
+
+The API, both commands and the documentation read the declarations; nothing else says what an option applies
+to.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+Group = Literal[
+    "Common",
+    "Search",
+    "Language",
+    "Words to expect",
+    "Recording",
+    "Speakers",
+    "Decoding graph",
+    "Live session",
+]
+GREEDY = "greedy"
+BEAMS = ("beam", "rescore", "attention", "wfst")
+"""The decoders that keep several hypotheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What a field's type does not say of an option.
+
+    group: where the help and the documentation list it. decoders, heads: those that take it; empty for all.
+    families: the model families that take it, for the documentation; a model refuses what it cannot do. needs:
+    options of which one must be given. excludes: options that cannot be combined with it. flag: its name on
+    the command line, unless that is the field's. alias: other names there. metavar: what its value is called
+    there.
+    """
+
+    group: Group
+    decoders: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    flag: str | None = None
+    alias: tuple[str, ...] = ()
+    metavar: str | None = None
+
+    @property
+    def applies_to(self) -> str:
+        """The decoders, heads and families that take it, in words; empty for all."""
+        kinds = (("decoder", self.decoders), ("head", self.heads), ("model", self.families))
+        return ", ".join(f"{kind} {either(names)}" for kind, names in kinds if names)
+
+
+def option_of(field: FieldInfo) -> Option | None:
+    """The declaration of a field; None if it is no option of its own."""
+    return next((each for each in field.metadata if isinstance(each, Option)), None)
+
+
+def flag_of(name: str, field: FieldInfo) -> str:
+    """The name of a field's option on the command line."""
+    option = option_of(field)
+    return f"--{(option and option.flag) or name.replace('_', '-')}"
+
+
+def find_refusals(options: BaseModel) -> Iterator[tuple[str, str]]:
+    """The options that contradict others, each with the reason, in which names of options are in backticks.
+
+    An option with its default value counts as not given.
+    """
+    fields = type(options).model_fields
+
+    def is_given(name: str) -> bool:
+        return name in fields and getattr(options, name) != fields[name].default
+
+    def value_of(name: str) -> Any:  # noqa: ANN401 - of any type
+        return getattr(options, name)
+
+    for name, field in fields.items():
+        option = option_of(field)
+        if option is None or not is_given(name):
+            continue
+        excluded = [other for other in option.excludes if is_given(other)]
+        if option.needs and not any(map(is_given, option.needs)):
+            yield name, f"needs {either(f'`{each}`' for each in option.needs)}, which is not set"
+        elif option.decoders and value_of("decoder") not in option.decoders:
+            yield (
+                name,
+                f"needs `decoder` {either(option.decoders)}; it does not apply to {value_of('decoder')}",
+            )
+        elif option.heads and value_of("head") not in ("auto", *option.heads):
+            yield name, f"needs `head` {either(option.heads)}; it does not apply to {value_of('head')}"
+        elif excluded:
+            yield name, f"cannot be combined with `{excluded[0]}`"
+
+
+def either(names: Iterator[str] | tuple[str, ...]) -> str:
+    """The names with commas and `or`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
