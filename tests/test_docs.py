@@ -6,14 +6,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
-from typer.core import TyperGroup
-from typer.exceptions import TyperException
 
-from api.cli.main import app as spool
+from api.cli.main import build_app as build_spool
+from ops import command_line
 from spool.settings import Settings
-from worker.cli.main import app as spool_worker
+from worker.cli.main import build_app as build_worker
 
+APPS = {"spool": build_spool(), "spool-worker": build_worker()}
 ROOT = Path(__file__).parent.parent
 TOP = ("api", "spool", "worker", "kernels", "migrations", "ops", "tests", "docs", "models", "samples")
 ENDINGS = "py|md|metal|h|sh|yml|yaml|json|jsonl|js|toml|svg|txt|flac"
@@ -144,20 +143,24 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def complaint(words: list[str]) -> str | None:
     """What is wrong with a call; None where each subcommand and option exists."""
-    command = typer.main.get_command(spool if words[0] == "spool" else spool_worker)
-    context = typer.Context(command, info_name=words[0])
-    known = {"--help", "--version", *(opt for param in command.params for opt in param.opts)}
-    rest = words[1:]
-    while isinstance(command, TyperGroup) and rest and not rest[0].startswith(("-", "…", "COMMAND")):
-        try:
-            _, subcommand, rest = command.resolve_command(context, rest)
-        except TyperException as error:
-            return f"{' '.join(words)}: {error}"
-        assert subcommand is not None
-        command = subcommand
-        known = {"--help", *(opt for param in command.params for opt in (*param.opts, *param.secondary_opts))}
+    command, rest = APPS[words[0]], words[1:]
+    while (below := [name for name in command if name[0] != "-"]) and rest:
+        if rest[0].startswith(("-", "…", "COMMAND")):
+            break
+        if rest[0] not in below:
+            return f"{' '.join(words)}: no command {rest[0]}"
+        command, rest = command[rest[0]], rest[1:]
+    known = {"--help", "--help-all", *(name for name in command if name.startswith("-"))}
+    if command.default_command is not None:
+        for argument in command.assemble_argument_collection():
+            known |= {*argument.names, *argument.negatives}
     options = {word.partition("=")[0].rstrip(",;)") for word in rest if re.match(r"--?[a-z]", word)}
     return f"{' '.join(words)}: no option {sorted(options - known)}" if options - known else None
+
+
+def test_the_reference_of_the_commands_is_that_of_their_declarations() -> None:
+    page = command_line.PAGE.read_text(encoding="utf-8")
+    assert page == command_line.with_reference(page), "run: .venv/bin/python -m ops.command_line"
 
 
 @each_page

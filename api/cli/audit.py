@@ -8,7 +8,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
@@ -32,18 +33,25 @@ SHOWN = 20
 
 
 def audit(
+    *,
     objects: Annotated[
         bool,
-        typer.Option(
-            help="Also read every transcript and list every object; without, check the database only."
+        Parameter(
+            help="Also read every transcript and list every object; without, check the database only.",
+            negative_bool="no-",
         ),
     ] = True,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds by which sweeps, heartbeats and clocks may be late.")
+        float,
+        Parameter(
+            validator=Number(gte=0), help="Seconds by which sweeps, heartbeats and clocks may be late."
+        ),
     ] = 60.0,
     remove_orphans: Annotated[
         bool,
-        typer.Option("--remove-orphans", help="Delete objects that have belonged to no job for an hour."),
+        Parameter(
+            help="Delete objects that have belonged to no job for an hour.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -69,14 +77,14 @@ def audit(
         database.close()
     if as_json:
         document = _document(report) | {"unserved": [asdict(each) for each in waiting]}
-        typer.echo(json.dumps(document, indent=2))
+        print(json.dumps(document, indent=2))
     else:
         _print(report)
         for each in waiting:
             out.print(
                 f"{count_of(each.jobs, 'job')} in {each.queue} waiting for {each.waiting_for}", soft_wrap=True
             )
-    raise typer.Exit(0 if report.clean else 1)
+    raise SystemExit(0 if report.clean else 1)
 
 
 def _keep(database: Database, report: "AuditReport", objects: bool) -> None:

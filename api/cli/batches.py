@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zipfile import ZipFile
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
-from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
+from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
 from api.cli.files import print_copies, print_skipped
 from api.cli.jobs import submit_recordings
-from api.cli.options import DELETED, Copies, Place, Search, Yes
+from api.cli.options import DELETED, Copies, Place, Transcription
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import count_of, describe_hold, format_duration, format_money, format_time
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
-from spool.command_options import takes_options
+from spool.commandline.app import new_app
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
@@ -30,42 +30,40 @@ from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
 
-app = typer.Typer(no_args_is_help=True, help="Submit whole archives: manifests, prefixes, folders.")
+app = new_app("Submit whole archives: manifests, prefixes, folders.", "batch")
 
-BatchId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_batch, help="A batch's id.")]
+BatchId = Annotated[str, Parameter(name="ID", completer=complete_batch, help="A batch's id.")]
 
 
-@app.command()
-@takes_options
+@app.command
 def submit(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="MANIFEST|FOLDER|URL",
+        Parameter(
+            name="MANIFEST|FOLDER|URL",
             help="A JSONL or CSV manifest to upload, a folder, or s3://bucket/prefix/ or file:///folder/.",
         ),
     ],
-    place: Place,
-    search: Search,
-    deliver: Output,
-    name: Annotated[str | None, typer.Option(help="Name of the batch, for display.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Reject the whole batch if a line is invalid.")
-    ] = False,
+    /,
+    *,
+    place: Place = Place(),
+    options: Transcription = Transcription(),
+    deliver: Output = Output(),
+    name: Annotated[str | None, Parameter(help="Name of the batch, for display.")] = None,
+    strict: Annotated[bool, Parameter(help="Reject the whole batch if a line is invalid.")] = False,
     no_reuse: Annotated[
         bool,
-        typer.Option(
-            "--no-reuse",
+        Parameter(
             help="Transcribe recordings again that were transcribed before with the same options.",
         ),
     ] = False,
     source_connection: Connection = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the batch has ended.")] = False,
+    wait: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
-    request: dict[str, Any] = place.to_request() | {"options": search.to_request(), "name": name}
+    request: dict[str, Any] = place.to_request() | {"options": options.to_request(), "name": name}
     request |= deliver.to_request()
     request |= {"strict": strict, "reuse": not no_reuse}
     request |= {} if source_connection is None else {"connection": source_connection}
@@ -96,17 +94,17 @@ def submit(
         _exit_for(batch)
 
 
-@app.command()
+@app.command
 def status(
     batch_id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ID]",
-            autocompletion=complete_batch,
-            help="A batch's id. Without one, list the latest batches.",
+        Parameter(
+            name="ID", completer=complete_batch, help="A batch's id. Without one, list the latest batches."
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Wait until the batch has ended.")] = False,
+    /,
+    *,
+    watch: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -120,14 +118,16 @@ def status(
     _show(batch, as_json=as_json)
 
 
-@app.command()
+@app.command
 def results(
     batch_id: BatchId,
+    /,
+    *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+        Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Include words with times and confidence.")] = False,
-    state: Annotated[JobState | None, typer.Option(help="Print only jobs in this state.")] = None,
+    words: Annotated[bool, Parameter(help="Include words with times and confidence.")] = False,
+    state: Annotated[JobState | None, Parameter(help="Print only jobs in this state.")] = None,
     url: Url = None,
 ) -> None:
     """Print one line of JSON for each job in its current state."""
@@ -135,7 +135,7 @@ def results(
         lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
-                typer.echo(line)
+                print(line)
             return
         # Renamed when complete, so that a partial file is never taken for the whole.
         partial = output.with_name(f"{output.name}.part")
@@ -157,18 +157,20 @@ def _format(name: str) -> Format:
     raise InvalidRequest(f"Unknown transcript format {name!r}: choose from {', '.join(FORMATS)}.")
 
 
-@app.command()
+@app.command
 def transcripts(
     batch_id: BatchId,
+    /,
+    *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to write to; created if it does not exist.")
+        Path, Parameter(name=["--output", "-o"], help="Folder to write to; created if it does not exist.")
     ],
     forms: Annotated[
         list[str] | None,
-        typer.Option(
-            "--format",
+        Parameter(
+            name="--format",
             metavar="FORMAT",
-            autocompletion=_complete_format,
+            completer=_complete_format,
             help=f"Repeatable: {', '.join(FORMATS)}. Default: txt.",
         ),
     ] = None,
@@ -194,13 +196,16 @@ def transcripts(
     out.print(f"{len(taken)} transcripts written to {output}", markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command
 def download(
     batch_id: BatchId,
+    /,
+    *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Zip to write. Default: the batch's id and format.")
+        Path | None,
+        Parameter(name=["--output", "-o"], help="Zip to write. Default: the batch's id and format."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Format of the transcripts.")] = "txt",
+    form: Annotated[Format, Parameter(name="--format", help="Format of the transcripts.")] = "txt",
     url: Url = None,
 ) -> None:
     """Save the transcripts of all finished jobs as one zip.
@@ -227,28 +232,30 @@ def download(
         )
 
 
-@app.command("retry-failed")
-def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
+@app.command(name="retry-failed")
+def retry_failed(batch_id: BatchId, /, *, url: Url = None, as_json: Json = False) -> None:
     """Queue every failed job of a batch again."""
     with connect(url) as (spool, _):
         answer = spool.retry_failed(batch_id)
     print_json(answer) if as_json else out.print(f"{answer.retried} queued again")
 
 
-@app.command()
-def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
+@app.command
+def cancel(batch_id: BatchId, /, *, url: Url = None, as_json: Json = False) -> None:
     """Cancel a batch. Running jobs stop at their next chunk."""
     with connect(url) as (spool, _):
         batch = spool.cancel_batch(batch_id)
     _show(batch, as_json=as_json)
 
 
-@app.command()
+@app.command
 def delete(
     batch_id: BatchId,
+    /,
+    *,
     what: Annotated[
         Literal["all", "source", "transcript"],
-        typer.Option(help="The uploaded recordings, the transcripts, or both."),
+        Parameter(help="The uploaded recordings, the transcripts, or both."),
     ] = "all",
     copies: Copies = False,
     yes: Yes = False,
@@ -262,7 +269,7 @@ def delete(
     """
     if not yes:
         question = f"Permanently delete {DELETED[what]} of every job of {batch_id}?"
-        typer.confirm(question, abort=True, err=True)
+        confirm(question)
     jobs: list[JobDeletion] = []
     left: list[str] = []
     with connect(url) as (spool, _):
@@ -283,7 +290,7 @@ def delete(
             style="yellow",
             soft_wrap=True,
         )
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)
 
 
 def _manifest(source: str) -> Path:
@@ -333,7 +340,7 @@ def _print_bad_lines(batch: BatchDetail) -> None:
 
 def _exit_for(batch: BatchDetail) -> None:
     if batch.lines.bad or batch.counts[JobState.FAILED] or batch.counts[JobState.CANCELLED]:
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)
 
 
 def _show(batch: BatchDetail, *, as_json: bool) -> None:

@@ -5,6 +5,8 @@ If the server does not answer, there are no completions and no message, since th
 
 from collections.abc import Callable, Iterable
 
+from cyclopts.completion import CompletionContext
+
 from api.cli.connection import connect
 from spool.client import ClientError, Retries, Spool
 from spool.errors import SpoolError
@@ -16,35 +18,35 @@ _LATEST = 100
 _ONCE = Retries(tries=1, greetings=1)
 
 
-def complete_job(incomplete: str) -> list[Offer]:
+def complete_job(context: CompletionContext) -> list[Offer]:
     """The latest jobs, by id."""
     return _offer(
-        incomplete,
+        context,
         lambda spool: [(job.id, f"{job.state}, {job.name}") for job in spool.job_page(limit=_LATEST).items],
     )
 
 
-def complete_batch(incomplete: str) -> list[Offer]:
+def complete_batch(context: CompletionContext) -> list[Offer]:
     """The latest batches, by id."""
     return _offer(
-        incomplete,
+        context,
         lambda spool: [(one.id, f"{one.state}, {one.name}") for one in spool.batch_page(limit=_LATEST).items],
     )
 
 
-def complete_model(incomplete: str) -> list[Offer]:
+def complete_model(context: CompletionContext) -> list[Offer]:
     """The models that jobs may name."""
     return _offer(
-        incomplete,
+        context,
         lambda spool: [
             (model.name, "the server's default" if model.default else "") for model in spool.models()
         ],
     )
 
 
-def _offer(incomplete: str, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
+def _offer(context: CompletionContext, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
     try:
         with connect(None, _ONCE) as (spool, _):
-            return [offer for offer in ask(spool) if offer[0].startswith(incomplete)]
+            return [offer for offer in ask(spool) if offer[0].startswith(context.incomplete)]
     except (ClientError, SpoolError, OSError):
         return []

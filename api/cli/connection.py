@@ -6,27 +6,35 @@ the local token of this home, for a server that runs here.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import typer
+from cyclopts import Parameter
 from pydantic import BaseModel
 from rich.console import Console
+from rich.text import Text
 
 from api.local.instance import Running, find_running
 from api.local.token import local_token
 from spool.client import Retries, Spool
+from spool.commandline.app import GROUPS
 from spool.errors import InvalidRequest
 from spool.settings import Settings, load_settings
 
 Url = Annotated[
     str | None,
-    typer.Option(help="Address of the server. Default: SPOOL_URL, else the one that `spool up` started."),
+    Parameter(
+        group=GROUPS["Routing and order"],
+        help="Address of the server. Default: SPOOL_URL, else the one that `spool up` started.",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, Parameter(name="--json", show_default=False, help="Print JSON.")]
+Project = Annotated[str | None, Parameter(help="Only of this project.")]
+Yes = Annotated[bool, Parameter(help="Do not ask for confirmation.")]
 
 _UNCUT = 10_000
 """Columns if the output is not a terminal: wider than any line."""
@@ -70,7 +78,7 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spoo
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))
     parts = urlsplit(chosen)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest(f"{chosen} is no address of a server: that is http://HOST:PORT or https://HOST.")
+        raise InvalidRequest(f"{chosen} is not a server address; use http://HOST:PORT or https://HOST.")
     # Never an option: every process on the machine can read command lines.
     secret = settings.api_key or settings.api_token
     key = secret.get_secret_value() if secret else None
@@ -83,9 +91,17 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spoo
 def print_json(answer: BaseModel | Sequence[BaseModel]) -> None:
     """Print one JSON document, without colour or line wrapping."""
     if isinstance(answer, BaseModel):
-        typer.echo(answer.model_dump_json(indent=2))
+        print(answer.model_dump_json(indent=2))
     else:
-        typer.echo("[" + ",\n".join(item.model_dump_json(indent=2) for item in answer) + "]")
+        print("[" + ",\n".join(item.model_dump_json(indent=2) for item in answer) + "]")
+
+
+def confirm(question: str) -> None:
+    """Ask for a yes on the terminal. Raises SystemExit for any other answer."""
+    err.print(Text(f"{question} [y/N] "), end="", soft_wrap=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        err.print("nothing was done")
+        raise SystemExit(Exit.FAILED)
 
 
 def _configured(settings: Settings) -> str:

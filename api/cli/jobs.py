@@ -6,60 +6,51 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch, complete_job
-from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
+from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
 from api.cli.files import print_copies, print_skipped, recordings_under
-from api.cli.options import (
-    DELETED,
-    Copies,
-    Diarizer,
-    LeastSpeakers,
-    MostSpeakers,
-    Place,
-    Search,
-    VoicePrints,
-    WithinChannels,
-    Yes,
-    diarization_of,
-)
+from api.cli.options import DELETED, Copies, Place, Speakers, Transcription
 from api.cli.progress import follow, sending
 from api.cli.tables import count_of, job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
 from spool.client import Refused, Spool, Unreachable
-from spool.command_options import takes_options
-from spool.domain.archive.diarization import MOST_SPEAKERS
+from spool.commandline.app import new_app
 from spool.domain.jobs import JobState
 from spool.domain.manifest import NAME_LENGTH
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
 
-JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
+JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")]
 
 
-@takes_options
 def submit(
     sources: Annotated[
-        list[str], typer.Argument(metavar="PATH|URL…", help="Files, folders, https:// or s3:// addresses.")
+        list[str], Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.")
     ],
-    place: Place,
-    search: Search,
-    deliver: Output,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
+    /,
+    *,
+    place: Place = Place(),
+    options: Transcription = Transcription(),
+    deliver: Output = Output(),
+    wait: Annotated[bool, Parameter(help="Wait until the jobs have ended.")] = False,
     reuse: Annotated[
         bool,
-        typer.Option("--reuse", help="Reuse a transcript of the same content and options, free of charge."),
+        Parameter(
+            help="Reuse a transcript of the same content and options, free of charge.",
+        ),
     ] = False,
     source_connection: Connection = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.to_request() | {"options": search.to_request()} | deliver.to_request()
+    request = place.to_request() | {"options": options.to_request()} | deliver.to_request()
     if reuse:
         request["reuse"] = True
     if source_connection is not None:
@@ -118,22 +109,20 @@ def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait:
 def status(
     job_id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ID]", autocompletion=complete_job, help="A job's id. Without one, list the latest jobs."
-        ),
+        Parameter(name="ID", completer=complete_job, help="A job's id. Without one, list the latest jobs."),
     ] = None,
-    state: Annotated[JobState | None, typer.Option(help="List only jobs in this state.")] = None,
-    project: Annotated[str | None, typer.Option(help="List only jobs of this project.")] = None,
+    /,
+    *,
+    state: Annotated[JobState | None, Parameter(help="List only jobs in this state.")] = None,
+    project: Annotated[str | None, Parameter(help="List only jobs of this project.")] = None,
     batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="List only jobs of this batch.")
+        str | None, Parameter(completer=complete_batch, help="List only jobs of this batch.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="List only recordings with this in their name, in any case.")
+        str | None, Parameter(help="List only recordings with this in their name, in any case.")
     ] = None,
-    tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="List only jobs with this tag.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of jobs to list.")] = 20,
+    tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="List only jobs with this tag.")] = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of jobs to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -155,12 +144,12 @@ def status(
 def follow_jobs(
     job_ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[ID…]",
-            autocompletion=complete_job,
-            help="Ids of jobs. Without any, follow every unfinished job.",
+        Parameter(
+            name="ID", completer=complete_job, help="Ids of jobs. Without any, follow every unfinished job."
         ),
     ] = None,
+    /,
+    *,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -182,16 +171,18 @@ def follow_jobs(
 
 def transcript(
     job_id: JobId,
-    form: Annotated[Format, typer.Option("--format", help="Format of the transcript.")] = "txt",
+    /,
+    *,
+    form: Annotated[Format, Parameter(name="--format", help="Format of the transcript.")] = "txt",
     digits: Annotated[
         str | None,
-        typer.Option(
+        Parameter(
             metavar="LANGUAGE",
             help="Write numbers as digits: en, de …, or auto for the transcript's language.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+        Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
     url: Url = None,
 ) -> None:
@@ -202,13 +193,14 @@ def transcript(
         data = spool.transcript_file(job_id, form, digits=digits)
     if output is not None:
         output.write_bytes(data)
-    elif form == "docx":
-        sys.stdout.buffer.write(data)
     else:
-        typer.echo(data, nl=not data.endswith(b"\n"))
+        needs_end = form != "docx" and not data.endswith(b"\n")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data + b"\n" if needs_end else data)
+        sys.stdout.buffer.flush()
 
 
-def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+def cancel(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
     """Cancel a job.
 
     A running job stops at its next chunk.
@@ -219,7 +211,7 @@ def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     print_json(job) if as_json else out.print(f"{job.id} {outcome}")
 
 
-def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+def retry(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
     """Queue a failed or cancelled job again."""
     with connect(url) as (spool, _):
         job = spool.retry(job_id)
@@ -229,13 +221,13 @@ def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 def delete(
     job_ids: Annotated[
         list[str],
-        typer.Argument(
-            metavar="ID…", autocompletion=complete_job, help="Jobs that are done, failed or cancelled."
-        ),
+        Parameter(name="ID", completer=complete_job, help="Jobs that are done, failed or cancelled."),
     ],
+    /,
+    *,
     what: Annotated[
         Literal["all", "source", "transcript"],
-        typer.Option(help="The uploaded recording, the transcript, or both."),
+        Parameter(help="The uploaded recording, the transcript, or both."),
     ] = "all",
     copies: Copies = False,
     yes: Yes = False,
@@ -247,9 +239,7 @@ def delete(
     The jobs themselves are kept, with their costs.
     """
     if not yes:
-        typer.confirm(
-            f"Permanently delete {DELETED[what]} of {count_of(len(job_ids), 'job')}?", abort=True, err=True
-        )
+        confirm(f"Permanently delete {DELETED[what]} of {count_of(len(job_ids), 'job')}?")
     with connect(url) as (spool, _):
         jobs = [spool.delete_content(job_id, what, copies=copies) for job_id in job_ids]
     if as_json:
@@ -260,31 +250,22 @@ def delete(
     print_copies(jobs)
 
 
-speakers = typer.Typer(no_args_is_help=True, help="Find, list and name the speakers of transcripts.")
+speakers = new_app("Find, list and name the speakers of transcripts.", "speakers")
 
 
-@speakers.command("find")
+@speakers.command(name="find")
 def find_speakers(
     job_id: JobId,
-    count: Annotated[
-        int | None,
-        typer.Option("--speakers", min=1, max=MOST_SPEAKERS, help="The exact number of speakers."),
-    ] = None,
-    min_speakers: LeastSpeakers = None,
-    max_speakers: MostSpeakers = None,
-    within_channels: WithinChannels = False,
-    diarizer: Diarizer = None,
-    voice_prints: VoicePrints = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    /,
+    *,
+    known: Speakers = Speakers(),
+    wait: Annotated[bool, Parameter(help="Wait until the job has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find the speakers of a finished job, without transcribing it again."""
-    asked = diarization_of(
-        count, min_speakers, max_speakers, within=within_channels, model=diarizer, prints=voice_prints
-    )
     with connect(url) as (spool, _):
-        jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
+        jobs: list[JobOut] = [spool.diarize(job_id, **known.to_request())]
         if wait:
             jobs = list(follow(spool, jobs, err))
     if as_json:
@@ -293,8 +274,8 @@ def find_speakers(
         out.print(job_table(jobs), crop=False)
 
 
-@speakers.command("list")
-def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+@speakers.command(name="list")
+def list_speakers(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
     """List the speakers of a job's transcript, and the voices that they resemble."""
     with connect(url) as (spool, _):
         job, heard = spool.job(job_id), spool.speakers(job_id).items
@@ -306,14 +287,17 @@ def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None
         out.print(speaker_table(heard))
 
 
-@speakers.command("name")
+@speakers.command(name="name")
 def name_speakers(
     job_id: JobId,
     names: Annotated[
-        list[str], typer.Argument(metavar="LABEL=NAME…", help="As speaker_0=Ada; an empty name removes it.")
+        list[str], Parameter(name="LABEL=NAME", help="As speaker_0=Ada; an empty name removes it.")
     ],
+    /,
+    *,
     remember: Annotated[
-        bool, typer.Option("--remember", help="Recognise these voices in the project's other recordings.")
+        bool,
+        Parameter(help="Recognise these voices in the project's other recordings."),
     ] = False,
     url: Url = None,
     as_json: Json = False,
@@ -331,8 +315,8 @@ def name_speakers(
         out.print(speaker_table(named.items))
 
 
-@speakers.command("voices")
-def list_voices(url: Url = None, as_json: Json = False) -> None:
+@speakers.command(name="voices")
+def list_voices(*, url: Url = None, as_json: Json = False) -> None:
     """List the voices that are recognised in new recordings."""
     with connect(url) as (spool, _):
         known = spool.voices()
@@ -344,9 +328,9 @@ def list_voices(url: Url = None, as_json: Json = False) -> None:
         out.print(voice_table(known))
 
 
-@speakers.command("forget")
+@speakers.command(name="forget")
 def forget_voice(
-    voice: Annotated[str, typer.Argument(metavar="VOICE", help="The voice's id.")], url: Url = None
+    voice: Annotated[str, Parameter(name="VOICE", help="The voice's id.")], /, *, url: Url = None
 ) -> None:
     """Delete a voice and all its voice prints. Speakers keep the name."""
     with connect(url) as (spool, _):
@@ -423,4 +407,4 @@ def _exit_for(jobs: Sequence[JobOut], refused: int) -> None:
         reason = (job.error.message if job.error else job.state.value).removeprefix(f"{job.name}: ")
         err.print(Text.assemble((f"{job.name}: ", "red"), reason), soft_wrap=True)
     if failed or refused:
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)

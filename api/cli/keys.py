@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-import typer
+from cyclopts import Parameter
 from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from spool.commandline.app import new_app
 from spool.domain.api_keys import Scope
 from spool.domain.manifest import Name
 from spool.errors import InvalidRequest, first_fault
@@ -28,23 +29,24 @@ from spool.store import Database
 from spool.store import api_keys as store
 from spool.store.api_keys import ApiKey
 
-app = typer.Typer(no_args_is_help=True, help="Manage API keys, by project and scope.")
+app = new_app("Manage API keys, by project and scope.", "keys")
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([1-9]\d{0,4})([hdw])")
 
 
-@app.command()
+@app.command
 def create(
-    name: Annotated[str, typer.Option(help="Name of the key, for display.")],
-    project: Annotated[str | None, typer.Option(help="Limit the key to one project.")] = None,
+    *,
+    name: Annotated[str, Parameter(help="Name of the key, for display.")],
+    project: Annotated[str | None, Parameter(help="Limit the key to one project.")] = None,
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="read or submit (repeat for both; the default), or admin for every project."),
+        Parameter(help="read or submit (repeat for both; the default), or admin for every project."),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(
+        Parameter(
             metavar="ADDRESS",
             help="Limit the sources of its jobs to s3://bucket/prefix/, file:///folder/ or https://host/. "
             "Repeat for several. Default: whatever the settings allow.",
@@ -52,9 +54,7 @@ def create(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHEN", help="Expire after 90d, 12h or 4w, or on a day such as 2027-01-31 (UTC)."
-        ),
+        Parameter(metavar="WHEN", help="Expire after 90d, 12h or 4w, or on a day such as 2027-01-31 (UTC)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -70,31 +70,32 @@ def create(
             expires_at=None if expires is None else _moment(expires),
         )
     if as_json:
-        typer.echo(json.dumps({"id": minted.id, "key": minted.text}, indent=2))
+        print(json.dumps({"id": minted.id, "key": minted.text}, indent=2))
         return
-    typer.echo(minted.text)
+    print(minted.text)
     hint = (
         f"{minted.id}: this key is not shown again. Clients read it from SPOOL_API_KEY or SPOOL_API_KEY_FILE."
     )
     err.print(Text(hint), soft_wrap=True)
 
 
-@app.command("list")
-def list_keys(as_json: Json = False) -> None:
+@app.command(name="list")
+def list_keys(*, as_json: Json = False) -> None:
     """List all keys, including revoked ones, without their secrets."""
     with _database() as database, database.read() as tx:
         keys = store.list_keys(tx)
     if as_json:
-        typer.echo(json.dumps([_document(key) for key in keys], indent=2))
+        print(json.dumps([_document(key) for key in keys], indent=2))
     elif keys:
         out.print(_table(keys))
     else:
         out.print("no keys; on loopback the API accepts the token that `spool up` prints", style="dim")
 
 
-@app.command()
+@app.command
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's id, as `spool keys list` shows it.")],
+    key_id: Annotated[str, Parameter(name="ID", help="A key's id, as `spool keys list` shows it.")],
+    /,
 ) -> None:
     """Revoke a key."""
     with _database() as database, database.begin() as tx:

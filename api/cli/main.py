@@ -6,128 +6,123 @@ database driver and a web framework. The exit codes are those of `api.cli.connec
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_group
+from cyclopts import App, Group
 
+from spool.commandline.app import new_app, run_app
 from spool.errors import InvalidRequest, SpoolError
 
 
-class Subcommand(NamedTuple):
+class Command(NamedTuple):
     """The module and attribute of a subcommand or group, and its line in `spool --help`."""
 
     module: str
     attribute: str
-    panel: str
+    group: str
     help: str
 
 
-_LOCAL, _JOBS, _ADMIN = "This machine", "Recordings", "Administration"
+_LOCAL, _JOBS, _WORDS, _FLOW = "This machine", "Recordings", "Transcripts", "Sources and outputs"
+_ADMIN, _SETUP = "Administration", "Shell"
+_HIDDEN = (_FLOW, _ADMIN, _SETUP)
+"""Left out of `spool --help`; `spool --help-all` has them."""
+GROUPS = {
+    name: Group(name, sort_key=number)
+    for number, name in enumerate((_LOCAL, _JOBS, _WORDS, _FLOW, _ADMIN, _SETUP))
+}
 
-SUBCOMMANDS = {
-    "up": Subcommand(
-        "stack", "up", _LOCAL, "Run the API, a worker and, if needed, a broker on this machine."
-    ),
-    "down": Subcommand("stack", "down", _LOCAL, "Stop what `spool up` started."),
-    "demo": Subcommand("stack", "demo", _LOCAL, "Transcribe a folder of samples and report words and costs."),
-    "plan": Subcommand("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
-    "submit": Subcommand("jobs", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
-    "status": Subcommand("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
-    "follow": Subcommand("jobs", "follow_jobs", _JOBS, "Follow jobs until they end."),
-    "watch": Subcommand("archive.sources", "watch", _JOBS, "Watch a folder or bucket for new recordings."),
-    "sources": Subcommand("archive.sources", "app", _JOBS, "Manage watched folders and buckets."),
-    "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
-    "edits": Subcommand("archive.edits", "edits", _JOBS, "Correct transcripts; list and undo corrections."),
-    "review": Subcommand(
+COMMANDS = {
+    "up": Command("stack", "up", _LOCAL, "Run the API, a worker and, if needed, a broker on this machine."),
+    "down": Command("stack", "down", _LOCAL, "Stop what `spool up` started."),
+    "demo": Command("stack", "demo", _LOCAL, "Transcribe a folder of samples and report words and costs."),
+    "plan": Command("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
+    "submit": Command("jobs", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
+    "status": Command("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
+    "follow": Command("jobs", "follow_jobs", _JOBS, "Follow jobs until they end."),
+    "watch": Command("archive.sources", "watch", _FLOW, "Watch a folder or bucket for new recordings."),
+    "sources": Command("archive.sources", "app", _FLOW, "Manage watched folders and buckets."),
+    "transcript": Command("jobs", "transcript", _WORDS, "Print a transcript."),
+    "edits": Command("archive.edits", "edits", _WORDS, "Correct transcripts; list and undo corrections."),
+    "review": Command(
         "archive.review",
         "review",
-        _JOBS,
+        _WORDS,
         "List doubtful passages; mark those that you checked; estimate errors.",
     ),
-    "search": Subcommand("archive.search", "search", _JOBS, "Search all transcripts for words."),
-    "glossary": Subcommand(
-        "archive.glossaries", "app", _JOBS, "Manage lists of names and phrases for jobs to favour."
+    "search": Command("archive.search", "search", _WORDS, "Search all transcripts for words."),
+    "glossary": Command(
+        "archive.glossaries", "app", _WORDS, "Manage lists of names and phrases for jobs to favour."
     ),
-    "lm": Subcommand(
-        "archive.language_models", "app", _JOBS, "Build language models from texts, for jobs to use."
+    "lm": Command(
+        "archive.language_models", "app", _WORDS, "Build language models from texts, for jobs to use."
     ),
-    "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
-    "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
-    "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
-    "rerun": Subcommand(
+    "export": Command("archive.outputs", "export", _FLOW, "Write a job's output files again."),
+    "cancel": Command("jobs", "cancel", _JOBS, "Cancel a job."),
+    "retry": Command("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
+    "rerun": Command(
         "archive.versions", "rerun", _JOBS, "Transcribe recordings again, for example with a better model."
     ),
-    "align": Subcommand(
-        "archive.alignment", "align", _JOBS, "Align an existing transcript with its recording."
+    "align": Command(
+        "archive.alignment", "align", _WORDS, "Align an existing transcript with its recording."
     ),
-    "versions": Subcommand(
-        "archive.versions", "versions", _JOBS, "List the versions of a job's recording: models, words, costs."
+    "versions": Command(
+        "archive.versions",
+        "versions",
+        _WORDS,
+        "List the versions of a job's recording: models, words, costs.",
     ),
-    "diff": Subcommand(
-        "archive.versions", "diff", _JOBS, "Compare two versions of a recording, or of a batch."
+    "diff": Command(
+        "archive.versions", "diff", _WORDS, "Compare two versions of a recording, or of a batch."
     ),
-    "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
-    "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),
-    "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
-    "costs": Subcommand("reports", "costs", _JOBS, "Show the costs of a period."),
-    "serve": Subcommand("stack", "serve", _ADMIN, "Run only the HTTP API."),
-    "workers": Subcommand("reports", "workers", _ADMIN, "List the workers and their state."),
-    "audit": Subcommand(
+    "delete": Command("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
+    "speakers": Command("jobs", "speakers", _WORDS, "Find, list and name the speakers of transcripts."),
+    "batch": Command("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
+    "costs": Command("reports", "costs", _JOBS, "Show the costs of a period."),
+    "serve": Command("stack", "serve", _ADMIN, "Run only the HTTP API."),
+    "workers": Command("reports", "workers", _ADMIN, "List the workers and their state."),
+    "audit": Command(
         "audit", "audit", _ADMIN, "Check that the database and the object store are consistent."
     ),
-    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
-    "graph": Subcommand(
+    "models": Command("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
+    "graph": Command(
         "graph.build", "app", _ADMIN, "Build decoding graphs from a lexicon and an n-gram model."
     ),
-    "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
-    "connections": Subcommand(
-        "archive.connections", "app", _ADMIN, "Manage credentials of other parties' buckets."
+    "keys": Command("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
+    "connections": Command(
+        "archive.connections", "app", _FLOW, "Manage credentials of other parties' buckets."
     ),
-    "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
+    "webhooks": Command("webhooks", "app", _FLOW, "Send events to your own servers (Standard Webhooks)."),
 }
 
 
-class _LazyGroup(TyperGroup):
-    """Lists subcommands from the table above; imports the one that runs or is completed."""
+def build_app(running: str | None = None) -> App:
+    """The command line. running: the subcommand that runs, whose own docstring is then its help."""
+    app = new_app("Transcribe archives: submit recordings, follow them, fetch words, see costs.", "spool")
+    for number, (name, entry) in enumerate(COMMANDS.items()):
+        app.command(
+            f"api.cli.{entry.module}:{entry.attribute}",
+            name=name,
+            help=None if name == running else entry.help,
+            group=GROUPS[entry.group],
+            sort_key=number,
+        )
 
-    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - whatever Typer passes on
-        super().__init__(**attributes)
-        for name, command in SUBCOMMANDS.items():
-            self.add_command(TyperCommand(name, help=command.help, rich_help_panel=command.panel))
+    @app.command(name="--show-completion", group=GROUPS[_SETUP])
+    def show_completion(shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
+        """Print the completion script for a shell."""
+        print(build_app().generate_completion(shell=shell))
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own copy of click
-        """The subcommand that `args` names, imported, and the arguments left for it."""
-        name, listed, rest = super().resolve_command(ctx, args)
-        return name, load_subcommand(name) if name and listed else None, rest
-
-
-def load_subcommand(name: str) -> Any:  # noqa: ANN401 - Typer's own copy of click
-    """The click command of one subcommand, with its module imported."""
-    entry = SUBCOMMANDS[name]
-    command = getattr(import_module(f"api.cli.{entry.module}"), entry.attribute)
-    if isinstance(command, typer.Typer):
-        return get_group(command)
-    single = typer.Typer(add_completion=False)
-    single.command(name)(command)
-    return get_command(single)
-
-
-app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def _root() -> None:
-    """Transcribe archives: submit recordings, follow them, fetch their words, see what they cost."""
+    app.register_install_completion_command(help="Install completion for this shell.", group=GROUPS[_SETUP])
+    return app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. An expected error prints one sentence to stderr."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(list(arguments) if arguments is not None else None, prog_name="spool")
+        run_app(build_app(given[0] if given else None), given, hidden=_HIDDEN)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception as error:
@@ -142,14 +137,17 @@ def _fail(error: Exception) -> None:
 
     from api.cli.connection import Exit
     from api.local.instance import spool_command
-    from spool.client import ClientError, Refused, Unreachable
+    from spool.client import ClientError, Refused, Unauthorized, Unreachable
+    from spool.domain.declaration import in_flags
 
     if isinstance(error, Unreachable):
         sentence, code = str(error), Exit.UNREACHABLE
         if urlsplit(error.url).hostname in ("localhost", "127.0.0.1", "::1"):
             sentence += f" Start a server on this machine with `{spool_command()} up`."
+    elif isinstance(error, Unauthorized):
+        sentence, code = "The server needs a valid API key: export SPOOL_API_KEY=…", Exit.REFUSED
     elif isinstance(error, Refused):
-        sentence, code = error.detail, Exit.REFUSED
+        sentence, code = in_flags(error.detail), Exit.REFUSED
     elif isinstance(error, ClientError):
         sentence, code = str(error), Exit.FAILED
     elif isinstance(error, SpoolError):

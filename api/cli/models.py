@@ -7,7 +7,7 @@ import json
 import time
 from typing import Annotated, Any
 
-import typer
+from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -16,22 +16,25 @@ from rich.text import Text
 from api.cli.completion import complete_model
 from api.cli.connection import Exit, Json, Url, connect, err, out
 from spool.catalogue import Installed, ModelStore, Progress, open_store
+from spool.commandline.app import new_app
 from spool.errors import ModelError
 from spool.settings import load_settings
 
-app = typer.Typer(no_args_is_help=True, help="Fetch, list and check models; set the fleet's default.")
+app = new_app("Fetch, list and check models; set the fleet's default.", "models")
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as `spool models list` has them.")]
+Names = Annotated[list[str], Parameter(name="NAME", help="Names as `spool models list` has them.")]
 _STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}
 _LANGUAGES_SHOWN = 4
 _WIDE = 140
 """The width from which a terminal has room for a sentence about each model."""
 
 
-@app.command()
+@app.command
 def get(
     names: Names,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is here.")] = False,
+    /,
+    *,
+    force: Annotated[bool, Parameter(help="Fetch it again even if it is here.")] = False,
 ) -> None:
     """Fetch models into this machine's store and print their paths."""
     store = _store()
@@ -54,16 +57,16 @@ def get(
             err.print(
                 Text(f"{name}: every byte checked, after {time.monotonic() - started:.1f} s", style="dim")
             )
-        typer.echo(str(path))
+        print(str(path))
 
 
-@app.command("list")
-def list_models(as_json: Json = False) -> None:
+@app.command(name="list")
+def list_models(*, as_json: Json = False) -> None:
     """List the catalogue's models and which of them are on this machine."""
     store = _store()
     rows = store.entries()
     if as_json:
-        typer.echo(json.dumps([_document(row) for row in rows], indent=2))
+        print(json.dumps([_document(row) for row in rows], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("model", "state", "size", "languages", "licence"):
@@ -90,11 +93,12 @@ def list_models(as_json: Json = False) -> None:
     err.print(Text(f"{store.folder}: {_megabytes(store.used_bytes())}", style="dim"), soft_wrap=True)
 
 
-@app.command()
+@app.command
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: every model on this machine.")
+        list[str] | None, Parameter(name="NAME", help="Default: every model on this machine.")
     ] = None,
+    /,
 ) -> None:
     """Read every byte of models again and compare it with the catalogue; exit code 1 if anything differs."""
     store = _store()
@@ -110,33 +114,33 @@ def verify(
         else:
             problems = verification.problems
             if not problems:
-                typer.echo(
-                    f"{name}: {verification.files} files, {_megabytes(verification.bytes)}, all intact"
-                )
+                print(f"{name}: {verification.files} files, {_megabytes(verification.bytes)}, all intact")
         for problem in problems:
             err.print(Text(f"{name}: {problem}", style="red"), soft_wrap=True)
         damaged = damaged or bool(problems)
     if damaged:
         err.print(Text("`spool models get --force NAME` fetches a model again."), soft_wrap=True)
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)
 
 
-@app.command()
+@app.command
 def default(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", autocompletion=complete_model, help="A model that a worker has."),
+        Parameter(name="NAME", completer=complete_model, help="A model that a worker has."),
     ] = None,
+    /,
+    *,
     url: Url = None,
 ) -> None:
     """Show or set the model of jobs that name none, for the whole fleet."""
     with connect(url) as (spool, _):
         if name is not None:
-            typer.echo(spool.set_default_model(name).name)
+            print(spool.set_default_model(name).name)
             return
         for model in spool.models():
             if model.default:
-                typer.echo(model.name)
+                print(model.name)
                 if not model.workers:
                     err.print(Text(f"No worker has {model.name} now.", style="yellow"))
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -54,53 +55,67 @@ class Search(StrEnum):
 
 
 def plan(
-    hours: Annotated[float | None, typer.Option(min=0.001, help="Hours of audio.")] = None,
+    *,
+    hours: Annotated[float | None, Parameter(validator=Number(gte=0.001), help="Hours of audio.")] = None,
     lengths: Annotated[
         str,
-        typer.Option(
+        Parameter(
             help="Length of recordings, such as 45m, or lengths with shares of the audio: 20s:10%,1h:90%."
         ),
     ] = "45m",
     measured: Annotated[
         Path | None,
-        typer.Option(help="Output of `spool-worker measure --json`, instead of --hours and --lengths."),
+        Parameter(help="Output of `spool-worker measure --json`, instead of --hours and --lengths."),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Name of a model in the settings, a folder, or 0.6b or 110m.")
-    ] = "",
+    model: Annotated[str, Parameter(help="Name of a model in the settings, a folder, or 0.6b or 110m.")] = "",
     decoder: Annotated[
-        Search, typer.Option(help="Search method; rescore: a WeNet model's own decoders rescore a beam.")
+        Search, Parameter(help="Search method; rescore: a WeNet model's own decoders rescore a beam.")
     ] = Search.GREEDY,
-    beam: Annotated[int, typer.Option(min=1, max=32, help="Beam width.")] = 4,
+    beam: Annotated[int, Parameter(validator=Number(gte=1, lte=32), help="Beam width.")] = 4,
     rescore_model: Annotated[
         str | None,
-        typer.Option(help="Second model that rescores the beam's hypotheses, named as --model."),
+        Parameter(help="Second model that rescores the beam's hypotheses, named as --model."),
     ] = None,
-    attention_weight: Annotated[float, typer.Option(min=0, help="Their weight; 0 disables them.")] = 1,
-    reverse_weight: Annotated[float, typer.Option(min=0, max=1, help="Right-to-left decoder's weight.")] = 0,
+    attention_weight: Annotated[
+        float, Parameter(validator=Number(gte=0), help="Their weight; 0 disables them.")
+    ] = 1,
+    reverse_weight: Annotated[
+        float, Parameter(validator=Number(gte=0, lte=1), help="Right-to-left decoder's weight.")
+    ] = 0,
     fleet: Annotated[
-        str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
+        str, Parameter(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
     calibration: Annotated[
-        Path | None, typer.Option(help="Output of `spool-worker bench --calibrate --json`.")
+        Path | None, Parameter(help="Output of `spool-worker bench --calibrate --json`.")
     ] = None,
-    ledger: Annotated[bool, typer.Option(help="Use speeds from the ledger, if it has any.")] = True,
+    ledger: Annotated[
+        bool, Parameter(help="Use speeds from the ledger, if it has any.", negative_bool="no-")
+    ] = True,
     efficiency: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, max=1, help="Share of its roofline that a chip reaches. Default: as measured."
+        Parameter(
+            validator=Number(gte=0.001, lte=1),
+            help="Share of its roofline that a chip reaches. Default: as measured.",
         ),
     ] = None,
-    chunk: Annotated[float, typer.Option(min=1, help="Mean length of chunks, in seconds.")] = CHUNK_SECONDS,
+    chunk: Annotated[
+        float, Parameter(validator=Number(gte=1), help="Mean length of chunks, in seconds.")
+    ] = CHUNK_SECONDS,
     network: Annotated[
-        float, typer.Option(min=0.001, help="Mbit/s from the source of the recordings.")
+        float, Parameter(validator=Number(gte=0.001), help="Mbit/s from the source of the recordings.")
     ] = 1000,
-    store: Annotated[float, typer.Option(min=0.001, help="Mbit/s to the object store.")] = 1000,
-    years: Annotated[float, typer.Option(min=0.1, help="Years over which a machine is depreciated.")] = 3,
-    duty: Annotated[float, typer.Option(min=0.01, max=1, help="Share of that time in which it works.")] = 0.7,
-    kwh: Annotated[float, typer.Option(min=0, help="Price of a kilowatt-hour.")] = 0.15,
+    store: Annotated[
+        float, Parameter(validator=Number(gte=0.001), help="Mbit/s to the object store.")
+    ] = 1000,
+    years: Annotated[
+        float, Parameter(validator=Number(gte=0.1), help="Years over which a machine is depreciated.")
+    ] = 3,
+    duty: Annotated[
+        float, Parameter(validator=Number(gte=0.01, lte=1), help="Share of that time in which it works.")
+    ] = 0.7,
+    kwh: Annotated[float, Parameter(validator=Number(gte=0), help="Price of a kilowatt-hour.")] = 0.15,
     watts: Annotated[
-        float | None, typer.Option(min=0, help="Power that this machine draws under load.")
+        float | None, Parameter(validator=Number(gte=0), help="Power that this machine draws under load.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -128,7 +143,7 @@ def plan(
     others, clouds, currency = what_if(work, machines), settings.cloud_prices, settings.currency
     if as_json:
         lower = {"at_least": document(slow, slow_chips, (), clouds, currency)}
-        typer.echo(json.dumps(document(forecast, chips, others, clouds, currency) | lower, indent=2))
+        print(json.dumps(document(forecast, chips, others, clouds, currency) | lower, indent=2))
         return
     out.print(tables(forecast, chips, others, clouds, currency, slow, slow_chips))
 

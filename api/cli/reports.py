@@ -1,46 +1,48 @@
 """The subcommands that report costs and workers. Clients of the HTTP API."""
 
-from datetime import datetime
+from datetime import date
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.tables import cost_table, format_duration
+from spool.errors import InvalidRequest
 from spool.schemas.common import ListOf
 from spool.schemas.costs import GroupBy
 from spool.schemas.fleet import WorkerOut
 
 
 def costs(
-    group_by: Annotated[GroupBy, typer.Option(help="What to group costs by.")] = "day",
+    *,
+    group_by: Annotated[GroupBy, Parameter(help="What to group costs by.")] = "day",
     start: Annotated[
-        datetime | None,
-        typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day. Default: 30 days ago."),
+        date | None,
+        Parameter(name="--from", help="First UTC day. Default: 30 days ago."),
     ] = None,
     end: Annotated[
-        datetime | None,
-        typer.Option("--to", formats=["%Y-%m-%d"], help="UTC day after the last. Default: tomorrow."),
+        date | None,
+        Parameter(name="--to", help="UTC day after the last. Default: tomorrow."),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option(help="Tag whose values are the groups; needs --group-by tag.")
+        str | None, Parameter(help="Tag whose values are the groups; needs --group-by tag.")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", help="Print CSV, for spreadsheets.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Show the costs of a period."""
     if group_by == "tag" and tag is None:
-        raise typer.BadParameter("is required with --group-by tag.", param_hint="--tag")
-    period = {"start": start.date() if start else None, "end": end.date() if end else None}
+        raise InvalidRequest("--group-by tag needs --tag.")
+    period = {"start": start, "end": end}
     with connect(url) as (spool, _):
         report = spool.costs(**period, group_by=group_by, tag=tag)
     if as_csv:
         from api.presenters.costs import cost_csv
 
-        typer.echo(cost_csv(report), nl=False)
+        print(cost_csv(report), end="")
     elif as_json:
         print_json(report)
     else:
@@ -50,7 +52,7 @@ def costs(
 STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
 
 
-def workers(url: Url = None, as_json: Json = False) -> None:
+def workers(*, url: Url = None, as_json: Json = False) -> None:
     """List the workers and their state."""
     with connect(url) as (spool, _):
         listed = ListOf[WorkerOut](items=spool.workers())

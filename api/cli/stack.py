@@ -16,7 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.connection import err, out
@@ -32,22 +33,23 @@ _DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.2
 _SAME_INTERRUPT_S = 1.0
 
-Home = Annotated[Path | None, typer.Option(help="Folder for all data. Default: SPOOL_HOME, else ./var.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0 picks a free one.")]
+Home = Annotated[Path | None, Parameter(help="Folder for all data. Default: SPOOL_HOME, else ./var.")]
+Port = Annotated[
+    int | None, Parameter(validator=Number(gte=0, lte=65535), help="Port of the API; 0 picks a free one.")
+]
 
 
 def up(
+    *,
     home: Home = None,
     port: Port = None,
     sources: Annotated[
         list[Path] | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            help="Folder that jobs may name as file:///…; repeat for several. Default: SPOOL_SOURCE_ROOTS.",
+        Parameter(
+            help="Folder that jobs may name as file:///…; repeat for several. Default: SPOOL_SOURCE_ROOTS."
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Run in the background.")] = False,
+    detach: Annotated[bool, Parameter(help="Run in the background.")] = False,
 ) -> None:
     """Run the API, a worker and, if needed, a broker on this machine."""
     environ = dict(os.environ)
@@ -75,7 +77,7 @@ def up(
     for survivor in stack.left_behind:
         err.print(Text(f"still running: {survivor.pid} {survivor.command}", style="red"))
     if stack.left_behind:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def down(home: Home = None) -> None:
@@ -97,10 +99,11 @@ def down(home: Home = None) -> None:
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on. Default: SPOOL_API_HOST.")] = None,
+    *,
+    host: Annotated[str | None, Parameter(help="Address to listen on. Default: SPOOL_API_HOST.")] = None,
     port: Port = None,
     announce: Annotated[
-        Path | None, typer.Option(help="Write the address to this file once requests are answered.")
+        Path | None, Parameter(help="Write the address to this file once requests are answered.")
     ] = None,
 ) -> None:
     """Run only the HTTP API.
@@ -116,10 +119,10 @@ def serve(
 
 
 def demo(
-    samples: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Recordings, optionally with manifest.jsonl.")
-    ],
-    base: Annotated[Path, typer.Option(help="Folder for the demo's temporary data.")] = Path("var/demo"),
+    samples: Annotated[Path, Parameter(name="FOLDER", help="Recordings, optionally with manifest.jsonl.")],
+    /,
+    *,
+    base: Annotated[Path, Parameter(help="Folder for the demo's temporary data.")] = Path("var/demo"),
 ) -> None:
     """Transcribe a folder of samples and report words and costs.
 
@@ -127,7 +130,7 @@ def demo(
     """
     with interruptible():
         outcome = run_demo(samples, base, os.environ, out)
-    raise typer.Exit(outcome.exit_code)
+    raise SystemExit(outcome.exit_code)
 
 
 def _detach(environ: dict[str, str]) -> Running:

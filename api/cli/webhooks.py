@@ -3,34 +3,37 @@
 import time
 from typing import Annotated, cast
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
+from spool.commandline.app import new_app
+from spool.errors import InvalidRequest
 from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, DeliveryState, WebhookOut, WebhookSecret
 
-app = typer.Typer(no_args_is_help=True, help="Send events to your own servers (Standard Webhooks).")
+app = new_app("Send events to your own servers (Standard Webhooks).", "webhooks")
 
-WebhookId = Annotated[
-    str, typer.Argument(metavar="ID", help="A webhook's id, as `spool webhooks list` shows it.")
-]
+WebhookId = Annotated[str, Parameter(name="ID", help="A webhook's id, as `spool webhooks list` shows it.")]
 _POLL_S = 0.5
 _STYLES = {"enabled": "green", "failing": "yellow", "disabled": "red", "delivered": "green", "failed": "red"}
 
 
-@app.command()
+@app.command
 def add(
-    address: Annotated[str, typer.Argument(metavar="URL", help="The https:// address to send events to.")],
+    address: Annotated[str, Parameter(name="URL", help="The https:// address to send events to.")],
+    /,
+    *,
     event: Annotated[
         list[str] | None,
-        typer.Option(help=f"Event type to send; repeat for several. Default: {', '.join(DEFAULT_EVENTS)}."),
+        Parameter(help=f"Event type to send; repeat for several. Default: {', '.join(DEFAULT_EVENTS)}."),
     ] = None,
-    batch: Annotated[str | None, typer.Option(help="Send only events of this batch and its jobs.")] = None,
+    batch: Annotated[str | None, Parameter(help="Send only events of this batch and its jobs.")] = None,
     project: Annotated[
-        str | None, typer.Option(help="Project whose events are sent. Default: the key's project.")
+        str | None, Parameter(help="Project whose events are sent. Default: the key's project.")
     ] = None,
-    description: Annotated[str, typer.Option(help="Description, for display.")] = "",
+    description: Annotated[str, Parameter(help="Description, for display.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -42,9 +45,10 @@ def add(
     _print_secret(webhook, as_json=as_json)
 
 
-@app.command("list")
+@app.command(name="list")
 def list_webhooks(
-    project: Annotated[str | None, typer.Option(help="List only webhooks of this project.")] = None,
+    *,
+    project: Annotated[str | None, Parameter(help="List only webhooks of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -59,16 +63,16 @@ def list_webhooks(
         out.print("no webhooks", style="dim")
 
 
-@app.command()
-def remove(webhook_id: WebhookId, url: Url = None) -> None:
+@app.command
+def remove(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Delete a webhook and its delivery log."""
     with connect(url) as (spool, _):
         spool.remove_webhook(webhook_id)
     out.print(f"{webhook_id} removed")
 
 
-@app.command()
-def rotate(webhook_id: WebhookId, url: Url = None, as_json: Json = False) -> None:
+@app.command
+def rotate(webhook_id: WebhookId, /, *, url: Url = None, as_json: Json = False) -> None:
     """Replace the signing secret and print the new one.
 
     Messages are signed with both secrets for a day. The secret is not shown again.
@@ -78,21 +82,21 @@ def rotate(webhook_id: WebhookId, url: Url = None, as_json: Json = False) -> Non
     _print_secret(webhook, as_json=as_json)
 
 
-@app.command()
-def enable(webhook_id: WebhookId, url: Url = None) -> None:
+@app.command
+def enable(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Enable a webhook that was disabled."""
     with connect(url) as (spool, _):
         spool.enable_webhook(webhook_id)
     out.print(f"{webhook_id} enabled")
 
 
-@app.command()
+@app.command
 def deliveries(
     webhook_id: WebhookId,
-    state: Annotated[
-        str | None, typer.Option(help="List only pending, delivered or failed deliveries.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+    /,
+    *,
+    state: Annotated[str | None, Parameter(help="List only pending, delivered or failed deliveries.")] = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200))] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -107,18 +111,18 @@ def deliveries(
         out.print("no deliveries", style="dim")
 
 
-@app.command()
+@app.command
 def replay(
     webhook_id: WebhookId,
-    delivery: Annotated[
-        list[str] | None, typer.Argument(metavar="[DELIVERY]...", help="Ids of deliveries.")
-    ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Replay every failed delivery.")] = False,
+    delivery: Annotated[list[str] | None, Parameter(name="DELIVERY", help="Ids of deliveries.")] = None,
+    /,
+    *,
+    failed: Annotated[bool, Parameter(help="Replay every failed delivery.")] = False,
     url: Url = None,
 ) -> None:
     """Send deliveries again, with their original ids."""
     if bool(delivery) == failed:
-        raise typer.BadParameter("Name deliveries, or pass --failed.")
+        raise InvalidRequest("Name deliveries, or pass --failed.")
     with connect(url) as (spool, _):
         ids = delivery or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
         for delivery_id in ids:
@@ -126,8 +130,8 @@ def replay(
     out.print(f"{len(ids)} deliveries will be sent again")
 
 
-@app.command("test")
-def send_test(webhook_id: WebhookId, url: Url = None) -> None:
+@app.command(name="test")
+def send_test(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Send a webhook.test message and print the result of the first attempt."""
     with connect(url) as (spool, _):
         sent = spool.test_webhook(webhook_id)
@@ -138,14 +142,14 @@ def send_test(webhook_id: WebhookId, url: Url = None) -> None:
                 sent = next((delivery for delivery in latest if delivery.id == sent.id), sent)
     out.print(_describe(sent))
     if sent.state != "delivered":
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)
 
 
 def _print_secret(webhook: WebhookSecret, *, as_json: bool) -> None:
     if as_json:
         print_json(webhook)
         return
-    typer.echo(webhook.secret)
+    print(webhook.secret)
     err.print(
         Text(f"{webhook.id}: this secret is not shown again. Try it: spool webhooks test {webhook.id}"),
         soft_wrap=True,

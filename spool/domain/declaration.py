@@ -4,7 +4,8 @@ The API, both commands and the documentation read the declarations; nothing else
 to.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,10 +32,10 @@ class Option:
     """What a field's type does not say of an option.
 
     group: where the help and the documentation list it. decoders, heads: those that take it; empty for all.
-    families: the model families that take it, for the documentation; a model refuses what it cannot do. needs:
-    options of which one must be given. excludes: options that cannot be combined with it. flag: its name on
-    the command line, unless that is the field's. alias: other names there. metavar: what its value is called
-    there.
+    families: the model families that take it, for the documentation; a model refuses what it cannot do.
+    needs: options of which one must be given. excludes: options that cannot be combined with it. flag: its
+    name on the command line, unless that is the field's. alias: other names there. metavar: what its value is
+    called there.
     """
 
     group: Group
@@ -59,27 +60,37 @@ def option_of(field: FieldInfo) -> Option | None:
     return next((each for each in field.metadata if isinstance(each, Option)), None)
 
 
+def declaration_of(model: type[BaseModel], name: str) -> Option | None:
+    """The declaration of a model's field, also if a subclass describes it in other words."""
+    for kind in model.__mro__:
+        field = getattr(kind, "model_fields", {}).get(name)
+        option = None if field is None else option_of(field)
+        if option is not None:
+            return option
+    return None
+
+
 def flag_of(name: str, field: FieldInfo) -> str:
     """The name of a field's option on the command line."""
     option = option_of(field)
     return f"--{(option and option.flag) or name.replace('_', '-')}"
 
 
-def find_refusals(options: BaseModel) -> Iterator[tuple[str, str]]:
+def find_refusals(options: BaseModel, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """The options that contradict others, each with the reason, in which names of options are in backticks.
 
-    An option with its default value counts as not given.
+    An option with its default value counts as not given. also: options that are given in another form.
     """
     fields = type(options).model_fields
 
     def is_given(name: str) -> bool:
-        return name in fields and getattr(options, name) != fields[name].default
+        return name in also or (name in fields and getattr(options, name) != fields[name].default)
 
     def value_of(name: str) -> Any:  # noqa: ANN401 - of any type
         return getattr(options, name)
 
-    for name, field in fields.items():
-        option = option_of(field)
+    for name in fields:
+        option = declaration_of(type(options), name)
         if option is None or not is_given(name):
             continue
         excluded = [other for other in option.excludes if is_given(other)]
@@ -100,3 +111,13 @@ def either(names: Iterator[str] | tuple[str, ...]) -> str:
     """The names with commas and `or`."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def in_flags(sentence: str) -> str:
+    """A refusal with the names of options as flags of a command line: those in backticks, and that at its
+    beginning, as in `options.nbest: must not exceed ...`."""
+
+    def flag(match: re.Match[str]) -> str:
+        return f"--{match[1].replace('_', '-')}"
+
+    return re.sub(r"`(\w+)`", flag, re.sub(r"^options\.(\w+)(?=[:.])", flag, sentence))

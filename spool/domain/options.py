@@ -3,6 +3,7 @@
 Pure: the caller knows which models, language models and graphs exist.
 """
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -39,7 +40,7 @@ class Options(BaseModel):
 
     model: Annotated[
         str,
-        Option("Common", metavar="NAME"),
+        Option("Options", metavar="NAME"),
         Field(
             min_length=1,
             max_length=200,
@@ -48,22 +49,22 @@ class Options(BaseModel):
     ]
     language: Annotated[
         Language,
-        Option("Common", metavar="CODE"),
+        Option("Options", metavar="CODE"),
         Field(description="The language spoken, such as `en`, or a list to choose among; `auto`: detect it."),
     ] = None
     decoder: Annotated[
         SearchName,
-        Option("Common"),
+        Option("Options"),
         Field(
-            description="Search over the model's output. `rescore` orders the hypotheses of a CTC head's or "
-            "WeNet transducer's beam by attention decoders, `attention` is the beam of such a decoder; for "
-            "models that have both. `wfst` searches a decoding graph over a CTC head. With Whisper, `beam` "
-            "with a beam of 5 makes fewer errors than greedy and takes longer."
+            description="How the model's output is searched. `beam` keeps several hypotheses; with Whisper, "
+            "a beam of 5 makes fewer errors and takes longer. `rescore` orders the hypotheses of a CTC "
+            "head's or WeNet transducer's beam by attention decoders, `attention` is the beam of such a "
+            "decoder. `wfst` searches a decoding graph (`spool graph`).",
         ),
     ] = "greedy"
     beam: Annotated[
         int,
-        Option("Common", decoders=BEAMS),
+        Option("Options", decoders=BEAMS),
         Field(ge=1, le=32, strict=True, description="Number of hypotheses that the search keeps."),
     ] = 4
     head: Annotated[
@@ -264,7 +265,7 @@ class Options(BaseModel):
     ] = None
     lm_weight: Annotated[
         float,
-        Option("Words to expect", needs=("language_model",)),
+        Option("Words to expect", needs=("language_model",), alias=("--alpha",)),
         Field(ge=0, le=10, description="Weight of the language model.", **_FINITE),
     ] = 0.3
     lm_blanks: Annotated[
@@ -400,10 +401,10 @@ class AskedOptions(Options, AsksAlignment):
         return JobOptions(**options, boost=boost, align=align)
 
 
-def contradictions(options: Options) -> list[tuple[str, str]]:
+def contradictions(options: Options, also: Collection[str] = ()) -> list[tuple[str, str]]:
     """The options that cannot be combined as they are, each with the reason, in which names of options are in
-    backticks."""
-    found = list(find_refusals(options))
+    backticks. also: options that are given in another form."""
+    found = list(find_refusals(options, also))
     if options.nbest > options.beam and options.decoder != "greedy":
         found.append(("nbest", f"must not exceed `beam`, which is {options.beam}"))
     if options.decoder == "wfst" and options.graph is None:

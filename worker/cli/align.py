@@ -4,23 +4,26 @@
 formats. Warnings go to stderr.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from spool.errors import InvalidRequest
 from worker.machine.blas import preload_blas
 
 
 def align(
-    recording: Annotated[Path, typer.Argument(help="The recording.")],
-    transcript: Annotated[Path, typer.Argument(help="Its words: a text, SRT, WebVTT or Word (.docx) file.")],
+    recording: Annotated[Path, Parameter(help="The recording.")],
+    transcript: Annotated[Path, Parameter(help="Its words: a text, SRT, WebVTT or Word (.docx) file.")],
+    /,
+    *,
     model: Annotated[
-        str, typer.Option(help="A model with a CTC head: folder, .nemo file, catalogue name or hub id.")
+        str, Parameter(help="A model with a CTC head: folder, .nemo file, catalogue name or hub id.")
     ],
     form: Annotated[
-        str, typer.Option("--format", help="json (the record), txt, srt, vtt, eaf, textgrid and others.")
+        str, Parameter(name="--format", help="json (the record), txt, srt, vtt, eaf, textgrid and others.")
     ] = "json",
 ) -> None:
     """Print when each word of an existing transcript is spoken, and whether it belongs to the recording."""
@@ -40,6 +43,6 @@ def align(
         raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
     text = Typescript(read_typescript(data, transcript.name))
     result = align_file(load_model(model), recording, text)
-    typer.echo(render(result, form), nl=False)
+    print(render(result, form), end="")
     for warning in result.warnings:
-        typer.echo(f"{transcript}: {warning}", err=True)
+        print(f"{transcript}: {warning}", file=sys.stderr)

@@ -5,31 +5,36 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from worker.decode.types import Decoder
 
 
 def bench(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Recordings. Default: synthetic speech.")
+        list[Path] | None, Parameter(name="FILE", help="Recordings. Default: synthetic speech.")
     ] = None,
+    /,
+    *,
     model: Annotated[
-        str, typer.Option(help="Name of a model in the settings, or a path. Default: the default model.")
+        str, Parameter(help="Name of a model in the settings, or a path. Default: the default model.")
     ] = "",
-    decoder: Annotated[Decoder, typer.Option(help="Search method.")] = "greedy",
-    beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4,
-    seconds: Annotated[float, typer.Option(min=1, help="Audio to transcribe, in seconds.")] = 600,
+    decoder: Annotated[Decoder, Parameter(help="Search method.")] = "greedy",
+    beam: Annotated[int, Parameter(validator=Number(gte=1), help="Beam width.")] = 4,
+    seconds: Annotated[
+        float, Parameter(validator=Number(gte=1), help="Audio to transcribe, in seconds.")
+    ] = 600,
     calibrate: Annotated[
         bool,
-        typer.Option(
+        Parameter(
             help="Time batches of several lengths, sizes and beams instead, as input for `spool plan`."
         ),
     ] = False,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Number of times each batch is timed by --calibrate.")
+        int, Parameter(validator=Number(gte=1), help="Number of times each batch is timed by --calibrate.")
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure how fast this machine transcribes: audio seconds per engine second (RTFx)."""
     if calibrate:
@@ -44,9 +49,9 @@ def bench(
     options = SearchOptions(decoder=decoder, beam=beam)
     result = run_bench(settings, settings.models.get(name, name), options, files or [], seconds)
     if as_json:
-        typer.echo(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))
+        print(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))
         return
-    typer.echo(
+    print(
         f"{result.model} on {result.device or 'its device'}, {result.decoder}: RTFx {result.rtfx:.1f} "
         f"({result.audio_seconds:.0f} s of audio in {result.engine_seconds:.2f} s of engine, "
         f"{result.wall_seconds:.2f} s of wall clock; "
@@ -69,12 +74,12 @@ def _calibrate(files: list[Path], model: str, rounds: int, as_json: bool) -> Non
     recognizer = load_recognizer(settings.models.get(name, name))
     runs = measure(recognizer, speech_of(*files), BATCHES, rounds)
     if as_json:
-        typer.echo(json.dumps(document(name, recognizer.info.device, runs), indent=2))
+        print(json.dumps(document(name, recognizer.info.device, runs), indent=2))
         return
     for run in runs:
         batch = run.batch
         search = f"beam {batch.beam}" if batch.decoder == "beam" else "greedy"
-        typer.echo(
+        print(
             f"{batch.utterances:.0f} x {batch.seconds:.0f} s, {search}: RTFx "
             f"{batch.audio_seconds / run.seconds:.1f} ({run.seconds:.3f} s)"
         )

@@ -5,11 +5,12 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 
 def check(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print one JSON array.")] = False,
 ) -> None:
     """Check whether a worker can run on this machine; exit code 1 if not."""
     from spool.logs import configure_logs
@@ -22,10 +23,10 @@ def check(
     for finding in check_machine(settings):
         findings.append(finding)
         if not as_json:
-            typer.echo(f"{finding.level:<4}  {finding.name:<14} {finding.text}")
+            print(f"{finding.level:<4}  {finding.name:<14} {finding.text}")
             if finding.advice:
-                typer.echo(f"{'':<20} → {finding.advice}")
+                print(f"{'':<20} → {finding.advice}")
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
     if any(finding.level == "fail" for finding in findings):
-        raise typer.Exit(1)
+        raise SystemExit(1)

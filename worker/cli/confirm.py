@@ -1,9 +1,13 @@
 """`spool-worker confirm`: runs the steps of `worker.diagnostics.confirm` and writes the report."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from spool.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from spool.settings import Settings
@@ -12,25 +16,35 @@ DTYPES = ("default", "float32", "float16", "bfloat16")
 
 
 def confirm(
+    *,
     model: Annotated[
-        str, typer.Option(help="Name of a model in the settings, or a path. Default: the default model.")
+        str, Parameter(help="Name of a model in the settings, or a path. Default: the default model.")
     ] = "",
-    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes to watch memory for.")] = 60,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of times each batch is timed.")] = 3,
-    sleep: Annotated[bool, typer.Option(help="Ask for this Mac to be put to sleep and woken.")] = True,
-    only: Annotated[list[str] | None, typer.Option(help="Run only this step; repeat for several.")] = None,
-    folder: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("."),
+    minutes: Annotated[
+        float, Parameter(validator=Number(gte=0.05), help="Minutes to watch memory for.")
+    ] = 60,
+    rounds: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of times each batch is timed.")
+    ] = 3,
+    sleep: Annotated[
+        bool, Parameter(help="Ask for this Mac to be put to sleep and woken.", negative_bool="no-")
+    ] = True,
+    only: Annotated[list[str] | None, Parameter(help="Run only this step; repeat for several.")] = None,
+    folder: Annotated[Path, Parameter(help="Folder for the report.")] = Path("."),
     quality: Annotated[
-        bool, typer.Option(help="Measure the model's quality of inference here, and nothing else.")
+        bool, Parameter(help="Measure the model's quality of inference here, and nothing else.")
     ] = False,
     against: Annotated[
-        str, typer.Option(help="With --quality: the model whose float32 words are the reference.")
+        str, Parameter(help="With --quality: the model whose float32 words are the reference.")
     ] = "",
     dtype: Annotated[
-        str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
+        str, Parameter(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
     ] = "default",
     recordings: Annotated[
-        int, typer.Option(min=0, help="With --quality: use only this many, without reporting it. 0: all.")
+        int,
+        Parameter(
+            validator=Number(gte=0), help="With --quality: use only this many, without reporting it. 0: all."
+        ),
     ] = 0,
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
@@ -77,30 +91,29 @@ def confirm(
     ]
     unknown = sorted(set(only or ()) - {step.name for step in steps})
     if unknown:
-        raise typer.BadParameter(
+        raise InvalidRequest(
             f"no step named {', '.join(unknown)}; the steps are {', '.join(step.name for step in steps)}"
         )
     report = new_report()
     for state in run_steps(report, [step for step in steps if not only or step.name in only]):
         if isinstance(state, Result):
-            typer.echo(f"{state.verdict:<17} {state.name:<8} {state.actual} ({state.seconds:.0f} s)")
+            print(f"{state.verdict:<17} {state.name:<8} {state.actual} ({state.seconds:.0f} s)")
         else:
-            typer.echo(f"{'…':<17} {state.name:<8} {state.expected}", err=True)
+            print(f"{'…':<17} {state.name:<8} {state.expected}", file=sys.stderr)
     written = write_report(report, folder)
-    typer.echo(f"\nThe report: {written[0]} and {written[1].name}")
+    print(f"\nThe report: {written[0]} and {written[1].name}")
     if report.differs:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _measure_quality(
     settings: "Settings", name: str, place: str, against: str, dtype: str, recordings: int
 ) -> None:
-    from spool.errors import InvalidRequest
     from worker.diagnostics.confirm.quality import measure_quality, spoken_words, spread
     from worker.service.quality import write_quality
 
     if dtype not in DTYPES:
-        raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
+        raise InvalidRequest(f"{dtype!r} is not one of {', '.join(DTYPES)}")
     try:
         spoken = spoken_words()
         measured, outcome = measure_quality(
@@ -108,16 +121,16 @@ def _measure_quality(
             settings.models.get(against, against),
             dtype,
             spread(spoken, recordings or len(spoken)),
-            lambda text: typer.echo(text, err=True),
+            lambda text: print(text, file=sys.stderr),
         )
     except InvalidRequest as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(1) from error
-    typer.echo(f"{name}: {outcome.actual}")
+        print(error.message, file=sys.stderr)
+        raise SystemExit(1) from error
+    print(f"{name}: {outcome.actual}")
     for detail in outcome.details:
-        typer.echo(f"  {detail}")
+        print(f"  {detail}")
     if name in settings.models and dtype == "default" and not recordings:
         write_quality(settings.home, name, measured)
-        typer.echo(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
+        print(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
     if measured.qoi < settings.min_qoi:
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -11,18 +11,19 @@ decimals; `speaker` is then the row's column. `--format rttm` prints NIST's line
 another, and errors on stderr.
 """
 
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from spool.domain.archive.diarization import Diarization
 from spool.errors import InvalidRequest
 from worker.audio.resample import SAMPLE_RATE
 from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
-from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
+from worker.cli.speakers import Speakers, diarization_of
 from worker.diarization.base import SpeakerBounds, SpeakerSegment, run_here
 from worker.machine.blas import preload_blas
 
@@ -56,23 +57,23 @@ class DiarizeFormat(StrEnum):
 
 Sortformer = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
+    Parameter(
+        name="--model",
         help="A Sortformer instead of the default diarizer: a .nemo file, or a name in the catalogue.",
     ),
 ]
 How = Annotated[
     SettingName | None,
-    typer.Option(
-        "--setting",
+    Parameter(
+        name="--setting",
         help="How a Sortformer processes a recording: whole (offline), with its file's streaming constants "
         "(default), or with a preset named by its latency.",
     ),
 ]
 Tuning = Annotated[
     TuningName | None,
-    typer.Option(
-        "--tuned-for",
+    Parameter(
+        name="--tuned-for",
         help="Thresholds and padding of a Sortformer's segments, as NVIDIA tuned them for a data set's DER "
         "with a collar; none: 0.5 and no padding.",
     ),
@@ -80,18 +81,18 @@ Tuning = Annotated[
 
 
 def diarize(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
+    files: Annotated[list[Path], Parameter(name="FILE", help="Recordings to analyse.")],
+    /,
+    *,
     model: Sortformer = None,
     setting: How = None,
     tuned_for: Tuning = None,
-    speakers: SpeakerCount = None,
-    min_speakers: LeastSpeakers = None,
-    max_speakers: MostSpeakers = None,
-    form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
+    known: Speakers = Speakers(),
+    form: Annotated[DiarizeFormat, Parameter(name="--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
     """Print who speaks when. If you know the number of speakers, give it: nothing helps the default diarizer
     more."""
-    diarization = diarization_of(speakers, min_speakers, max_speakers)
+    diarization = diarization_of(known)
     preload_blas()
     from worker.diarization.timeline import render_rttm
 
@@ -123,10 +124,10 @@ def diarize(
     if form is DiarizeFormat.json:
         print_json(rows)
     else:
-        typer.echo("".join(rttm), nl=False)
+        print("".join(rttm), end="")
         for row in rows:
             if "error" in row:
-                typer.echo(f"spool-worker: {row['file']}: {row['error']['message']}", err=True)
+                print(f"spool-worker: {row['file']}: {row['error']['message']}", file=sys.stderr)
     exit_by(rows)
 
 

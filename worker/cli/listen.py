@@ -6,46 +6,52 @@ Knows options and printing; `worker.local.live` does the work and defines the ou
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from spool.command_options import takes_options
-from worker.cli.options import Search
+from worker.cli.options import ListenFlags
 from worker.live.endpoint import EndpointRules
 from worker.machine.blas import preload_blas
 
 RULES = EndpointRules()
 
 
-@takes_options
 def listen(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording to send through a live session.")],
-    model: Annotated[
-        str, typer.Option(help="Folder of a model, a .nemo file, a name in the catalogue or a hub id.")
-    ],
-    search: Search,
+    file: Annotated[Path, Parameter(name="FILE", help="Recording to send through a live session.")],
+    /,
+    *,
+    options: Annotated[ListenFlags, Parameter(name="*")],
     chunk_ms: Annotated[
-        int, typer.Option(min=1, help="Length of the blocks the audio is sent in. Changes no result.")
+        int,
+        Parameter(
+            validator=Number(gte=1), help="Length of the blocks the audio is sent in. Changes no result."
+        ),
     ] = 80,
     endpoints: Annotated[
-        bool, typer.Option(help="End utterances at silences. --no-endpoints makes the file one utterance.")
+        bool,
+        Parameter(
+            help="End utterances at silences. --no-endpoints makes the file one utterance.",
+            negative_bool="no-",
+        ),
     ] = True,
     silence_ms: Annotated[
-        int, typer.Option(min=1, help="Silence after a word that ends an utterance.")
+        int, Parameter(validator=Number(gte=1), help="Silence after a word that ends an utterance.")
     ] = round(RULES.silence * 1000),
-    longest_ms: Annotated[int, typer.Option(min=1, help="Maximum length of an utterance.")] = round(
-        RULES.longest * 1000
-    ),
+    longest_ms: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Maximum length of an utterance.")
+    ] = round(RULES.longest * 1000),
     restart: Annotated[
         bool,
-        typer.Option(
-            "--restart",
+        Parameter(
             help="Restart the search after each utterance. By default it continues, and the finals together "
             "equal the output of transcribe --no-chunk.",
         ),
     ] = False,
     speech_detector: Annotated[
         bool,
-        typer.Option("--speech-detector", help="Also end utterances where the detector hears no speech."),
+        Parameter(
+            help="Also end utterances where the detector hears no speech.",
+        ),
     ] = False,
 ) -> None:
     """Send a file through a live session and print its partial and final results as JSON lines."""
@@ -56,13 +62,13 @@ def listen(
     from worker.models.load import load_model
 
     rules = EndpointRules(silence=silence_ms / 1000, longest=longest_ms / 1000)
-    options = LiveOptions(
-        search=search.to_options(),
+    live = LiveOptions(
+        search=options.resolve().options,
         endpoints=rules if endpoints else None,
         restarts=restart,
-        keeps=search.nbest > 1,
+        keeps=options.nbest > 1,
         detects=speech_detector,
     )
-    loaded = load_model(model)
-    for event in listen_to(file, loaded, options, chunk_ms / 1000):
-        typer.echo(line_of(event, loaded.tokenizer))
+    loaded = load_model(options.model)
+    for event in listen_to(file, loaded, live, chunk_ms / 1000):
+        print(line_of(event, loaded.tokenizer))

@@ -8,20 +8,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from spool.errors import InvalidRequest
 from worker.machine.blas import preload_blas
 
 
 def lm(
-    texts: Annotated[list[Path], typer.Argument(metavar="TEXT…", help="UTF-8, one sentence per line.")],
+    texts: Annotated[list[Path], Parameter(name="TEXT", help="UTF-8, one sentence per line.")],
+    /,
+    *,
     model: Annotated[
         str,
-        typer.Option(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
+        Parameter(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The ARPA file to write.")],
-    order: Annotated[int, typer.Option(help="Maximum number of tokens in an n-gram.")] = 4,
+    output: Annotated[
+        Path, Parameter(name=["-o", "--output"], metavar="FILE", help="The ARPA file to write.")
+    ],
+    order: Annotated[int, Parameter(help="Maximum number of tokens in an n-gram.")] = 4,
 ) -> None:
     """Build an n-gram language model of texts, for --lm and for `spool lm put`."""
     preload_blas()
@@ -32,4 +36,4 @@ def lm(
     if not {"ctc", "rnnt", "tdt", "attention"} & set(loaded.heads):
         raise InvalidRequest(f"{model}: none of its searches takes a language model")
     built = build_language_model(texts, loaded.tokenizer, order, output)
-    typer.echo(json.dumps(asdict(built)))
+    print(json.dumps(asdict(built)))

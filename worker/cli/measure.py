@@ -1,19 +1,20 @@
 """`spool-worker measure`: the lengths of recordings by their headers, for `spool plan --measured`."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 
 def measure(
-    places: Annotated[
-        list[Path], typer.Argument(metavar="PLACE...", help="Recordings, or folders of recordings.")
-    ],
+    places: Annotated[list[Path], Parameter(name="PLACE", help="Recordings, or folders of recordings.")],
+    /,
+    *,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object with every recording.")
+        bool, Parameter(name="--json", help="Print one JSON object with every recording.")
     ] = False,
 ) -> None:
     """Print the lengths of recordings according to their headers; unreadable files are named on stderr."""
@@ -31,14 +32,14 @@ def measure(
         except SpoolError as error:
             if isinstance(error, SourceError):
                 error = SpoolError(f"{path}: {error.message}")
-            typer.echo(f"spool-worker: skipped: {error.message}", err=True)
+            print(f"spool-worker: skipped: {error.message}", file=sys.stderr)
             continue
         recordings.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
         seconds, size = seconds + length, size + path.stat().st_size
     if as_json:
-        typer.echo(json.dumps({"recordings": recordings}))
+        print(json.dumps({"recordings": recordings}))
     else:
-        typer.echo(f"{len(recordings)} recordings, {seconds / 3600:.2f} h, {size / 2**20:.1f} MiB")
+        print(f"{len(recordings)} recordings, {seconds / 3600:.2f} h, {size / 2**20:.1f} MiB")
 
 
 def _files(places: list[Path]) -> Iterator[Path]:

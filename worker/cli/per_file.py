@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from spool.errors import SpoolError
@@ -32,13 +31,13 @@ def rows_of(files: Sequence[Path], work: Callable[[Path], Row]) -> list[Row]:
 def print_json(rows: Sequence[Row]) -> None:
     """Print one array with an object on each line."""
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    typer.echo("[\n" + ",\n".join(lines) + "\n]")
+    print("[\n" + ",\n".join(lines) + "\n]")
 
 
 def exit_by(rows: Sequence[Row]) -> None:
     """Exit with 1 if a file failed."""
     if any("error" in row for row in rows):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def mono_blocks(path: Path) -> Iterator[NDArray[np.float32]]:

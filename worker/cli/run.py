@@ -3,14 +3,17 @@
 from typing import Annotated, Any
 
 import structlog
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 
 def run(
-    pool: Annotated[str | None, typer.Option(help="Pool to take jobs from (SPOOL_POOL).")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of this worker (SPOOL_WORKER_NAME).")] = None,
+    *,
+    pool: Annotated[str | None, Parameter(help="Pool to take jobs from (SPOOL_POOL).")] = None,
+    name: Annotated[str | None, Parameter(help="Name of this worker (SPOOL_WORKER_NAME).")] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Number of jobs to run at once (SPOOL_CONCURRENCY).")
+        int | None,
+        Parameter(validator=Number(gte=1), help="Number of jobs to run at once (SPOOL_CONCURRENCY)."),
     ] = None,
 ) -> None:
     """Take jobs from the queue. On SIGTERM, hand back running jobs and exit."""
@@ -27,4 +30,4 @@ def run(
         configure_logs(settings.log_json)
         for sentence in unknown_variables():
             structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
-        raise typer.Exit(run_worker(settings))
+        raise SystemExit(run_worker(settings))

@@ -1,30 +1,43 @@
 """The options about speakers that commands share."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from spool.domain.archive.diarization import MOST_SPEAKERS, Diarization, SpeakerRange
 from spool.errors import InvalidRequest
 
-SpeakerCount = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
-]
-LeastSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
-]
-MostSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
-]
+_SOME = Number(gte=1, lte=MOST_SPEAKERS)
 
 
-def diarization_of(speakers: int | None, least: int | None, most: int | None) -> Diarization:
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Speakers:
+    """How many speakers there are."""
+
+    speakers: Annotated[int | None, Parameter(validator=_SOME, help="The exact number of speakers.")] = None
+    min_speakers: Annotated[
+        int | None, Parameter(validator=_SOME, help="The smallest number of speakers.")
+    ] = None
+    max_speakers: Annotated[
+        int | None, Parameter(validator=_SOME, help="The largest number of speakers.")
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of them is known."""
+        return any((self.speakers, self.min_speakers, self.max_speakers))
+
+
+def diarization_of(known: Speakers) -> Diarization:
     """The requested diarization. Raises InvalidRequest if the options contradict each other."""
-    if least is None and most is None:
-        return Diarization(speakers=speakers)
-    if speakers is not None:
+    if known.min_speakers is None and known.max_speakers is None:
+        return Diarization(speakers=known.speakers)
+    if known.speakers is not None:
         raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out")
-    low, high = least or 1, most or MOST_SPEAKERS
+    low, high = known.min_speakers or 1, known.max_speakers or MOST_SPEAKERS
     if low > high:
         raise InvalidRequest(f"--min-speakers {low} is above --max-speakers {high}")
     return Diarization(speakers=SpeakerRange(min=low, max=high))

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
 
@@ -26,8 +26,10 @@ class SpeechFormat(StrEnum):
 
 
 def speech(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
-    _form: Annotated[SpeechFormat, typer.Option("--format", help="Output format.")] = SpeechFormat.json,
+    files: Annotated[list[Path], Parameter(name="FILE", help="Recordings to analyse.")],
+    /,
+    *,
+    _form: Annotated[SpeechFormat, Parameter(name="--format", help="Output format.")] = SpeechFormat.json,
 ) -> None:
     """Print where there is speech, and the probability of speech every 32 ms."""
     from worker.audio.resample import SAMPLE_RATE

@@ -7,7 +7,8 @@ import json
 import time
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from spool.store.database import Database
 from spool.store.workers import Worker, list_workers
@@ -17,11 +18,16 @@ WELL = frozenset({"ready", "resting"})
 
 
 def status(
+    *,
     wait: Annotated[
         float,
-        typer.Option(min=0, help="Wait up to this long until the worker takes jobs.", metavar="SECONDS"),
+        Parameter(
+            metavar="SECONDS",
+            validator=Number(gte=0),
+            help="Wait up to this long until the worker takes jobs.",
+        ),
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show whether the worker of this machine takes jobs; exit code 1 if not."""
     from spool.settings import load_settings
@@ -36,9 +42,9 @@ def status(
             worker = find_worker(db, settings.worker_name)
     finally:
         db.close()
-    typer.echo(_as_json(worker) if as_json else _sentence(settings.worker_name, worker))
+    print(_as_json(worker) if as_json else _sentence(settings.worker_name, worker))
     if not at_work(worker):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def find_worker(db: Database, name: str) -> Worker | None:

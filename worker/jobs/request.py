@@ -79,8 +79,8 @@ def job_request_of(
     """The request of the job called `name`. language_model, reader: the files of language models of its
     project. Raises UnknownModel, and NotFound if its phrases are gone."""
     own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))
-    graph = options.graph and options.graph.name
-    second = options.rescore and options.rescore.model
+    graph = None if options.graph is None else options.graph.name
+    second = None if options.rescore is None else options.rescore.model
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:

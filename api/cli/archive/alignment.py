@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
+from cyclopts import Parameter
 from rich.text import Text
 
 from api.cli.completion import complete_job, complete_model
@@ -19,26 +19,28 @@ from spool.ids import is_id
 def align(
     recording: Annotated[
         str,
-        typer.Argument(
-            metavar="RECORDING|JOB",
-            autocompletion=complete_job,
+        Parameter(
+            name="RECORDING|JOB",
+            completer=complete_job,
             help="A file, an https:// or s3:// address, or a job's id, whose recording is used.",
         ),
     ],
     transcript: Annotated[
-        Path, typer.Argument(help="Its words: a text, SRT, WebVTT or Word (.docx) file of up to 10 MiB.")
+        Path, Parameter(help="Its words: a text, SRT, WebVTT or Word (.docx) file of up to 10 MiB.")
     ],
+    /,
+    *,
     model: Annotated[
         str | None,
-        typer.Option(
-            autocompletion=complete_model, help="A model with a CTC head. Default: the job's, or the default."
+        Parameter(
+            completer=complete_model, help="A model with a CTC head. Default: the job's, or the default."
         ),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(help="Project that is charged. Default: the key's project, else `default`.")
+        str | None, Parameter(help="Project that is charged. Default: the key's project, else `default`.")
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Pool of workers. Default: any with the model.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
+    wait: Annotated[bool, Parameter(help="Wait until the job has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

@@ -2,37 +2,41 @@
 
 import os
 import sys
+from getpass import getpass
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 
 from api.cli.connection import Json, Url, connect, out, print_json
+from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.outputs import Access
 
-app = typer.Typer(no_args_is_help=True, help="Manage credentials of other parties' buckets.")
+app = new_app("Manage credentials of other parties' buckets.", "connections")
 
 SECRET = "SPOOL_CONNECTION_SECRET"  # noqa: S105 - the name of a variable
 _DOES = {"read": "reads", "write": "writes", "both": "reads and writes"}
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name.")]
-Project = Annotated[str | None, typer.Option(help="The project that may use it. Default: default.")]
+Name = Annotated[str, Parameter(name="NAME", help="The connection's name.")]
+Project = Annotated[str | None, Parameter(help="The project that may use it. Default: default.")]
 
 
-@app.command()
+@app.command
 def add(
     name: Name,
+    /,
+    *,
     prefix: Annotated[
         str,
-        typer.Option(metavar="S3URL", help="s3://bucket/prefix/, below which it reads or writes."),
+        Parameter(metavar="S3URL", help="s3://bucket/prefix/, below which it reads or writes."),
     ],
-    key_id: Annotated[str, typer.Option(help="The access key's id.")],
+    key_id: Annotated[str, Parameter(help="The access key's id.")],
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of an S3-compatible store. Default: AWS.")
+        str | None, Parameter(metavar="URL", help="Address of an S3-compatible store. Default: AWS.")
     ] = None,
-    region: Annotated[str | None, typer.Option(help="Default: us-east-1.")] = None,
+    region: Annotated[str | None, Parameter(help="Default: us-east-1.")] = None,
     access: Annotated[
-        Access | None, typer.Option(help="Whether it reads sources or writes outputs. Default: write.")
+        Access | None, Parameter(help="Whether it reads sources or writes outputs. Default: write.")
     ] = None,
     project: Project = None,
     url: Url = None,
@@ -43,7 +47,7 @@ def add(
     The secret access key is read from SPOOL_CONNECTION_SECRET, else from standard input.
     """
     secret = os.environ.get(SECRET) or (
-        typer.prompt("Secret access key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+        getpass("Secret access key: ") if sys.stdin.isatty() else sys.stdin.readline()
     )
     if not secret.strip():
         raise InvalidRequest(f"Give the secret access key in {SECRET} or on standard input.")
@@ -61,9 +65,10 @@ def add(
     print_json(added) if as_json else out.print(f"{added.name} {_DOES[added.access]} below {added.prefix}")
 
 
-@app.command("list")
+@app.command(name="list")
 def list_connections(
-    project: Annotated[str | None, typer.Option(help="List only connections of this project.")] = None,
+    *,
+    project: Annotated[str | None, Parameter(help="List only connections of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -84,8 +89,8 @@ def list_connections(
     out.print(table)
 
 
-@app.command()
-def remove(name: Name, project: Project = None, url: Url = None) -> None:
+@app.command
+def remove(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete a connection and its secret."""
     with connect(url) as (spool, _):
         spool.remove_connection(name, project=project)

@@ -3,23 +3,25 @@
 from getpass import getuser
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, Url, connect, out, print_json
+from spool.commandline.app import new_app
 from spool.schemas.edits import EditOut
 
-edits = typer.Typer(no_args_is_help=True, help="Correct transcripts; list and undo corrections.")
+edits = new_app("Correct transcripts; list and undo corrections.", "edits")
 
-JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
+JobId = Annotated[str, Parameter(name="ID", help="A job's id.")]
 Author = Annotated[
-    str | None, typer.Option(help="Who makes the correction. Default: the user of this computer.")
+    str | None, Parameter(help="Who makes the correction. Default: the user of this computer.")
 ]
 
 
-@edits.command("list")
-def list_edits(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+@edits.command(name="list")
+def list_edits(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
     """List who corrected what and when."""
     with connect(url) as (spool, _):
         history = spool.edits(job_id)
@@ -31,14 +33,19 @@ def list_edits(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
         out.print(_table(history))
 
 
-@edits.command("replace")
+@edits.command(name="replace")
 def replace_words(
     job_id: JobId,
-    first: Annotated[int, typer.Argument(min=0, help="The first word, counted from 0 as recognised.")],
-    last: Annotated[int, typer.Argument(min=0, help="The last word, included.")],
-    text: Annotated[str, typer.Argument(help="The correct text; '' deletes the words.")],
+    first: Annotated[
+        int, Parameter(validator=Number(gte=0), help="The first word, counted from 0 as recognised.")
+    ],
+    last: Annotated[int, Parameter(validator=Number(gte=0), help="The last word, included.")],
+    text: Annotated[str, Parameter(help="The correct text; '' deletes the words.")],
+    /,
+    *,
     seen: Annotated[
-        int | None, typer.Option(min=0, help="The last revision that you have seen. Default: the latest.")
+        int | None,
+        Parameter(validator=Number(gte=0), help="The last revision that you have seen. Default: the latest."),
     ] = None,
     author: Author = None,
     url: Url = None,
@@ -51,10 +58,12 @@ def replace_words(
     print_json(edit) if as_json else out.print(f"revision {edit.revision}")
 
 
-@edits.command("undo")
+@edits.command(name="undo")
 def undo(
     job_id: JobId,
-    revision: Annotated[int, typer.Argument(min=1, help="The correction to undo.")],
+    revision: Annotated[int, Parameter(validator=Number(gte=1), help="The correction to undo.")],
+    /,
+    *,
     author: Author = None,
     url: Url = None,
     as_json: Json = False,

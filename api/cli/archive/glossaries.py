@@ -3,38 +3,40 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 
 from api.cli.connection import Json, Url, connect, out, print_json
+from spool.commandline.app import new_app
 from spool.domain.search.glossary import MOST_GLOSSARY_BYTES
 from spool.errors import InvalidRequest
 from spool.schemas.glossaries import GlossaryOut
 
-app = typer.Typer(no_args_is_help=True, help="Manage lists of names and phrases for jobs to favour.")
+app = new_app("Manage lists of names and phrases for jobs to favour.", "glossary")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The glossary's name.")]
-Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
+Name = Annotated[str, Parameter(name="NAME", help="The glossary's name.")]
+Project = Annotated[str | None, Parameter(help="The project that uses it. Default: default.")]
 
 
-@app.command()
+@app.command
 def put(
     name: Name,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="One phrase per line; of a .csv, the column `phrase`, or the first."
-        ),
+        Parameter(name="FILE", help="One phrase per line; of a .csv, the column `phrase`, or the first."),
     ],
+    /,
+    *,
     weight: Annotated[
-        float | None, typer.Option(help="Weight of its phrases. Default: 1; with --extend, unchanged.")
+        float | None, Parameter(help="Weight of its phrases. Default: 1; with --extend, unchanged.")
     ] = None,
-    extend: Annotated[bool, typer.Option("--extend", help="Keep the latest version's phrases too.")] = False,
+    extend: Annotated[bool, Parameter(help="Keep the latest version's phrases too.")] = False,
     auto_add_after: Annotated[
         int | None,
-        typer.Option(
+        Parameter(
             metavar="N",
-            min=1,
+            validator=Number(gte=1),
             help="Automatically add names that corrections wrote in N recordings (`suggest`).",
         ),
     ] = None,
@@ -52,10 +54,12 @@ def put(
     _print_version(added, as_json)
 
 
-@app.command()
+@app.command
 def add(
     name: Name,
-    phrases: Annotated[list[str], typer.Argument(metavar="PHRASE…", help="Words as they are spoken.")],
+    phrases: Annotated[list[str], Parameter(name="PHRASE", help="Words as they are spoken.")],
+    /,
+    *,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -66,12 +70,16 @@ def add(
     _print_version(added, as_json)
 
 
-@app.command()
+@app.command
 def suggest(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Leave out the phrases of this glossary.")
+        str | None, Parameter(name="NAME", help="Leave out the phrases of this glossary.")
     ] = None,
-    recordings: Annotated[int, typer.Option(metavar="N", min=1, help="In at least N recordings.")] = 1,
+    /,
+    *,
+    recordings: Annotated[
+        int, Parameter(metavar="N", validator=Number(gte=1), help="In at least N recordings.")
+    ] = 1,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -93,8 +101,8 @@ def suggest(
     out.print(table)
 
 
-@app.command("list")
-def list_glossaries(project: Project = None, url: Url = None, as_json: Json = False) -> None:
+@app.command(name="list")
+def list_glossaries(*, project: Project = None, url: Url = None, as_json: Json = False) -> None:
     """List glossaries, each with its latest version."""
     with connect(url) as (spool, _):
         rows = spool.glossaries(project=project)
@@ -114,9 +122,11 @@ def list_glossaries(project: Project = None, url: Url = None, as_json: Json = Fa
     out.print(table)
 
 
-@app.command()
+@app.command
 def show(
-    reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Default: its latest version.")],
+    reference: Annotated[str, Parameter(name="NAME[@VERSION", help="Default: its latest version.")],
+    /,
+    *,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -128,11 +138,11 @@ def show(
         print_json(version)
         return
     for phrase in version.phrases:
-        typer.echo(phrase)
+        print(phrase)
 
 
-@app.command()
-def delete(name: Name, project: Project = None, url: Url = None) -> None:
+@app.command
+def delete(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete all versions of a glossary. Jobs that named it keep its phrases."""
     with connect(url) as (spool, _):
         spool.remove_glossary(name, project=project)

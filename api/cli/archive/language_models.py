@@ -9,47 +9,45 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TextIO
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 
 from api.cli.connection import Json, Url, connect, err, out, print_json
 from spool.client import Deleted, NotFound, Spool
+from spool.commandline.app import new_app
 from spool.errors import InvalidRequest, SpoolError
 from spool.schemas.glossaries import LanguageModelOut
 
-app = typer.Typer(no_args_is_help=True, help="Build language models from texts, for jobs to use.")
+app = new_app("Build language models from texts, for jobs to use.", "lm")
 
 MOST_WORDS = 1_000_000
 """Words of transcripts: what a worker's build has room for, at up to three tokens per word."""
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The language model's name.")]
-Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
+Name = Annotated[str, Parameter(name="NAME", help="The language model's name.")]
+Project = Annotated[str | None, Parameter(help="The project that uses it. Default: default.")]
 
 
-@app.command()
+@app.command
 def build(
+    texts: Annotated[list[Path] | None, Parameter(name="TEXT", help="UTF-8, one sentence per line.")] = None,
+    /,
+    *,
     model: Annotated[
         str,
-        typer.Option(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
+        Parameter(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
     ],
-    name: Annotated[str, typer.Option(help="The language model's name.")],
-    texts: Annotated[
-        list[Path] | None, typer.Argument(metavar="[TEXT…]", help="UTF-8, one sentence per line.")
-    ] = None,
+    name: Annotated[str, Parameter(help="The language model's name.")],
     from_transcripts: Annotated[
         bool,
-        typer.Option(
-            "--from-transcripts",
+        Parameter(
             help="Also use the project's transcripts: the newest of each recording, with its corrections.",
         ),
     ] = False,
-    corrected: Annotated[
-        bool, typer.Option("--corrected", help="Only transcripts that have corrections.")
-    ] = False,
+    corrected: Annotated[bool, Parameter(help="Only transcripts that have corrections.")] = False,
     tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="Only transcripts of jobs with this tag.")
+        str | None, Parameter(metavar="KEY[=VALUE]", help="Only transcripts of jobs with this tag.")
     ] = None,
-    order: Annotated[int, typer.Option(help="Longest n-gram in tokens, 1 to 16.")] = 4,
+    order: Annotated[int, Parameter(help="Longest n-gram in tokens, 1 to 16.")] = 4,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -80,11 +78,13 @@ def build(
     _print_version(added, as_json)
 
 
-@app.command()
+@app.command
 def put(
     name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ARPA file over the model's tokens.")],
-    model: Annotated[str | None, typer.Option(help="The model whose tokens it uses.")] = None,
+    file: Annotated[Path, Parameter(name="FILE", help="An ARPA file over the model's tokens.")],
+    /,
+    *,
+    model: Annotated[str | None, Parameter(help="The model whose tokens it uses.")] = None,
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
@@ -97,8 +97,8 @@ def put(
     _print_version(added, as_json)
 
 
-@app.command("list")
-def list_language_models(project: Project = None, url: Url = None, as_json: Json = False) -> None:
+@app.command(name="list")
+def list_language_models(*, project: Project = None, url: Url = None, as_json: Json = False) -> None:
     """List language models, each with its latest version."""
     with connect(url) as (spool, _):
         rows = spool.language_models(project=project)
@@ -117,8 +117,8 @@ def list_language_models(project: Project = None, url: Url = None, as_json: Json
     out.print(table)
 
 
-@app.command()
-def delete(name: Name, project: Project = None, url: Url = None) -> None:
+@app.command
+def delete(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete all versions of a language model. Refused while a job that uses it has not ended."""
     with connect(url) as (spool, _):
         spool.remove_language_model(name, project=project)

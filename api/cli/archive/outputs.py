@@ -4,61 +4,62 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
 
 from api.cli.completion import complete_job
 from api.cli.connection import Json, Url, connect, out, print_json
+from spool.commandline.app import GROUPS
 from spool.errors import InvalidRequest
-
-_PANEL = "Output"
 
 Connection = Annotated[
     str | None,
-    typer.Option(
-        "--connection",
+    Parameter(
+        name="--connection",
+        group=GROUPS["Output"],
         metavar="NAME",
         help="Read s3:// addresses with this connection (`spool connections`).",
     ),
 ]
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where the server writes transcripts, besides its own store."""
 
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
+        Parameter(
+            name="--output",
             metavar="PREFIX",
+            group=GROUPS["Output"],
             help="Have the server write transcripts below s3://bucket/prefix/ or a folder of its own.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     formats: Annotated[
         list[str] | None,
-        typer.Option(
-            "--output-format",
+        Parameter(
+            name="--output-format",
             metavar="FORMAT",
+            group=GROUPS["Output"],
             help="Format to write; repeat for several. Default: txt.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     layout: Annotated[
         Literal["mirror", "flat"] | None,
-        typer.Option(
-            "--output-layout",
+        Parameter(
+            name="--output-layout",
+            group=GROUPS["Output"],
             help="Mirror the recordings' folders, or write all files into one. Default: mirror.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     connection: Annotated[
         str | None,
-        typer.Option(
-            "--output-connection",
+        Parameter(
+            name="--output-connection",
             metavar="NAME",
+            group=GROUPS["Output"],
             help="Write with this connection (`spool connections`).",
-            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -75,7 +76,9 @@ class Output:
 
 
 def export(
-    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")],
+    job_id: Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")],
+    /,
+    *,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

@@ -5,14 +5,15 @@ from getpass import getuser
 from itertools import islice
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.tables import format_duration
-from spool.command_options import takes_options
-from spool.domain.archive.review import REASONS
+from spool.commandline.app import new_app
+from spool.domain.archive.review import Reason
 from spool.schemas.common import Versions
 from spool.schemas.review import (
     DoubtsOut,
@@ -22,47 +23,38 @@ from spool.schemas.review import (
     SampleOut,
 )
 
-review = typer.Typer(
-    no_args_is_help=True, help="List doubtful passages; mark those that you checked; estimate errors."
-)
+review = new_app("List doubtful passages; mark those that you checked; estimate errors.", "review")
 
 
-def _reason(value: str | None) -> str | None:
-    if value is not None and value not in REASONS:
-        raise typer.BadParameter(f"one of: {', '.join(REASONS)}")
-    return value
-
-
+@Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Restricts which passages or recordings are listed."""
 
-    project: Annotated[str | None, typer.Option(help="Only in this project.")] = None
-    batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Only in jobs of this batch.")
-    ] = None
-    name: Annotated[str | None, typer.Option(help="Only in recordings with this in their name.")] = None
-    tag: Annotated[str | None, typer.Option(metavar="KEY[=VALUE]", help="Only in jobs with this tag.")] = None
-    model: Annotated[str | None, typer.Option(help="Only in jobs of this model.")] = None
-    reason: Annotated[
-        str | None, typer.Option(callback=_reason, help=f"Only for this reason: {', '.join(REASONS)}.")
-    ] = None
+    project: Annotated[str | None, Parameter(help="Only in this project.")] = None
+    batch: Annotated[str | None, Parameter(completer=complete_batch, help="Only in jobs of this batch.")] = (
+        None
+    )
+    name: Annotated[str | None, Parameter(help="Only in recordings with this in their name.")] = None
+    tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="Only in jobs with this tag.")] = None
+    model: Annotated[str | None, Parameter(help="Only in jobs of this model.")] = None
+    reason: Annotated[Reason | None, Parameter(help="Only for this reason.")] = None
 
 
-@review.command("list")
-@takes_options
+@review.command(name="list")
 def list_passages(
-    only: Filter,
-    checked: Annotated[bool, typer.Option("--checked", help="List checked passages instead.")] = False,
-    sample: Annotated[str | None, typer.Option(help="Only passages of this sample.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only passages of this job.")] = None,
+    *,
+    only: Filter = Filter(),
+    checked: Annotated[bool, Parameter(help="List checked passages instead.")] = False,
+    sample: Annotated[str | None, Parameter(help="Only passages of this sample.")] = None,
+    job: Annotated[str | None, Parameter(help="Only passages of this job.")] = None,
     versions: Annotated[
         Versions | None,
-        typer.Option(
+        Parameter(
             help="Each recording's newest transcript, or all. Default: newest; with --job or --sample all."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of passages to list.")] = 20,
+    limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of passages to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -82,11 +74,11 @@ def list_passages(
         out.print(Text(f"    {address}{passage.url}", "dim"), soft_wrap=True)
 
 
-@review.command("recordings")
-@takes_options
+@review.command(name="recordings")
 def list_recordings(
-    only: Filter,
-    limit: Annotated[int, typer.Option(min=1, help="Number of recordings to list.")] = 20,
+    *,
+    only: Filter = Filter(),
+    limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of recordings to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -102,13 +94,15 @@ def list_recordings(
         out.print(_recording(recording), soft_wrap=True)
 
 
-@review.command("check")
+@review.command(name="check")
 def check(
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.")],
-    passage: Annotated[int, typer.Argument(min=0, help="The passage's number in the job.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Remove the mark.")] = False,
+    job_id: Annotated[str, Parameter(name="ID", help="A job's id.")],
+    passage: Annotated[int, Parameter(validator=Number(gte=0), help="The passage's number in the job.")],
+    /,
+    *,
+    undo: Annotated[bool, Parameter(help="Remove the mark.")] = False,
     author: Annotated[
-        str | None, typer.Option(help="Who checked it. Default: the user of this computer.")
+        str | None, Parameter(help="Who checked it. Default: the user of this computer.")
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -119,18 +113,18 @@ def check(
     print_json(marked) if as_json else out.print(_heading(marked), soft_wrap=True)
 
 
-ProjectName = Annotated[str | None, typer.Option(help="Only in this project. Default: the key's.")]
-BatchId = Annotated[
-    str | None, typer.Option(autocompletion=complete_batch, help="Only in jobs of this batch.")
-]
-ModelName = Annotated[str | None, typer.Option(help="Only in jobs of this model.")]
+ProjectName = Annotated[str | None, Parameter(help="Only in this project. Default: the key's.")]
+BatchId = Annotated[str | None, Parameter(completer=complete_batch, help="Only in jobs of this batch.")]
+ModelName = Annotated[str | None, Parameter(help="Only in jobs of this model.")]
 Points = Annotated[
-    float, typer.Option(min=0.1, max=50, help="Margin of error in percentage points: 2 is ±2 %.")
+    float,
+    Parameter(validator=Number(gte=0.1, lte=50), help="Margin of error in percentage points: 2 is ±2 %."),
 ]
 
 
-@review.command("size")
+@review.command(name="size")
 def size(
+    *,
     project: ProjectName = None,
     batch: BatchId = None,
     model: ModelName = None,
@@ -150,17 +144,21 @@ def size(
     )
 
 
-@review.command("sample")
+@review.command(name="sample")
 def draw(
+    *,
     project: ProjectName = None,
     batch: BatchId = None,
     model: ModelName = None,
     margin: Points = 2.0,
     passages: Annotated[
-        int | None, typer.Option(min=2, help="How many to draw. Default: as many as the margin requires.")
+        int | None,
+        Parameter(validator=Number(gte=2), help="How many to draw. Default: as many as the margin requires."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed, to draw the same passages again.")] = None,
-    author: Annotated[str | None, typer.Option(help="Default: the user of this computer.")] = None,
+    seed: Annotated[
+        int | None, Parameter(validator=Number(gte=0), help="Seed, to draw the same passages again.")
+    ] = None,
+    author: Annotated[str | None, Parameter(help="Default: the user of this computer.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -178,11 +176,13 @@ def draw(
     print_json(drawn) if as_json else _print_sample(drawn)
 
 
-@review.command("estimate")
+@review.command(name="estimate")
 def estimate(
     sample_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A sample's id. Without one, all samples.")
+        str | None, Parameter(name="ID", help="A sample's id. Without one, all samples.")
     ] = None,
+    /,
+    *,
     project: ProjectName = None,
     url: Url = None,
     as_json: Json = False,

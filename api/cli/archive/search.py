@@ -5,42 +5,42 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.tables import format_duration
-from spool.command_options import takes_options
 from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
 
 Days = ["%Y-%m-%d"]
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Filters:
     """In which jobs and words to search."""
 
-    project: Annotated[str | None, typer.Option(help="Search only this project.")] = None
+    project: Annotated[str | None, Parameter(help="Search only this project.")] = None
     name: Annotated[
-        str | None, typer.Option(help="Search only recordings with this in their name, in any case.")
+        str | None, Parameter(help="Search only recordings with this in their name, in any case.")
     ] = None
-    tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="Search only jobs with this tag.")
-    ] = None
+    tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="Search only jobs with this tag.")] = (
+        None
+    )
     speaker: Annotated[
-        str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
+        str | None, Parameter(help="Search only what this speaker says: a label or a name.")
     ] = None
     confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="The least confidence of each matching word.")
+        float | None,
+        Parameter(validator=Number(gte=0, lte=1), help="The least confidence of each matching word."),
     ] = None
-    start: Annotated[
-        datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")
-    ] = None
-    end: Annotated[
-        datetime | None, typer.Option("--to", formats=Days, help="Jobs created before this day.")
-    ] = None
+    start: Annotated[datetime | None, Parameter(name="--from", help="Jobs created on this day or later.")] = (
+        None
+    )
+    end: Annotated[datetime | None, Parameter(name="--to", help="Jobs created before this day.")] = None
 
     def to_request(self) -> dict[str, Any]:
         """The arguments of the client's `search`."""
@@ -55,33 +55,36 @@ class Filters:
         }
 
 
-@takes_options
 def search(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="WORD…",
+        Parameter(
+            name="WORD",
             help="Words near each other; '\"a phrase\"', 'begin*', 'sounds~', 'a NEAR/3 b'. Put -- before a "
             "-word to leave out.",
         ),
     ],
-    filters: Filters,
+    /,
+    *,
+    filters: Filters = Filters(),
     batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Search only jobs of this batch.")
+        str | None, Parameter(completer=complete_batch, help="Search only jobs of this batch.")
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="Search only recordings mostly in this language, as de."),
+        Parameter(metavar="CODE", help="Search only recordings mostly in this language, as de."),
     ] = None,
     alternatives: Annotated[
         bool,
-        typer.Option("--alternatives", help="Also search the n-best lists and alternatives that jobs kept."),
+        Parameter(
+            help="Also search the n-best lists and alternatives that jobs kept.",
+        ),
     ] = False,
     versions: Annotated[
         Versions | None,
-        typer.Option(help="In all transcripts, or in the newest of each recording. Default: all."),
+        Parameter(help="In all transcripts, or in the newest of each recording. Default: all."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of hits to list.")] = 20,
+    limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of hits to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

@@ -2,56 +2,52 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.connection import Json, Url, connect, out, print_json
-from api.cli.options import Place, Search
+from api.cli.options import Place, Transcription
 from api.cli.tables import format_time
-from spool.client.fields import Options
-from spool.command_options import takes_options
+from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.sources import ItemState, WatchedSourceOut
 
-app = typer.Typer(no_args_is_help=True, help="Manage watched folders and buckets.")
+app = new_app("Manage watched folders and buckets.", "sources")
 
-SourceId = Annotated[
-    str, typer.Argument(metavar="ID", help="A source's id, as `spool sources list` shows it.")
-]
+SourceId = Annotated[str, Parameter(name="ID", help="A source's id, as `spool sources list` shows it.")]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _STYLES = {"watching": "green", "failing": "red", "paused": "yellow"}
 
 
-@takes_options
 def watch(
     address: Annotated[
         str,
-        typer.Argument(
-            metavar="S3URL|FOLDER", help="s3://bucket/prefix/, or a folder that the server may read."
-        ),
+        Parameter(name="S3URL|FOLDER", help="s3://bucket/prefix/, or a folder that the server may read."),
     ],
-    place: Place,
-    search: Search,
-    deliver: Output,
+    /,
+    *,
+    place: Place = Place(),
+    options: Transcription = Transcription(),
+    deliver: Output = Output(),
     every: Annotated[
-        str, typer.Option(metavar="TIME", help="How often to list it, such as 30s, 5m or 1h.")
+        str, Parameter(metavar="TIME", help="How often to list it, such as 30s, 5m or 1h.")
     ] = "5m",
     settle: Annotated[
         str | None,
-        typer.Option(
+        Parameter(
             metavar="TIME",
             help="How long a file must have been unchanged. Default: 30s in a folder, 0s in a bucket.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
+    name: Annotated[str | None, Parameter(help="Name of the source, for display.")] = None,
     no_reuse: Annotated[
         bool,
-        typer.Option(
-            "--no-reuse",
+        Parameter(
             help="Transcribe recordings again that were transcribed before with the same options.",
         ),
     ] = False,
@@ -73,7 +69,7 @@ def watch(
             name=name,
             every_seconds=_seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            options=cast("Options", search.to_request()),
+            options=options.to_request(),
             reuse=not no_reuse,
             connection=source_connection,
             **request,
@@ -84,9 +80,10 @@ def watch(
         out.print(f"{watched.id} watches {watched.source}", soft_wrap=True)
 
 
-@app.command("list")
+@app.command(name="list")
 def list_sources(
-    project: Annotated[str | None, typer.Option(help="List only sources of this project.")] = None,
+    *,
+    project: Annotated[str | None, Parameter(help="List only sources of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -101,13 +98,15 @@ def list_sources(
         out.print("no sources", style="dim")
 
 
-@app.command()
+@app.command
 def show(
     source_id: SourceId,
+    /,
+    *,
     state: Annotated[
-        ItemState | None, typer.Option(help="Show only settling, taken, skipped or refused files.")
+        ItemState | None, Parameter(help="Show only settling, taken, skipped or refused files.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of files to list.")] = 20,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of files to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -130,16 +129,17 @@ def show(
     out.print(table)
 
 
-@app.command()
-@takes_options
+@app.command
 def change(
     source_id: SourceId,
-    search: Search,
-    every: Annotated[str | None, typer.Option(metavar="TIME", help="How often to list it.")] = None,
+    /,
+    *,
+    options: Transcription = Transcription(),
+    every: Annotated[str | None, Parameter(metavar="TIME", help="How often to list it.")] = None,
     settle: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long a file must have been unchanged.")
+        str | None, Parameter(metavar="TIME", help="How long a file must have been unchanged.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
+    name: Annotated[str | None, Parameter(help="Name of the source, for display.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -153,7 +153,7 @@ def change(
             name=name,
             every_seconds=None if every is None else _seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            options=cast("Options", search.to_request()),
+            options=options.to_request(whole=False),
         )
     if as_json:
         print_json(changed)
@@ -161,29 +161,29 @@ def change(
         out.print(f"{changed.id} is listed every {changed.every_seconds:g} s")
 
 
-@app.command()
-def pause(source_id: SourceId, url: Url = None) -> None:
+@app.command
+def pause(source_id: SourceId, /, *, url: Url = None) -> None:
     """Stop listing a source until it is resumed."""
     with connect(url) as (spool, _):
         out.print(f"{spool.pause_source(source_id).id} paused")
 
 
-@app.command()
-def resume(source_id: SourceId, url: Url = None) -> None:
+@app.command
+def resume(source_id: SourceId, /, *, url: Url = None) -> None:
     """Resume a paused source."""
     with connect(url) as (spool, _):
         out.print(f"{spool.resume_source(source_id).id} watches again")
 
 
-@app.command()
-def check(source_id: SourceId, url: Url = None) -> None:
+@app.command
+def check(source_id: SourceId, /, *, url: Url = None) -> None:
     """List a source now."""
     with connect(url) as (spool, _):
         out.print(f"{spool.check_source(source_id).id} will be listed now")
 
 
-@app.command()
-def remove(source_id: SourceId, url: Url = None) -> None:
+@app.command
+def remove(source_id: SourceId, /, *, url: Url = None) -> None:
     """Stop watching and forget what was found. Jobs are kept."""
     with connect(url) as (spool, _):
         spool.remove_source(source_id)

@@ -5,57 +5,57 @@ import hashlib
 import json
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.search import Filters
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Json, Url, connect, out, print_json
-from api.cli.options import Search
+from api.cli.options import Transcription
 from api.cli.tables import describe_options, format_duration, format_money, format_time
 from spool.client import Spool
-from spool.client.fields import Options
-from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.schemas.search import HitOut
 from spool.schemas.versions import BatchDiff, ComparedSums, ComparedWord, VersionOut
 
-JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
+JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")]
 
 
-@takes_options
 def rerun(
-    search: Search,
-    filters: Filters,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ID…", autocompletion=complete_job, help="Jobs whose recordings to transcribe again."
-        ),
+        Parameter(name="ID", completer=complete_job, help="Jobs whose recordings to transcribe again."),
     ] = None,
+    /,
+    *,
+    options: Transcription = Transcription(),
+    filters: Filters = Filters(),
     batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Every finished job of this batch.")
+        str | None, Parameter(completer=complete_batch, help="Every finished job of this batch.")
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option(
+        Parameter(
             metavar="WORDS",
             help="Every recording that `spool search WORDS` finds; with --batch, in it alone.",
         ),
     ] = None,
     spoken: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="With --query: only recordings mostly in this language."),
+        Parameter(metavar="CODE", help="With --query: only recordings mostly in this language."),
     ] = None,
     in_alternatives: Annotated[
         bool,
-        typer.Option("--in-alternatives", help="With --query: also search the alternatives that jobs kept."),
+        Parameter(
+            help="With --query: also search the alternatives that jobs kept.",
+        ),
     ] = False,
-    pool: Annotated[str | None, typer.Option(help="Pool of workers. Default: any with the model.")] = None,
+    pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -69,17 +69,17 @@ def rerun(
     narrowed = filters.to_request() | {"language": spoken}
     if query is None and (in_alternatives or any(value is not None for value in narrowed.values())):
         raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
-    options = cast("Options", search.to_request())
-    asked = hashlib.sha256(json.dumps([options, pool], sort_keys=True).encode()).hexdigest()[:32]
+    asked = options.to_request(whole=False)
+    digest = hashlib.sha256(json.dumps([asked, pool], sort_keys=True).encode()).hexdigest()[:32]
     with connect(url) as (spool, _):
         if query is not None:
             hits = spool.search(query, **narrowed, batch=batch, alternatives=in_alternatives)
             chosen = _first_versions(spool, hits)
         else:
             chosen = [] if batch is None else [job.id for job in spool.jobs(batch=batch, state=JobState.DONE)]
-        submitted = [spool.rerun(each, options, pool=pool) for each in ids or ()]
+        submitted = [spool.rerun(each, asked, pool=pool) for each in ids or ()]
         submitted += [
-            spool.rerun(job_id, options, pool=pool, idempotency_key=f"rerun-{job_id}-{asked}")
+            spool.rerun(job_id, asked, pool=pool, idempotency_key=f"rerun-{job_id}-{digest}")
             for job_id in chosen
         ]
     if as_json:
@@ -89,7 +89,7 @@ def rerun(
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
 
 
-def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+def versions(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
     """List the versions of a job's recording: models, words, costs."""
     with connect(url) as (spool, _):
         listed = spool.versions(job_id)
@@ -107,24 +107,24 @@ def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 
 
 def diff(
-    base: Annotated[
-        str | None, typer.Argument(metavar="[ID", autocompletion=complete_job, help="A job's id.")
-    ] = None,
+    base: Annotated[str | None, Parameter(name="ID", completer=complete_job, help="A job's id.")] = None,
     other: Annotated[
         str | None,
-        typer.Argument(metavar="OTHER]", autocompletion=complete_job, help="Another version's id."),
+        Parameter(name="OTHER", completer=complete_job, help="Another version's id."),
     ] = None,
+    /,
+    *,
     batch: Annotated[
         str | None,
-        typer.Option(
-            autocompletion=complete_batch, help="Every job of this batch and its newest later version."
-        ),
+        Parameter(completer=complete_batch, help="Every job of this batch and its newest later version."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="With --batch: the newest version of this model.")] = None,
+    model: Annotated[str | None, Parameter(help="With --batch: the newest version of this model.")] = None,
     sort: Annotated[
-        Literal["time", "doubt"], typer.Option(help="By time, or the least certain words first.")
+        Literal["time", "doubt"], Parameter(help="By time, or the least certain words first.")
     ] = "time",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of differences to list.")] = 50,
+    limit: Annotated[
+        int, Parameter(validator=Number(gte=1, lte=10_000), help="Number of differences to list.")
+    ] = 50,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

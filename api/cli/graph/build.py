@@ -8,15 +8,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from api.cli.connection import err
+from spool.commandline.app import new_app
 from spool.settings import load_settings
 
 if TYPE_CHECKING:
     from spool.graphs.arrays import GraphArrays
 
-app = typer.Typer(no_args_is_help=True, help="Build decoding graphs from a lexicon and an n-gram model.")
+app = new_app("Build decoding graphs from a lexicon and an n-gram model.", "graph")
 
 
 class TopologyName(StrEnum):
@@ -28,25 +29,26 @@ class TopologyName(StrEnum):
 
 Units = Annotated[
     Path,
-    typer.Option(help="The model's units.txt, its folder, or a list of units, one a line, blank first."),
+    Parameter(help="The model's units.txt, its folder, or a list of units, one a line, blank first."),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
+    Parameter(
         help="File to write (.npz), or a folder, where the file is named by its hash. Default: the folder "
         "graphs in SPOOL_HOME."
     ),
 ]
 
 
-@app.command()
+@app.command
 def build(
-    lexicon: Annotated[Path, typer.Option(help="Words and their units: `word unit unit …` a line.")],
-    arpa: Annotated[Path, typer.Option(help="ARPA file of an n-gram language model over the words.")],
+    *,
+    lexicon: Annotated[Path, Parameter(help="Words and their units: `word unit unit …` a line.")],
+    arpa: Annotated[Path, Parameter(help="ARPA file of an n-gram language model over the words.")],
     units: Units,
     topology: Annotated[
         TopologyName,
-        typer.Option(
+        Parameter(
             help="compact: as in WeNet's graphs, a unit may follow itself without blank. corrected: as CTC "
             "defines it, with an arc for every pair of units (up to 500 units)."
         ),
@@ -60,12 +62,12 @@ def build(
     _keep(build_graph(known, read_lexicon(lexicon, known), arpa, topology.value), output)
 
 
-@app.command()
+@app.command
 def convert(
-    fst: Annotated[
-        Path, typer.Argument(metavar="TLG.FST", help="Graph in OpenFst's format, made by WeNet's tools.")
-    ],
-    words: Annotated[Path, typer.Option(help="The graph's words.txt.")],
+    fst: Annotated[Path, Parameter(name="TLG.FST", help="Graph in OpenFst's format, made by WeNet's tools.")],
+    /,
+    *,
+    words: Annotated[Path, Parameter(help="The graph's words.txt.")],
     units: Units,
     output: Output = None,
 ) -> None:
@@ -75,14 +77,15 @@ def convert(
     _keep(convert_graph(fst, read_units(units), words), output)
 
 
-@app.command()
+@app.command
 def show(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph made by `spool graph build`.")],
+    graph: Annotated[Path, Parameter(name="GRAPH", help="A graph made by `spool graph build`.")],
+    /,
 ) -> None:
     """Print what is in a graph, as JSON."""
     from spool.graphs.arrays import read_graph
 
-    typer.echo(json.dumps(_facts(read_graph(graph)), indent=2))
+    print(json.dumps(_facts(read_graph(graph)), indent=2))
 
 
 def _facts(graph: "GraphArrays") -> dict[str, Any]:
@@ -101,4 +104,4 @@ def _keep(graph: "GraphArrays", output: Path | None) -> None:
 
     path, digest = save_graph(graph, output or load_settings().home / "graphs")
     err.print(f"{graph.states} states, {graph.arcs} arcs, SHA-256 {digest}", style="dim")
-    typer.echo(str(path))
+    print(str(path))

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typer.testing import CliRunner
 
 from ops.accuracy.agreement import Agreement
-from worker.cli.main import app
+from ops.testbed.invoking import invoke
+from worker.cli.main import main as spool_worker
 
 SCORES = 5e-3
 """From the audio: the rounding of features and encoder is in each of some hundred tokens."""
@@ -58,7 +58,7 @@ class Command(Agreement):
         if len(group) > 1:
             _, beam, penalty = group
             asked += ["--decoder", "beam", "--beam", beam, "--nbest", beam, "--length-penalty", penalty]
-        result = CliRunner().invoke(app, asked, catch_exceptions=False)
+        result = invoke(spool_worker, asked)
         if result.exit_code:
             raise SystemExit(f"spool-worker {' '.join(asked)}: {result.stderr}")
         documents: list[Any] = json.loads(result.stdout)

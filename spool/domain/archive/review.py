@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import prod
+from typing import Literal, get_args
 
 from spool.domain.archive.passages import MOST_WORDS, PAUSE_SECONDS, Spoken
 from spool.domain.transcript import LanguageSpan, SpeechSpan, Transcript, Word
 from spool.wer import normal_words
 
-REASONS = ("confidence", "versions", "speech", "language")
+Reason = Literal["confidence", "versions", "speech", "language"]
+REASONS = get_args(Reason)
 NEAR_SECONDS = 0.5
 """A word of another version is the same if it is spoken within this time."""
 SHORTEST_SPEECH, LONGEST_SPEECH = 2.0, 10.0

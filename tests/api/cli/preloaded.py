@@ -47,10 +47,11 @@ def spool_on_path(folder: Path, environ: dict[str, str]) -> Iterator[dict[str, s
 
 
 def _serve(address: str) -> None:
-    from api.cli.main import SUBCOMMANDS, load_subcommand, main
+    from api.cli.main import COMMANDS, build_app, main
 
-    for name in SUBCOMMANDS:
-        load_subcommand(name)
+    app = build_app()
+    for name in COMMANDS:
+        app[name]  # imports it
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.settings import Settings
@@ -36,11 +37,9 @@ def spool(
     monkeypatch.setenv("COLUMNS", "250")
 
     def run(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out + printed.err
+        done = invoke(main, arguments)
+        assert done.exit_code == code, done
+        return done.stdout + done.stderr
 
     return run
 

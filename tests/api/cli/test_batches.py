@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live
 
 
@@ -22,11 +23,9 @@ def spool(
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: str, code: int = 0) -> tuple[str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["batch", *arguments])
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out, printed.err
+        done = invoke(main, ["batch", *arguments])
+        assert done.exit_code == code, done
+        return done.stdout, done.stderr
 
     return run
 

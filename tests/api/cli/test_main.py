@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from api.cli.main import SUBCOMMANDS, app, load_subcommand, main
+from api.cli.main import COMMANDS, main
+from ops.testbed.invoking import invoke
+from spool.domain.options import Options
 from tests.api.cli.commands import ROOT
 
 HEAVY = {"fastapi", "starlette", "sqlalchemy", "celery", "boto3", "redis", "alembic"}
@@ -15,7 +16,10 @@ HEAVY = {"fastapi", "starlette", "sqlalchemy", "celery", "boto3", "redis", "alem
 
 def imported(code: str) -> set[str]:
     """Top-level modules that a fresh interpreter has after `code`."""
-    script = f"import sys; {code}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    script = (
+        f"import sys, io; sys.stdout, out = io.StringIO(), sys.stdout; {code}; "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=out)"
+    )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -24,32 +28,76 @@ def imported(code: str) -> set[str]:
 
 @pytest.mark.integration
 def test_the_help_needs_neither_a_client_nor_a_server() -> None:
-    code = (
-        "from typer.testing import CliRunner as R; from api.cli.main import app; R().invoke(app, ['--help'])"
-    )
+    code = "from api.cli.main import main; main(['--help'])"
     assert not imported(code) & (HEAVY | {"httpx", "pydantic"})
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["status", "submit", "transcript", "costs", "batch", "webhooks"])
 def test_a_client_command_imports_no_server(name: str) -> None:
-    modules = imported(f"from api.cli.main import load_subcommand; load_subcommand({name!r})")
+    modules = imported(f"from api.cli.main import build_app; build_app()[{name!r}]")
     assert "httpx" in modules
     assert not modules & HEAVY
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_each_command_begins_with_its_line_in_the_list(name: str) -> None:
-    assert load_subcommand(name).help.splitlines()[0] == SUBCOMMANDS[name].help
-    shown = CliRunner().invoke(app, [name, "--help"])
+    shown = invoke(main, [name, "--help"])
     assert shown.exit_code == 0
-    assert f"Usage: root {name}" in shown.stdout
+    assert shown.stdout.startswith(f"Usage: spool {name}")
+    assert shown.stdout.split("\n\n")[1] == COMMANDS[name].help
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
-    shown = CliRunner().invoke(app, ["statsu"])
+    shown = invoke(main, ["statsu"])
     assert shown.exit_code == 2
-    assert "Did you mean 'status'?" in shown.stderr
+    assert 'Did you mean "status"?' in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["submit", "--help"]])
+def test_the_short_help_fits_on_a_screen(arguments: list[str]) -> None:
+    brief, full = invoke(main, arguments), invoke(main, [*arguments[:-1], "--help-all"])
+    assert 24 <= len(brief.stdout.splitlines()) <= 40
+    assert "--help-all" in brief.stdout
+    assert len(full.stdout) > len(brief.stdout)
+
+
+def test_submit_has_every_option_of_a_job() -> None:
+    shown = invoke(main, ["submit", "--help-all"]).stdout
+    composed = {"diarization", "graph", "rescore"}
+    missing = [
+        name
+        for name in Options.model_fields
+        if name not in composed and f"--{name.replace('_', '-')}" not in shown
+    ]
+    assert missing == []
+    assert {"--diarize", "--graph", "--rescore-model"} <= set(re.findall("--[a-z-]+", shown))
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--beam", "99"], "--beam: input should be less than or equal to 32."),
+        (["--beam", "many"], "--beam: input should be a valid integer."),
+        (
+            ["--rescore-model", "m", "--rescore-weight", "-1"],
+            "--rescore-weight: input should be",
+        ),
+        (
+            ["--nbest", "3"],
+            "--nbest needs --decoder beam, rescore, attention or wfst; it does",
+        ),
+        (
+            ["--pruning", "early", "--decoder", "beam"],
+            "--pruning needs --language-model or --boost",
+        ),
+        (["--boost-weight", "2"], "--boost-weight needs --boost, --boost-file or --glossary."),
+    ],
+)
+def test_an_option_is_refused_in_the_words_of_the_command_line(flags: list[str], sentence: str) -> None:
+    shown = invoke(main, ["submit", "a.flac", *flags])
+    assert shown.exit_code == 2
+    assert f"spool: {sentence}" in " ".join(shown.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +105,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
     [
         ("http://127.0.0.1:1", 3, r"No answer from .*refused\)\. Start a server .*spool up`\."),
         ("http://nobody.invalid", 3, r"No answer from http://nobody\.invalid \(.*\)\.$"),
-        ("spool.example.org", 2, r"spool\.example\.org is no address of a server"),
+        ("spool.example.org", 2, r"spool\.example\.org is not a server address"),
         ("ftp://spool.example.org", 2, r"http://HOST:PORT or https://HOST\."),
     ],
 )

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from api.cli.main import app
+from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.rows import bill, chunk, queued, registered
 from spool.planning import Batch
 from spool.store import Database, claim_job, measure_throughputs, save_chunk
-from worker.cli.main import app as worker_app
+from worker.cli.main import main as worker_main
 from worker.diagnostics import calibration
 
 ROOT = Path(__file__).parents[3]
@@ -18,11 +18,10 @@ ROOT = Path(__file__).parents[3]
 
 def planned(tmp_path: Path, *arguments: str, database: str = "") -> dict[str, object]:
     stores = {"SPOOL_DATABASE_URL": database} if database else {}
-    ran = CliRunner().invoke(
-        app,
+    ran = invoke(
+        main,
         ["plan", "--json", *arguments],
         env={"SPOOL_HOME": str(tmp_path), **stores},
-        catch_exceptions=False,
     )
     assert ran.exit_code == 0, ran.output
     answer: dict[str, object] = json.loads(ran.stdout)
@@ -34,8 +33,10 @@ def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
     assert told["binds"] == "compute"
     assert told["cost_per_million_hours"] == pytest.approx(1000 * told["cost"])  # type: ignore[operator]
     assert [one["count"] for one in told["machines"]] == [4, 1]  # type: ignore[attr-defined]
-    shown = CliRunner().invoke(
-        app, ["plan", "--model", "110m", "--fleet", "M4"], env={"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"}
+    shown = invoke(
+        main,
+        ["plan", "--model", "110m", "--fleet", "M4"],
+        env={"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"},
     )
     assert "compute; the next is memory bandwidth, at" in shown.output
     assert "960,000" in shown.output
@@ -45,12 +46,12 @@ def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
 def test_recordings_and_this_machine_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one command prints the next one reads, with the real model and real recordings."""
     monkeypatch.setattr(calibration, "BATCHES", (Batch(2, 2), Batch(1, 3, "beam", 2)))
-    lengths = CliRunner().invoke(worker_app, ["measure", "--json", str(ROOT / "samples" / "demo-tdt")])
+    lengths = invoke(worker_main, ["measure", "--json", str(ROOT / "samples" / "demo-tdt")])
     assert lengths.exit_code == 0
     found = tmp_path / "lengths.json"
     found.write_text(lengths.stdout)
-    machine = CliRunner().invoke(
-        worker_app,
+    machine = invoke(
+        worker_main,
         ["bench", "--calibrate", "--rounds", "1", "--json", "--model", str(ROOT / "models" / "demo")],
     )
     assert machine.exit_code == 0, machine.output
@@ -97,9 +98,9 @@ def test_a_second_model_is_counted(tmp_path: Path) -> None:
         (("--rescore-model", "canary-1b"), "--rescore-model: a second model"),
         (("--decoder", "beam", "--rescore-model", "110m"), "110m has no attention decoder"),
     ):
-        ran = CliRunner().invoke(app, ["plan", *beam[:6], *arguments], env={"SPOOL_HOME": str(tmp_path)})
+        ran = invoke(main, ["plan", *beam[:6], *arguments], env={"SPOOL_HOME": str(tmp_path)})
         assert ran.exit_code != 0
-        assert why in ran.output + str(ran.exception)
+        assert why in ran.output
 
 
 def test_the_own_decoders_of_a_wenet_model_are_counted_where_they_have_a_weight(tmp_path: Path) -> None:
@@ -129,5 +130,5 @@ def test_the_own_decoders_of_a_wenet_model_are_counted_where_they_have_a_weight(
         ("canary-1b", "canary-1b has no attention"),
     ):
         arguments = ["plan", "--model", model, *asked[2:], "--decoder", "rescore"]
-        ran = CliRunner().invoke(app, arguments, env={"SPOOL_HOME": str(tmp_path)})
-        assert why in ran.output + str(ran.exception)
+        ran = invoke(main, arguments, env={"SPOOL_HOME": str(tmp_path)})
+        assert why in ran.output

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live
 from spool.settings import Settings
 from tests.api.delivery.receiver import Receiver
@@ -28,11 +29,9 @@ def spool(
     monkeypatch.setattr("api.cli.webhooks._POLL_S", 0.02)
 
     def run(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(["webhooks", *arguments])
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out
+        done = invoke(main, ["webhooks", *arguments])
+        assert done.exit_code == code, done
+        return done.stdout
 
     return run
 

@@ -156,7 +156,7 @@ def test_a_lattice_is_fetched_where_it_was_asked_for(
     assert (asked["options"]["lattice"], asked["options"]["alternatives"]) == (5.0, 2)
     assert "submit the job with the option `lattice`" in problem(missing, 404, "not_found")["detail"]
     refused = http.post("/v1/jobs", json=file_job(recordings, options={"lattice": 5.0}))
-    assert "greedy decoder keeps one path" in refused.text
+    assert "does not apply to greedy" in refused.text
 
 
 def test_a_transcript_before_its_time_says_where_the_job_stands(

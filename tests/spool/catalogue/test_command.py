@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import spool.catalogue.store
-from api.cli.models import app
+from api.cli.main import main
+from ops.testbed.invoking import invoke
 from spool.catalogue import load_catalogue
-from spool.errors import UnknownModel
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, one, two
 
@@ -30,7 +29,7 @@ def home(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_get_prints_the_folder(home: Path) -> None:
-    result = CliRunner().invoke(app, ["get", "one", "demo-tdt"], catch_exceptions=False)
+    result = invoke(main, ["models", "get", "one", "demo-tdt"])
     assert result.exit_code == 0
     assert result.stdout.split() == [str(home / "one"), str(ROOT / "models" / "demo")]
     assert "one: every byte checked, after " in result.stderr
@@ -38,15 +37,15 @@ def test_get_prints_the_folder(home: Path) -> None:
 
 
 def test_list_shows_what_is_here(home: Path) -> None:
-    CliRunner().invoke(app, ["get", "one"], catch_exceptions=False)
-    rows = json.loads(CliRunner().invoke(app, ["list", "--json"], catch_exceptions=False).stdout)
+    invoke(main, ["models", "get", "one"])
+    rows = json.loads(invoke(main, ["models", "list", "--json"]).stdout)
     assert [(row["name"], row["state"], row["bytes"]) for row in rows] == [
         ("one", "installed", 10_260),
         ("two", "not fetched", 10_260),
         ("demo-tdt", "bundled", load_catalogue().find("demo-tdt").known_bytes),
     ]
     assert rows[0]["source"] == "model-one==1.0"
-    text = CliRunner().invoke(app, ["list"], catch_exceptions=False).stdout
+    text = invoke(main, ["models", "list"]).stdout
     assert [line.split()[:2] for line in text.splitlines()[1:]] == [
         ["one", "installed"],
         ["two", "not"],
@@ -55,17 +54,18 @@ def test_list_shows_what_is_here(home: Path) -> None:
 
 
 def test_verify_ends_with_1_when_a_byte_differs(home: Path, index: Server) -> None:
-    CliRunner().invoke(app, ["get", "one", "demo-tdt"], catch_exceptions=False)
-    clean = CliRunner().invoke(app, ["verify"], catch_exceptions=False)
+    invoke(main, ["models", "get", "one", "demo-tdt"])
+    clean = invoke(main, ["models", "verify"])
     assert (clean.exit_code, clean.stdout.count("all intact")) == (0, 2)
     (home / "one" / "model.bin").write_bytes(WEIGHTS[::-1])
-    changed = CliRunner().invoke(app, ["verify"], catch_exceptions=False)
+    changed = invoke(main, ["models", "verify"])
     assert changed.exit_code == 1
     assert changed.stdout == "demo-tdt: 3 files, 6.8 MB, all intact\n"
     assert "one: model.bin has the SHA-256 " in changed.stderr
 
 
 def test_an_unknown_name_is_refused_before_anything_is_fetched(home: Path, index: Server) -> None:
-    with pytest.raises(UnknownModel, match="Did you mean two"):
-        CliRunner().invoke(app, ["get", "tow"], catch_exceptions=False)
+    refused = invoke(main, ["models", "get", "tow"])
+    assert refused.exit_code == 1
+    assert "Did you mean two" in refused.stderr
     assert not index.requests

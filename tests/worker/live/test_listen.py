@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from spool.errors import InvalidRequest
-from worker.cli.main import app
+from ops.testbed.invoking import invoke
+from worker.cli.main import main
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 WAV, MODEL = str(GOLDEN / "2.flac"), str(GOLDEN / "model.nemo")
@@ -16,7 +15,7 @@ CONTEXT = ("--model", MODEL, "--att-context", "70,6")
 
 
 def listen(*options: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(app, ["listen", WAV, *CONTEXT, *options], catch_exceptions=False)
+    result = invoke(main, ["listen", WAV, *CONTEXT, *options])
     assert result.exit_code == 0
     return [json.loads(line) for line in result.output.splitlines()]
 
@@ -24,7 +23,7 @@ def listen(*options: str) -> list[dict[str, Any]]:
 def test_finals_together_are_the_transcript() -> None:
     search = ("--decoder", "beam", "--beam", "4", "--nbest", "4")
     command = ["transcribe", WAV, *CONTEXT, "--no-chunk", *search]
-    [whole] = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).output)
+    [whole] = json.loads(invoke(main, command).output)
     lines = listen("--chunk-ms", "130", "--silence-ms", "200", *search)
     finals = [line for line in lines if line["type"] == "final"]
     best = whole["nbest"][0]
@@ -60,5 +59,5 @@ def test_blocks_change_nothing_that_is_final() -> None:
 
 
 def test_a_model_that_cannot_stream_is_refused() -> None:
-    result = CliRunner().invoke(app, ["listen", WAV, "--model", str(GOLDEN.parent / "tdt")])
-    assert isinstance(result.exception, InvalidRequest)
+    result = invoke(main, ["listen", WAV, "--model", str(GOLDEN.parent / "tdt")])
+    assert result.exit_code == 2

@@ -7,12 +7,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
-from typer.testing import CliRunner
 
+from ops.testbed.invoking import invoke
 from ops.testbed.nemo_model import load_nemo
 from spool.domain import SpokenWord, Transcript, Typescript
 from spool.errors import InvalidRequest
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.local import align as aligning
 from worker.local import align_file
 from worker.models import NemoModel, load_model
@@ -127,7 +127,7 @@ def test_the_command_prints_the_record_and_names_the_speakers(texts: dict[str, s
     text.write_text(
         f"Anna: {' '.join(words[:4])}\nBo: {' '.join(words[4:8])}\nAnna: {' '.join(words[8:])}\nBo:\n"
     )
-    run = CliRunner().invoke(app, ["align", str(READERS[0]), str(text), "--model", str(DEMO)])
+    run = invoke(main, ["align", str(READERS[0]), str(text), "--model", str(DEMO)])
     assert run.exit_code == 0, run.output
     record = Transcript.model_validate_json(run.stdout)
     assert [(speaker.label, speaker.name) for speaker in record.speakers] == [
@@ -140,5 +140,5 @@ def test_the_command_prints_the_record_and_names_the_speakers(texts: dict[str, s
         ["align", str(READERS[0]), str(tmp_path / "none.txt")],
         ["align", str(READERS[0]), str(READERS[1])],
     ):
-        refused = CliRunner().invoke(app, [*bad, "--model", str(DEMO)])
-        assert isinstance(refused.exception, InvalidRequest)
+        refused = invoke(main, [*bad, "--model", str(DEMO)])
+        assert refused.exit_code == 2

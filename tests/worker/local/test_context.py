@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ops.testbed.fake_models import RATE
+from ops.testbed.invoking import invoke
 from ops.testbed.jobs import write_wav
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.models import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def recording(tmp_path: Path) -> Path:
 
 def transcribed(recording: Path, *arguments: object) -> dict[str, Any]:
     asked = ["transcribe", str(recording), "--model", DEMO, "--decoder", "beam", "--nbest", "2"]
-    outcome = CliRunner().invoke(app, [*asked, *map(str, arguments)])
+    outcome = invoke(main, [*asked, *map(str, arguments)])
     assert outcome.exit_code == 0, outcome.output
     return dict(json.loads(outcome.stdout)[0])
 

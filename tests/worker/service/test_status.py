@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from ops.testbed.invoking import Invoked, invoke
 from ops.testbed.rows import registered
 from spool.store import Database, WorkerState, heartbeat, stop_worker
-from worker.cli.main import app
+from worker.cli.main import main
 
-Ask = Callable[..., Result]
+Ask = Callable[..., Invoked]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def ask(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask
     monkeypatch.setenv("SPOOL_DATABASE_URL", sqlite_url)
     monkeypatch.setenv("SPOOL_HOME", str(tmp_path))
     monkeypatch.setenv("SPOOL_WORKER_NAME", "mini")
-    return lambda *arguments: CliRunner().invoke(app, ["status", *arguments])
+    return lambda *arguments: invoke(main, ["status", *arguments])
 
 
 @pytest.fixture

@@ -138,7 +138,9 @@ def make_fusion(
     Raises InvalidRequest: a weight is not finite, an ARPA file is broken, a phrase is too long, a context
     contains an id that is no token.
     """
-    if not all(math.isfinite(weight) for request in requests for weight in (request.lm_weight, request.boost)):
+    if not all(
+        math.isfinite(weight) for request in requests for weight in (request.lm_weight, request.boost)
+    ):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
     vocabulary = len(tokenizer.pieces)
     if any(not 0 <= token < vocabulary for request in requests for token in request.context):

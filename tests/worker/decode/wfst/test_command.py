@@ -9,14 +9,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
-from typer.testing import CliRunner
 
 from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
+from ops.testbed.invoking import invoke
 from spool.errors import InvalidRequest
 from spool.graphs import read_graph
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.models.language.fixtures import random_tensors, write_language_model
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.decode import SearchOptions, check_options
 from worker.decode.search import search
 from worker.models import LstmLanguageModel, load_model, load_reader
@@ -44,7 +44,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def printed(*arguments: object) -> list[dict[str, Any]]:
-    outcome = CliRunner().invoke(app, ["transcribe", *map(str, arguments)], catch_exceptions=False)
+    outcome = invoke(main, ["transcribe", *map(str, arguments)])
     assert outcome.exit_code == 0, outcome.output
     rows: list[dict[str, Any]] = json.loads(outcome.stdout)
     return rows

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from typer.testing import CliRunner
 
+from ops.testbed.invoking import invoke
 from spool.errors import InvalidRequest
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.decode.wfst.test_command import GOLDEN, MODEL
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.decode import Answer, DecodeRequest, SearchOptions, WordArc, WordGraph, answers, check_options
 from worker.models import load_model
 
@@ -95,13 +95,13 @@ def test_the_command_prints_the_lattice_of_a_graph(graph: Path, tmp_path: Path) 
     soundfile.write(tmp_path / "a.wav", dump["u0.wav"].astype(np.int16), 16_000)
     common = ["transcribe", str(tmp_path / "a.wav"), "--model", str(MODEL), "--no-chunk", "--decoder", "wfst"]
     common += ["--graph", str(graph), "--prune", "1"]
-    outcome = CliRunner().invoke(app, [*common, "--lattice", "json"], catch_exceptions=False)
+    outcome = invoke(main, [*common, "--lattice", "json"])
     assert outcome.exit_code == 0, outcome.output
     (row,) = json.loads(outcome.stdout)
     shown: dict[str, Any] = row["lattice"][0]
     assert shown["score"] == pytest.approx(row["nbest"][0]["score"], abs=1e-3)
     assert {word["text"] for word in row["words"]} <= {arc["word"] for arc in shown["arcs"]}
-    kaldi = CliRunner().invoke(app, [*common, "--format", "kaldi"], catch_exceptions=False)
+    kaldi = invoke(main, [*common, "--format", "kaldi"])
     assert len(kaldi.stdout.splitlines()) > len(shown["arcs"])
 
 

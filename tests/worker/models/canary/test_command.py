@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile
 import yaml
-from typer.testing import CliRunner
 
+from ops.testbed.invoking import invoke
 from tests.worker.models.canary.fixtures import POSITIONS, SINGLE, golden, raw, tokenizer_files
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.models.canary.decoder import TABLE
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def transcribe(folder: Path, prompt: str, *search: str) -> list[list[dict[str, A
     slots = json.loads(str(golden()["prompts"]))[prompt]["slots"]
     files = [str(folder / f"{row}.wav") for row in ROWS]
     asked = ["transcribe", *files, "--model", str(folder), "--no-chunk", "--format", "json", *search]
-    result = CliRunner().invoke(app, [*asked, "--prompt", json.dumps(slots)], catch_exceptions=False)
+    result = invoke(main, [*asked, "--prompt", json.dumps(slots)])
     assert result.exit_code == 0, result.stderr
     return [document["nbest"] for document in json.loads(result.stdout)]
 

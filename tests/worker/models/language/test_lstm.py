@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from typer.testing import CliRunner
 
+from ops.testbed.invoking import invoke
 from spool.errors import InvalidRequest, ModelUnreadable, UnknownModel, WeightsMismatch
 from tests.worker.models.language.fixtures import (
     DEMO,
@@ -18,7 +18,7 @@ from tests.worker.models.language.fixtures import (
     random_tensors,
     write_language_model,
 )
-from worker.cli.main import app
+from worker.cli.main import main
 from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import ModelRecognizer, Recognition, load_recognizer, recognizer_of
 from worker.engine.protocol import NOTHING
@@ -111,7 +111,7 @@ def test_the_command_takes_one_to_rescore(folder: Path) -> None:
     asked = ["transcribe", file, "--model", str(DEMO), "--no-chunk", "--format", "json", "--decoder", "beam"]
     asked += ["--nbest", "4"]
     plain, ordered = (
-        json.loads(CliRunner().invoke(app, [*asked, *more], catch_exceptions=False).stdout)[0]["nbest"]
+        json.loads(invoke(main, [*asked, *more]).stdout)[0]["nbest"]
         for more in ([], ["--rescore-model", str(folder), "--rescore-weight", "0.5"])
     )
     assert {tuple(each["tokens"]) for each in plain} == {tuple(each["tokens"]) for each in ordered}

@@ -1,0 +1,103 @@
+"""A command line by cyclopts: how its help looks, and how an error becomes a sentence and an exit code.
+
+`--help` shows what people use every day; `--help-all` shows everything.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.help import DefaultFormatter, HelpPanel, InlineText
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from spool.errors import InvalidRequest
+
+USAGE = 2
+_SHOWN = ("Arguments", "Options")
+_MORE = (
+    "Search",
+    "Language",
+    "Words to expect",
+    "Recording",
+    "Speakers",
+    "Decoding graph",
+    "Live session",
+    "Routing and order",
+    "Output",
+)
+GROUPS = {name: Group(name, sort_key=number) for number, name in enumerate((*_SHOWN, *_MORE))}
+"""The groups of flags, in the order of the help. Those after `Options` are shown by `--help-all` only."""
+
+
+class _Help(DefaultFormatter):
+    """Prints panels. In brief, leaves out the rarely used ones, and says how to see them."""
+
+    def __init__(self, hidden: Sequence[str]) -> None:
+        super().__init__()
+        self._hidden, self._said = hidden, False
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        if str(panel.title) not in self._hidden:
+            super().__call__(console, options, panel)
+        elif not self._said:
+            self._said = True
+            console.print(Text("--help-all shows more.", style="dim"))
+
+    def render_description(self, console: Console, _: ConsoleOptions, description: object) -> None:
+        """Print the paragraphs, whose line breaks are those of the source."""
+        if isinstance(description, InlineText):
+            paragraphs = str(description.primary_renderable).strip().split("\n\n")
+            console.print(
+                *(" ".join(each.split()) for each in paragraphs), sep="\n\n", end="\n\n", markup=False
+            )
+
+
+def new_app(help: str, name: str | None = None) -> App:  # noqa: A002 - as cyclopts calls it
+    """A command, or a group of commands."""
+    app = App(
+        name=name,
+        help=help,
+        version_flags=[],
+        help_flags=["--help"],
+        help_format="plaintext",
+        result_action="return_value",
+        group_parameters=GROUPS["Options"],
+        group_arguments=GROUPS["Arguments"],
+        default_parameter=Parameter(
+            negative_iterable=(), negative_bool=(), show_default=lambda value: value or None
+        ),
+    )
+    app["--help"].show = False
+    return app
+
+
+def run_app(app: App, arguments: Sequence[str] | None, hidden: Sequence[str] = ()) -> Any:  # noqa: ANN401
+    """Run a command line. Raises InvalidRequest for one that cannot be read. hidden: groups of commands that
+    are left out of the short help."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    flags = given[: given.index("--")] if "--" in given else given
+    brief = "--help-all" not in flags
+    app.help_formatter = _Help((*_MORE, *hidden) if brief else ())
+    try:
+        return app(
+            ["--help" if each == "--help-all" else each for each in flags] + given[len(flags) :],
+            print_error=False,
+            exit_on_error=False,
+        )
+    except CycloptsError as error:
+        raise InvalidRequest(_sentence(error)) from error
+
+
+def _sentence(error: CycloptsError) -> str:
+    from pydantic import BaseModel, ValidationError
+
+    from spool.commandline.flags import describe_faults
+
+    cause, argument = error.__cause__, getattr(error, "argument", None)
+    kind = getattr(argument, "hint", None)
+    if isinstance(cause, ValidationError) and isinstance(kind, type) and issubclass(kind, BaseModel):
+        return describe_faults(kind, cause)
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "?")) else f"{text}."
