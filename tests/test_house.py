@@ -189,7 +189,8 @@ def test_functions_stay_short() -> None:
     for path in sources(*MAY_IMPORT):
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                # Without the signature: a command's declares its options with their help.
+                size = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if size > LINES_A_FUNCTION:
                     long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {size} lines")
     assert not long
