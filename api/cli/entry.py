@@ -14,5 +14,5 @@ def main() -> None:
         from api.cli.main import main as run
 
         run()
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         refuse_without_extra(error, "spool", _EXTRAS)

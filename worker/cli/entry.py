@@ -9,5 +9,5 @@ def main() -> None:
         from worker.cli.main import main as run
 
         run()
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         refuse_without_extra(error, "spool-worker", "install 'spool-transcribe[worker]'.")
