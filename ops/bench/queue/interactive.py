@@ -3,8 +3,8 @@
     python -m ops.bench.queue.interactive --jobs 5000 --requests 10
 
 A real worker with the demo model, an API, SQLite and an embedded Redis. When the batch is under way, requests
-by OpenAI's route come one after another. Prints the seconds of each to the first delta and to the end, and
-how many jobs of the batch waited meanwhile.
+by OpenAI's route come one after another. Prints the seconds of each to the first delta, to the end and to its
+claim, how many jobs of the batch waited, and how many of them were done meanwhile.
 """
 
 import argparse
@@ -33,8 +33,8 @@ def count(stack: Stack, state: str) -> int:
         return int(tx.scalar(select(func.count()).where(jobs.c.state == state)) or 0)
 
 
-def ask(url: str) -> tuple[float, float]:
-    """The seconds to the first delta and to the end of one streamed request."""
+def ask(url: str) -> tuple[str, float, float]:
+    """One streamed request: its job's id, and the seconds to the first delta and to the end."""
     began, first = time.monotonic(), 0.0
     form = {
         "data": {"model": MODEL, "stream": "true"},
@@ -42,10 +42,11 @@ def ask(url: str) -> tuple[float, float]:
     }
     address = f"{url}/v1/audio/transcriptions"
     with httpx.stream("POST", address, headers=HEADERS, timeout=900, **form) as answer:  # type: ignore[arg-type]
+        job_id = answer.headers["X-Spool-Job"]
         for line in answer.iter_lines():
             if not first and "transcript.text.delta" in line:
                 first = time.monotonic() - began
-    return first, time.monotonic() - began
+    return job_id, first, time.monotonic() - began
 
 
 def run(stack: Stack, number: int, requests: int) -> bool:
@@ -53,14 +54,22 @@ def run(stack: Stack, number: int, requests: int) -> bool:
     recording = Path(shutil.copy(RECORDING, stack.home))
     stack.submit_together([recording] * number, MODEL)
     url = stack.serve()
-    stack.start(*REAL)
+    worker = stack.start(*REAL, state="")
+    until(lambda: stack.is_ready(worker), "the worker ready")
     until(lambda: count(stack, "done") > min(50, number // 10), "the batch under way")
     waits = []
     for _ in range(requests):
-        waiting = count(stack, "queued")
-        first, whole = ask(url)
+        waiting, done = count(stack, "queued"), count(stack, "done")
+        job_id, first, whole = ask(url)
         waits.append(first)
-        print(f"first chunk after {first:.1f} s, end after {whole:.1f} s; {waiting} jobs queued", flush=True)
+        job, passed = stack.job(job_id), count(stack, "done") - done - 1
+        assert job.started_at is not None
+        claimed = (job.started_at - job.created_at).total_seconds()
+        print(
+            f"first chunk after {first:.1f} s, end after {whole:.1f} s, claimed after {claimed:.1f} s; "
+            f"{waiting} jobs queued, {passed} done meanwhile",
+            flush=True,
+        )
     print(f"worst of {requests}: {max(waits):.1f} s to the first chunk; {count(stack, 'done')} jobs done")
     return min(waits) > 0 and max(waits) <= 10
 
