@@ -15,8 +15,7 @@ from pydantic.fields import FieldInfo
 
 from api.cli.main import build_app as build_spool
 from spool.commandline.app import GROUPS
-from spool.commandline.flags import model_in
-from spool.domain.declaration import declaration_of, flag_of
+from spool.domain.declaration import declaration_of, flag_of, model_in
 from spool.domain.options import AskedOptions
 from worker.cli.main import build_app as build_worker
 
@@ -66,7 +65,7 @@ def _option_rows(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
         if nested is not None and name in ("graph", "rescore"):
             yield from _option_rows(nested)
             continue
-        called = f"`{name}`" if nested else f"`{flag_of(name, field)}`"
+        called = f"`{name}`" if nested else f"`{flag_of(model, name)}`"
         if name == "align":  # has a command of its own
             continue
         cells = (called, field.description or "", _values(field), option.applies_to)
@@ -113,13 +112,13 @@ def _commands(app: App, path: str) -> Iterator[str]:
 
 
 def _is_of_jobs(flag: str) -> bool:
-    return any(flag_of(*each) == flag for each in _option_fields(AskedOptions))
+    return flag in _option_flags(AskedOptions)
 
 
-def _option_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+def _option_flags(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         nested = model_in(field)
-        yield from _option_fields(nested) if nested is not None else [(name, field)]
+        yield from [flag_of(model, name)] if nested is None else _option_flags(nested)
 
 
 def _flags(command: App) -> list[tuple[str, str]]:

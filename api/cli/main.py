@@ -139,6 +139,7 @@ def _fail(error: Exception) -> None:
     from api.local.instance import spool_command
     from spool.client import ClientError, Refused, Unauthorized, Unreachable
     from spool.domain.declaration import in_flags
+    from spool.domain.options import Options
 
     if isinstance(error, Unreachable):
         sentence, code = str(error), Exit.UNREACHABLE
@@ -147,7 +148,7 @@ def _fail(error: Exception) -> None:
     elif isinstance(error, Unauthorized):
         sentence, code = "The server needs a valid API key: export SPOOL_API_KEY=…", Exit.REFUSED
     elif isinstance(error, Refused):
-        sentence, code = in_flags(error.detail), Exit.REFUSED
+        sentence, code = in_flags(error.detail, Options), Exit.REFUSED
     elif isinstance(error, ClientError):
         sentence, code = str(error), Exit.FAILED
     elif isinstance(error, SpoolError):

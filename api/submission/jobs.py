@@ -33,7 +33,7 @@ from spool.domain.archive.alignment import WITH_ALIGN, Align
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
-from spool.domain.options import AskedOptions
+from spool.domain.options import AskedOptions, drop_inapplicable
 from spool.domain.priority import HIGH, PRIORITIES
 from spool.domain.quotas import Hold
 from spool.errors import NotFound, ObjectDamaged, StorageError
@@ -124,7 +124,7 @@ def create_rerun(
 
 
 def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `job`, in the form of a request, that are kept beside these `changes`."""
+    """The options of `job`, in the form of a request, that still apply beside these `changes`."""
     kept = job.options.model_dump(mode="json", exclude={"live", "boost", "align"})
     if (boost := job.options.boost) is not None:
         kept["boost"] = {"phrases": list(phrases_of(tx, boost.sha256)), "weight": boost.weight}
@@ -134,7 +134,7 @@ def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[st
         del kept["speech_detector"]  # it was never chosen
     elif changes.get("align") is not None:  # nothing is searched, and the text may name its speakers
         kept = {name: kept[name] for name in WITH_ALIGN - {"diarization"} if name in kept}
-    return kept
+    return drop_inapplicable(kept, changes)
 
 
 def create_from_upload(

@@ -13,6 +13,7 @@ from api.submission.intake import Intake
 from api.submission.listing import folder_of
 from api.submission.notifications import places_below
 from api.submission.sources import check_place, is_bucket
+from spool.domain.options import drop_inapplicable
 from spool.errors import InvalidRequest
 from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.sources import SourceChangeRequest, SourceRequest
@@ -52,7 +53,8 @@ def change_from_request(
     InvalidRequest, UnknownModel and Forbidden."""
     request = None
     if body.options:
-        request = source.request | {"options": source.request.get("options", {}) | body.options}
+        kept = drop_inapplicable(source.request.get("options", {}), body.options)
+        request = source.request | {"options": kept | body.options}
         checked = BatchUploadRequest.model_validate(request)
         Intake(services, caller, checked, address=source.address)
     return SourceChange(body.name, request, body.every_seconds, body.settle_seconds, body.paused)

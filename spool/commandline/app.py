@@ -66,7 +66,10 @@ def new_app(help: str, name: str | None = None) -> App:  # noqa: A002 - as cyclo
         group_parameters=GROUPS["Options"],
         group_arguments=GROUPS["Arguments"],
         default_parameter=Parameter(
-            negative_iterable=(), negative_bool=(), show_default=lambda value: value or None
+            negative_iterable=(),
+            negative_bool=(),
+            show_default=lambda value: value or None,
+            allow_repeating=True,  # the last one wins
         ),
     )
     app["--help"].show = False

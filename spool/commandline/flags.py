@@ -11,10 +11,9 @@ from typing import Any, get_args
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 
 from spool.commandline.app import GROUPS
-from spool.domain.declaration import declaration_of, flag_of, in_flags
+from spool.domain.declaration import declaration_of, flag_at, flag_of, in_flags, model_in
 from spool.domain.options import Options, contradictions
 from spool.errors import InvalidRequest, fault_message
 
@@ -44,19 +43,14 @@ class Flags(Options):
     def check(self, also: Collection[str] = ()) -> None:
         """Raise InvalidRequest for contradictory options. also: options that are given in another form."""
         for name, reason in contradictions(self, also):
-            raise InvalidRequest(f"{flag_of(name, type(self).model_fields[name])} {in_flags(reason)}.")
+            raise InvalidRequest(f"{flag_of(type(self), name)} {in_flags(reason, type(self))}.")
 
 
 def describe_faults(model: type[BaseModel], error: ValidationError) -> str:
     """What is wrong with the flags of a model, as one sentence."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    path, kind, flag = [str(part) for part in fault["loc"]], model, ""
-    for part in path:
-        field = kind.model_fields.get(part)
-        if field is None:
-            break
-        flag, kind = flag_of(part, field), model_in(field) or kind
     message = fault_message(fault)
+    flag = flag_at(model, [str(part) for part in fault["loc"]])
     return f"{flag}: {message[:1].lower()}{message[1:]}."
 
 
@@ -83,19 +77,13 @@ def _parameter_of(model: type[BaseModel], name: str) -> Parameter:
     if nested is not None:
         declare_flags(nested)
         return Parameter(name="*")
-    names = (flag_of(name, field), *option.alias)
+    names = (flag_of(model, name), *option.alias)
     return Parameter(
         name=names,
         group=GROUPS[option.group],
         metavar=option.metavar,
         negative_bool="no-",
     )
-
-
-def model_in(field: FieldInfo) -> type[BaseModel] | None:
-    """The model that a field holds, as in `GraphSearch | None`."""
-    kinds = get_args(field.annotation) or (field.annotation,)
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _with_numbers(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ to.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -70,10 +70,27 @@ def declaration_of(model: type[BaseModel], name: str) -> Option | None:
     return None
 
 
-def flag_of(name: str, field: FieldInfo) -> str:
+def flag_of(model: type[BaseModel], name: str) -> str:
     """The name of a field's option on the command line."""
-    option = option_of(field)
+    option = declaration_of(model, name)
     return f"--{(option and option.flag) or name.replace('_', '-')}"
+
+
+def flag_at(model: type[BaseModel], path: Sequence[str]) -> str:
+    """The flag of the field at a path, such as `--rescore-weight` of `rescore`, `weight`."""
+    flag = f"--{path[0].replace('_', '-')}"
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is None:
+            break
+        flag, model = flag_of(model, part), model_in(field) or model
+    return flag
+
+
+def model_in(field: FieldInfo) -> type[BaseModel] | None:
+    """The model that a field holds, as in `GraphSearch | None`."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def find_refusals(options: BaseModel, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:
@@ -113,11 +130,11 @@ def either(names: Iterator[str] | tuple[str, ...]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def in_flags(sentence: str) -> str:
-    """A refusal with the names of options as flags of a command line: those in backticks, and that at its
-    beginning, as in `options.nbest: must not exceed ...`."""
+def in_flags(sentence: str, model: type[BaseModel]) -> str:
+    """A refusal with the names of the model's options as flags of a command line: those in backticks, and
+    that at its beginning, as in `options.nbest: must not exceed ...`."""
 
     def flag(match: re.Match[str]) -> str:
-        return f"--{match[1].replace('_', '-')}"
+        return flag_at(model, match[1].split("."))
 
-    return re.sub(r"`(\w+)`", flag, re.sub(r"^options\.(\w+)(?=[:.])", flag, sentence))
+    return re.sub(r"`(\w+)`", flag, re.sub(r"^options\.([\w.]+)(?=:)", flag, sentence))

@@ -3,7 +3,7 @@
 Pure: the caller knows which models, language models and graphs exist.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -201,7 +201,7 @@ class Options(BaseModel):
     ] = "float"
     rescore: Annotated[
         Rescoring | None,
-        Option("Search", decoders=BEAMS),
+        Option("Search", decoders=BEAMS, flag="rescore-model"),
         Field(
             description="A second model's attention decoder, an LSTM language model, or a language model of "
             "the project (`NAME@VERSION`) reads the beam's hypotheses of each chunk and orders them: "
@@ -410,6 +410,18 @@ def contradictions(options: Options, also: Collection[str] = ()) -> list[tuple[s
     if options.decoder == "wfst" and options.graph is None:
         found.append(("graph", "is required with `decoder` wfst"))
     return found
+
+
+def drop_inapplicable(kept: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept options that still apply beside the changes: a beam does not apply to a change to greedy.
+    Neither has been validated."""
+    left = dict(kept)
+    while True:
+        asked = AskedOptions.model_construct(**{"model": "", **left, **changes})
+        stale = {name for name, _ in find_refusals(asked)} & (left.keys() - changes.keys())
+        if not stale:
+            return left
+        left = {name: value for name, value in left.items() if name not in stale}
 
 
 def refused(name: str, reason: str) -> ValidationError:

@@ -55,7 +55,7 @@ class SourceChangeRequest(RequestModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Options that replace those of its future jobs; the others stay.",
+        description="Options that replace those of its future jobs; the others are kept if they apply.",
         json_schema_extra=option_schema(),
     )
 

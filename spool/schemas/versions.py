@@ -18,7 +18,8 @@ class RerunRequest(RequestModel):
 
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Options that replace those of the job; the others, its phrases included, stay.",
+        description="Options that replace those of the job. The others, its phrases included, are kept if "
+        "they still apply: with `greedy`, a `beam` is dropped.",
         json_schema_extra=option_schema(),
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.background import ContentDeleter
@@ -107,7 +108,6 @@ def test_from_python_and_by_command(
     live: Live,
     recordings: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first, second, waiting = uploaded(http, live), uploaded(http, live), ""
     with Spool(live.url) as spool:
@@ -120,19 +120,14 @@ def test_from_python_and_by_command(
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
     monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert f"{second}: content deleted" in invoke(main, ["delete", second, "--yes"]).stdout
+    assert "recording on 20" in invoke(main, ["status", second]).stdout
     for arguments, code in (
-        (["delete", second, "--yes"], 0),
-        (["status", second], 0),
         (["transcript", second], 4),
         (["delete", waiting, "--yes"], 4),
         (["delete", first], 1),  # nobody is there to say yes
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert (ended.value.code or 0) == code, arguments
-    printed = capsys.readouterr()
-    assert f"{second}: content deleted" in printed.out
-    assert "recording on 20" in printed.out
+        assert invoke(main, arguments).exit_code == code, arguments
 
 
 def test_copies_that_reuse_made_are_named_and_deleted_on_request(http: httpx.Client, live: Live) -> None:
@@ -155,7 +150,6 @@ def test_a_batch_is_deleted_by_command(
     live: Live,
     recordings: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (recordings / "reel 2.wav").write_bytes(b"RIFF")
     batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()
@@ -163,12 +157,10 @@ def test_a_batch_is_deleted_by_command(
     live.work().finish(done)
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
-    with pytest.raises(SystemExit) as ended:
-        main(["batch", "delete", batch["id"], "--yes"])
-    printed = capsys.readouterr()
-    assert ended.value.code == 1, "jobs that have not ended are left alone"
-    assert f"{batch['id']}: content of 1 job deleted" in printed.out
-    assert "cancel it first" in printed.err
+    ran = invoke(main, ["batch", "delete", batch["id"], "--yes"])
+    assert ran.exit_code == 1, "jobs that have not ended are left alone"
+    assert f"{batch['id']}: content of 1 job deleted" in ran.stdout
+    assert "cancel it first" in ran.stderr
     problem(http.get(f"/v1/jobs/{done}/transcript"), 410, "deleted")
     assert http.get(f"/v1/jobs/{waiting}").json()["state"] == "queued"
 

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain import Content
 from spool.store import batch_jobs, get_job, mark_deleted
@@ -106,17 +107,15 @@ def test_what_is_wrong_is_named(http: httpx.Client, recordings: Path) -> None:
 
 
 def test_the_command_puts_shows_and_deletes(
-    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
 
     def spool(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(("glossary", *arguments))
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out + printed.err
+        ran = invoke(main, ("glossary", *arguments))
+        assert ran.exit_code == code, ran
+        return ran.output
 
     file = tmp_path / "names.csv"
     file.write_text('phrase,kind\n"Lee, Ann",person\nAmrum,island\n')

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.audit import audit
 from spool.background import delete_once
@@ -42,17 +43,15 @@ def _files(live: Live) -> list[str]:
 
 
 def test_the_command_builds_lists_and_deletes(
-    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
 
     def spool(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(("lm", *arguments))
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return " ".join((printed.out + printed.err).split())
+        ran = invoke(main, ("lm", *arguments))
+        assert ran.exit_code == code, ran
+        return " ".join(ran.output.split())
 
     text = tmp_path / "minutes.txt"
     text.write_text("the keeper of the light\nthe маяк keeper\n", encoding="utf-8")
@@ -77,7 +76,6 @@ def test_the_command_builds_one_of_the_newest_transcripts_as_people_corrected_th
     http: httpx.Client,
     recordings: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
@@ -91,11 +89,9 @@ def test_the_command_builds_one_of_the_newest_transcripts_as_people_corrected_th
     monkeypatch.setattr("api.cli.archive.language_models.subprocess.run", fake_worker)
 
     def build(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(("lm", "build", "--model", DEMO, "--name", "own", *arguments))
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return " ".join((printed.out + printed.err).split())
+        ran = invoke(main, ("lm", "build", "--model", DEMO, "--name", "own", *arguments))
+        assert ran.exit_code == code, ran
+        return " ".join(ran.output.split())
 
     def done(*words: str, of: str = "", **request: object) -> str:
         path, body = (f"/v1/jobs/{of}/rerun", {}) if of else ("/v1/jobs", file_job(recordings) | request)

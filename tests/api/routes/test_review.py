@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.client import NotFound, Spool
 from spool.settings import Settings
@@ -142,18 +143,14 @@ def test_what_somebody_checked_or_corrected_is_done(http: httpx.Client, live: Li
     problem(http.post(f"/v1/jobs/{checked}/passages/0/check", json={}), 410, "deleted")
 
 
-def test_the_command_lists_and_checks(
-    live: Live, done: Done, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_lists_and_checks(live: Live, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
 
     def spool(*arguments: str, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert (ended.value.code or 0) == code
-        printed = capsys.readouterr()
-        return printed.out + printed.err
+        ran = invoke(main, arguments)
+        assert ran.exit_code == code, ran
+        return ran.output
 
     job_id = done()
     assert "keep the light burning" in spool("review", "list", "--job", job_id)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.audit import audit
 from spool.client import Spool
@@ -29,9 +30,7 @@ def uploaded(http: httpx.Client, **request: object) -> str:
     return str(http.post("/v1/jobs", files=files).json()["id"])
 
 
-def test_an_upload_is_run_again_where_it_lies_and_the_words_compared(
-    http: httpx.Client, live: Live, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_upload_is_run_again_where_it_lies_and_the_words_compared(http: httpx.Client, live: Live) -> None:
     first = uploaded(http, name="Reel 42", tags={"box": "7"}, options={"boost": {"phrases": ["Pedersen"]}})
     work = live.work()
     work.finish(first, ("Keep", "the", "light,", "Petersen"))
@@ -51,19 +50,16 @@ def test_an_upload_is_run_again_where_it_lies_and_the_words_compared(
         texts = [([w.text for w in each.base], [w.text for w in each.other]) for each in diff.items]
         assert texts == [([], ["bright"]), (["Petersen"], ["Pedersen"])]
     problem(http.get(f"/v1/jobs/{first}/diff", params={"with": again.id}), 409, "not_done")
-    for arguments in (["versions", first], ["diff", first, other.id, "--sort", "doubt"]):
-        with pytest.raises(SystemExit, match="0"):
-            main([*arguments, "--url", live.url])
-    printed = capsys.readouterr().out
+    assert again.id in invoke(main, ["versions", first, "--url", live.url]).stdout
+    printed = invoke(main, ["diff", first, other.id, "--sort", "doubt", "--url", live.url]).stdout
     assert "Petersen  →  Pedersen" in printed
     assert "WER 50.00%" in printed
-    with pytest.raises(SystemExit, match="0"):
-        main(["rerun", first, "--model", "demo-tdt", "--url", live.url, "--json"])
-    assert json.loads(capsys.readouterr().out)[0]["rerun_of"] == first
+    ran = invoke(main, ["rerun", first, "--model", "demo-tdt", "--url", live.url, "--json"])
+    assert json.loads(ran.stdout)[0]["rerun_of"] == first
 
 
 def test_a_batch_is_compared_with_its_later_versions(
-    http: httpx.Client, live: Live, recordings: Path, capsys: pytest.CaptureFixture[str]
+    http: httpx.Client, live: Live, recordings: Path
 ) -> None:
     line = file_job(recordings)["source"]
     manifest = "\n".join(json.dumps({"source": line, "name": f"Reel {at}"}) for at in range(3))
@@ -89,16 +85,13 @@ def test_a_batch_is_compared_with_its_later_versions(
         assert first_cost > 0
         assert (both.cost_before, both.cost_after) == (2 * first_cost, 2 * first_cost)
         assert spool.batch_diff_page(batch, model="another").items == []
-    with pytest.raises(SystemExit, match="0"):
-        main(["diff", "--batch", batch, "--url", live.url])
-    assert "2 recordings, 2 of 8 words changed: WER 25.00%; cost" in capsys.readouterr().out
+    printed = invoke(main, ["diff", "--batch", batch, "--url", live.url]).stdout
+    assert "2 recordings, 2 of 8 words changed: WER 25.00%; cost" in printed
     key = bearer(new_key(live.services.database, "beta", (Scope.READ,)))
     problem(http.get(f"/v1/batches/{batch}/diff", headers=key), 404, "not_found")
 
 
-def test_whatever_a_search_finds_is_run_again_once(
-    http: httpx.Client, live: Live, recordings: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_a_search_finds_is_run_again_once(http: httpx.Client, live: Live, recordings: Path) -> None:
     work = live.work()
     ids = []
     for project, words in (("sea", "the light"), ("land", "the light"), ("sea", "the lamp")):
@@ -107,17 +100,15 @@ def test_whatever_a_search_finds_is_run_again_once(
     command = ["rerun", "--query", "light", "--project", "sea", "--url", live.url, "--json"]
     made: list[list[str]] = []
     for _ in range(2):
-        with pytest.raises(SystemExit, match="0"):
-            main(command)
-        made.append([job["id"] for job in json.loads(capsys.readouterr().out)])
+        made.append([job["id"] for job in json.loads(invoke(main, command).stdout)])
         assert http.get(f"/v1/jobs/{made[-1][0]}").json()["rerun_of"] == ids[0]
         if len(made) == 1:
             work.finish(made[0][0], ("light", "light"))  # is found as well now
     assert len(made[0]) == 1
     assert made[0] == made[1]
-    with pytest.raises(SystemExit, match="2"):
-        main(["rerun", ids[0], "--tag", "box=7", "--url", live.url])
-    assert "--query" in capsys.readouterr().err
+    ran = invoke(main, ["rerun", ids[0], "--tag", "box=7", "--url", live.url])
+    assert ran.exit_code == 2
+    assert "--query" in ran.stderr
 
 
 def test_a_recording_that_is_still_needed_is_not_deleted_and_a_deleted_one_says_so(

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from api.cli.main import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain import AnnouncedModel, Typescript
 from spool.store import typescript_of
@@ -78,7 +79,8 @@ def test_a_text_comes_in_json_in_a_form_and_with_another_job_s_recording(
     assert kept(live, aligned.json()) == WORDS
     again = http.post(f"/v1/jobs/{aligned.json()['id']}/rerun", json={})
     assert kept(live, again.json()) == WORDS
-    plain = http.post(f"/v1/jobs/{again.json()['id']}/rerun", json={"options": {"align": None, "beam": 2}})
+    beam = {"align": None, "decoder": "beam", "beam": 2}
+    plain = http.post(f"/v1/jobs/{again.json()['id']}/rerun", json={"options": beam})
     assert "align" not in plain.json()["options"]
     assert plain.json()["options"]["speech_detector"] is live.settings.speech_detector
 
@@ -146,7 +148,7 @@ def test_a_model_that_is_known_to_have_no_ctc_head_is_refused(
 
 
 def test_the_command_submits_a_file_or_a_text_for_a_job_s_recording(
-    http: httpx.Client, live: Live, tmp_path: Path, recordings: Path, capsys: pytest.CaptureFixture[str]
+    http: httpx.Client, live: Live, tmp_path: Path, recordings: Path
 ) -> None:
     word, long = tmp_path / "reel.docx", tmp_path / "long.txt"
     word.write_bytes(document())
@@ -155,18 +157,14 @@ def test_the_command_submits_a_file_or_a_text_for_a_job_s_recording(
     other.write_bytes(b"RIFF" + bytes(40))
     ids = []
     for recording, text in ((other, word), (recordings / "reel 1.wav", word), (other, long)):
-        with pytest.raises(SystemExit, match="0"):
-            main(["align", str(recording), str(text), "--model", "demo-tdt", "--json", "--url", live.url])
-        ids.append(json.loads(capsys.readouterr().out)[0]["id"])
+        command = ["align", recording, text, "--model", "demo-tdt", "--json", "--url", live.url]
+        ids.append(json.loads(invoke(main, command).stdout)[0]["id"])
     assert kept(live, http.get(f"/v1/jobs/{ids[0]}").json()) == WORDS
     assert len(kept(live, http.get(f"/v1/jobs/{ids[2]}").json())) == 5000
-    with pytest.raises(SystemExit, match="0"):
-        main(["align", ids[2], str(word), "--url", live.url])
-    printed = capsys.readouterr().out
+    printed = invoke(main, ["align", ids[2], word, "--url", live.url]).stdout
     assert f"version of {ids[2]}" in printed
     assert kept(live, http.get(f"/v1/jobs/{printed.split()[0]}").json()) == WORDS
     word.write_bytes(document()[:-300])
     for arguments in ([str(other), str(word)], [str(tmp_path), str(long)], [str(other), str(tmp_path)]):
-        with pytest.raises(SystemExit, match="2"):
-            main(["align", *arguments, "--url", live.url])
+        assert invoke(main, ["align", *arguments, "--url", live.url]).exit_code == 2
     assert count(live)[0] == 4

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from spool.domain import MOST_PHRASES, AskedOptions, Boost, JobOptions, phrase_list
+from spool.domain.declaration import in_flags
+from spool.domain.options import drop_inapplicable
 
 MODEL = "demo-tdt"
 
@@ -138,3 +140,39 @@ def test_a_graph_must_be_known() -> None:
     assert options.kept().document()["graph"] == {"name": "town", "graph_beam": 12.0}
     with pytest.raises(ValidationError, match="there is no such graph; available: city"):
         AskedOptions.model_validate(asked, context={"graphs": ["city"]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({"decoder": "greedy"}, {"decoder", "head"}),
+        ({"decoder": "rescore"}, {"decoder", "head", "beam", "nbest", "beta"}),
+        ({"head": "rnnt"}, {"decoder", "head", "beam", "nbest"}),
+        ({"beam": "many"}, {"decoder", "head", "beam", "nbest", "beta", "alignments"}),
+        ({}, {"decoder", "head", "beam", "nbest", "beta", "alignments"}),
+    ],
+)
+def test_a_change_drops_what_no_longer_applies(changes: dict[str, Any], left: set[str]) -> None:
+    kept = {"decoder": "beam", "head": "ctc", "beam": 8, "nbest": 2, "beta": 1.0, "alignments": "all"}
+    assert drop_inapplicable(kept, changes).keys() == left
+
+
+def test_what_a_change_asks_for_is_never_dropped() -> None:
+    assert drop_inapplicable({"language_model": "town", "lm_weight": 0.5}, {"language_model": None}) == {
+        "language_model": "town"
+    }
+    assert refusal(**drop_inapplicable({}, {"beam": 8}), beam=8)[0] == "beam"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "read"),
+    [
+        ("options.nbest: must not exceed `beam`.", "--nbest: must not exceed --beam."),
+        ("options.rescore: needs `decoder` beam.", "--rescore-model: needs --decoder beam."),
+        ("options.rescore.weight: is too large.", "--rescore-weight: is too large."),
+        ("options.boost.phrases.1: is too long.", "--boost: is too long."),
+        ("name: is too long.", "name: is too long."),
+    ],
+)
+def test_a_refusal_names_flags(sentence: str, read: str) -> None:
+    assert in_flags(sentence, AskedOptions) == read

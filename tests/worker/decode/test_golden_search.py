@@ -165,7 +165,7 @@ def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: 
 
 
 def with_lm(held: Golden) -> list[DecodeRequest]:
-    return [DecodeRequest(lm=ARPA, alpha=ALPHA)] * len(held.encoded.lengths)
+    return [DecodeRequest(lm=ARPA, lm_weight=ALPHA)] * len(held.encoded.lengths)
 
 
 @pytest.mark.parametrize("name", FRAMES)
