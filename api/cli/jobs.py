@@ -30,11 +30,9 @@ JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job'
 
 
 def submit(
-    sources: Annotated[
-        list[str], Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.")
+    *sources: Annotated[
+        str, Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.", required=True)
     ],
-    /,
-    *,
     place: Place = Place(),
     options: Transcription = Transcription(),
     deliver: Output = Output(),
@@ -142,14 +140,12 @@ def status(
 
 
 def follow_jobs(
-    job_ids: Annotated[
-        list[str] | None,
+    *job_ids: Annotated[
+        str,
         Parameter(
             name="ID", completer=complete_job, help="Ids of jobs. Without any, follow every unfinished job."
         ),
-    ] = None,
-    /,
-    *,
+    ],
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -219,12 +215,12 @@ def retry(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
 
 
 def delete(
-    job_ids: Annotated[
-        list[str],
-        Parameter(name="ID", completer=complete_job, help="Jobs that are done, failed or cancelled."),
+    *job_ids: Annotated[
+        str,
+        Parameter(
+            name="ID", completer=complete_job, help="Jobs that are done, failed or cancelled.", required=True
+        ),
     ],
-    /,
-    *,
     what: Annotated[
         Literal["all", "source", "transcript"],
         Parameter(help="The uploaded recording, the transcript, or both."),
@@ -290,11 +286,10 @@ def list_speakers(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -
 @speakers.command(name="name")
 def name_speakers(
     job_id: JobId,
-    names: Annotated[
-        list[str], Parameter(name="LABEL=NAME", help="As speaker_0=Ada; an empty name removes it.")
-    ],
     /,
-    *,
+    *names: Annotated[
+        str, Parameter(name="LABEL=NAME", help="As speaker_0=Ada; an empty name removes it.", required=True)
+    ],
     remember: Annotated[
         bool,
         Parameter(help="Recognise these voices in the project's other recordings."),

@@ -22,7 +22,7 @@ from spool.settings import load_settings
 
 app = new_app("Fetch, list and check models; set the fleet's default.", "models")
 
-Names = Annotated[list[str], Parameter(name="NAME", help="Names as `spool models list` has them.")]
+Names = Annotated[str, Parameter(name="NAME", required=True, help="Names as `spool models list` has them.")]
 _STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}
 _LANGUAGES_SHOWN = 4
 _WIDE = 140
@@ -31,9 +31,7 @@ _WIDE = 140
 
 @app.command
 def get(
-    names: Names,
-    /,
-    *,
+    *names: Names,
     force: Annotated[bool, Parameter(help="Fetch it again even if it is here.")] = False,
 ) -> None:
     """Fetch models into this machine's store and print their paths."""
@@ -95,14 +93,11 @@ def list_models(*, as_json: Json = False) -> None:
 
 @app.command
 def verify(
-    names: Annotated[
-        list[str] | None, Parameter(name="NAME", help="Default: every model on this machine.")
-    ] = None,
-    /,
+    *names: Annotated[str, Parameter(name="NAME", help="Default: every model on this machine.")],
 ) -> None:
     """Read every byte of models again and compare it with the catalogue; exit code 1 if anything differs."""
     store = _store()
-    chosen = names or [row.entry.name for row in store.entries() if row.state != "not fetched"]
+    chosen = list(names) or [row.entry.name for row in store.entries() if row.state != "not fetched"]
     damaged = False
     for name in chosen:
         try:

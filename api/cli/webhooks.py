@@ -114,9 +114,8 @@ def deliveries(
 @app.command
 def replay(
     webhook_id: WebhookId,
-    delivery: Annotated[list[str] | None, Parameter(name="DELIVERY", help="Ids of deliveries.")] = None,
     /,
-    *,
+    *delivery: Annotated[str, Parameter(name="DELIVERY", help="Ids of deliveries.")],
     failed: Annotated[bool, Parameter(help="Replay every failed delivery.")] = False,
     url: Url = None,
 ) -> None:
@@ -124,7 +123,7 @@ def replay(
     if bool(delivery) == failed:
         raise InvalidRequest("Name deliveries, or pass --failed.")
     with connect(url) as (spool, _):
-        ids = delivery or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
+        ids = list(delivery) or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
         for delivery_id in ids:
             spool.replay_delivery(webhook_id, delivery_id)
     out.print(f"{len(ids)} deliveries will be sent again")

@@ -12,11 +12,7 @@ from worker.decode.types import Decoder
 
 
 def bench(
-    files: Annotated[
-        list[Path] | None, Parameter(name="FILE", help="Recordings. Default: synthetic speech.")
-    ] = None,
-    /,
-    *,
+    *files: Annotated[Path, Parameter(name="FILE", help="Recordings. Default: synthetic speech.")],
     model: Annotated[
         str, Parameter(help="Name of a model in the settings, or a path. Default: the default model.")
     ] = "",
@@ -38,7 +34,7 @@ def bench(
 ) -> None:
     """Measure how fast this machine transcribes: audio seconds per engine second (RTFx)."""
     if calibrate:
-        _calibrate(files or [], model, rounds, as_json)
+        _calibrate(list(files), model, rounds, as_json)
         return
     from spool.settings import load_settings
     from worker.decode.types import SearchOptions
@@ -47,7 +43,7 @@ def bench(
     settings = load_settings()
     name = model or settings.default_model
     options = SearchOptions(decoder=decoder, beam=beam)
-    result = run_bench(settings, settings.models.get(name, name), options, files or [], seconds)
+    result = run_bench(settings, settings.models.get(name, name), options, list(files), seconds)
     if as_json:
         print(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))
         return

@@ -81,9 +81,7 @@ Tuning = Annotated[
 
 
 def diarize(
-    files: Annotated[list[Path], Parameter(name="FILE", help="Recordings to analyse.")],
-    /,
-    *,
+    *files: Annotated[Path, Parameter(name="FILE", help="Recordings to analyse.", required=True)],
     model: Sortformer = None,
     setting: How = None,
     tuned_for: Tuning = None,
@@ -120,7 +118,7 @@ def diarize(
             ],
         }
 
-    rows = rows_of(files, work)
+    rows = rows_of(list(files), work)
     if form is DiarizeFormat.json:
         print_json(rows)
     else:

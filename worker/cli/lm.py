@@ -15,9 +15,7 @@ from worker.machine.blas import preload_blas
 
 
 def lm(
-    texts: Annotated[list[Path], Parameter(name="TEXT", help="UTF-8, one sentence per line.")],
-    /,
-    *,
+    *texts: Annotated[Path, Parameter(name="TEXT", help="UTF-8, one sentence per line.", required=True)],
     model: Annotated[
         str,
         Parameter(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
@@ -35,5 +33,5 @@ def lm(
     loaded = load_model(model)
     if not {"ctc", "rnnt", "tdt", "attention"} & set(loaded.heads):
         raise InvalidRequest(f"{model}: none of its searches takes a language model")
-    built = build_language_model(texts, loaded.tokenizer, order, output)
+    built = build_language_model(list(texts), loaded.tokenizer, order, output)
     print(json.dumps(asdict(built)))

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 
 
 def measure(
-    places: Annotated[list[Path], Parameter(name="PLACE", help="Recordings, or folders of recordings.")],
-    /,
-    *,
+    *places: Annotated[
+        Path, Parameter(name="PLACE", help="Recordings, or folders of recordings.", required=True)
+    ],
     as_json: Annotated[
         bool, Parameter(name="--json", help="Print one JSON object with every recording.")
     ] = False,
@@ -23,7 +23,7 @@ def measure(
 
     recordings: list[dict[str, object]] = []
     seconds, size = 0.0, 0
-    for path in _files(places):
+    for path in _files(list(places)):
         try:
             with open_audio(path) as audio:
                 length = audio.expected_seconds

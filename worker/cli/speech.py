@@ -26,9 +26,7 @@ class SpeechFormat(StrEnum):
 
 
 def speech(
-    files: Annotated[list[Path], Parameter(name="FILE", help="Recordings to analyse.")],
-    /,
-    *,
+    *files: Annotated[Path, Parameter(name="FILE", help="Recordings to analyse.", required=True)],
     _form: Annotated[SpeechFormat, Parameter(name="--format", help="Output format.")] = SpeechFormat.json,
 ) -> None:
     """Print where there is speech, and the probability of speech every 32 ms."""
@@ -56,6 +54,6 @@ def speech(
             ],
         }
 
-    rows = rows_of(files, detect)
+    rows = rows_of(list(files), detect)
     print_json(rows)
     exit_by(rows)

@@ -18,9 +18,7 @@ from worker.machine.blas import preload_blas
 
 
 def transcribe(
-    files: Annotated[list[Path], Parameter(name="FILE", help="Recordings to transcribe.")],
-    /,
-    *,
+    *files: Annotated[Path, Parameter(name="FILE", help="Recordings to transcribe.", required=True)],
     options: Annotated[TranscribeFlags, Parameter(name="*")],
     speakers: Annotated[Speakers, Parameter(name="*", group=GROUPS["Speakers"])] = Speakers(),
     chunk: Annotated[
@@ -38,7 +36,7 @@ def transcribe(
 
     request, second = options.request(), options.rescore
     results = transcribe_files(
-        files,
+        list(files),
         options.model,
         request.options,
         chunk=chunk,

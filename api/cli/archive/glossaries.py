@@ -57,16 +57,15 @@ def put(
 @app.command
 def add(
     name: Name,
-    phrases: Annotated[list[str], Parameter(name="PHRASE", help="Words as they are spoken.")],
     /,
-    *,
+    *phrases: Annotated[str, Parameter(name="PHRASE", help="Words as they are spoken.", required=True)],
     project: Project = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Add phrases to a glossary; existing ones are kept."""
     with connect(url) as (spool, _):
-        added = spool.put_glossary(name, phrases=phrases, extend=True, project=project)
+        added = spool.put_glossary(name, phrases=list(phrases), extend=True, project=project)
     _print_version(added, as_json)
 
 

@@ -29,9 +29,7 @@ Project = Annotated[str | None, Parameter(help="The project that uses it. Defaul
 
 @app.command
 def build(
-    texts: Annotated[list[Path] | None, Parameter(name="TEXT", help="UTF-8, one sentence per line.")] = None,
-    /,
-    *,
+    *texts: Annotated[Path, Parameter(name="TEXT", help="UTF-8, one sentence per line.")],
     model: Annotated[
         str,
         Parameter(help="Model whose tokens it uses: folder, .nemo file, catalogue name or hub id."),
@@ -58,7 +56,7 @@ def build(
     if (corrected or tag) and not from_transcripts:
         raise InvalidRequest("--corrected and --tag choose among transcripts: add --from-transcripts.")
     with tempfile.TemporaryDirectory() as folder:
-        file, read = Path(folder) / "built.arpa", [str(text) for text in texts or ()]
+        file, read = Path(folder) / "built.arpa", [str(text) for text in texts]
         if from_transcripts:
             own = Path(folder) / "transcripts.txt"
             with connect(url) as (spool, _), own.open("w", encoding="utf-8") as lines:

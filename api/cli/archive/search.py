@@ -56,16 +56,15 @@ class Filters:
 
 
 def search(
-    words: Annotated[
-        list[str],
+    *words: Annotated[
+        str,
         Parameter(
             name="WORD",
             help="Words near each other; '\"a phrase\"', 'begin*', 'sounds~', 'a NEAR/3 b'. Put -- before a "
             "-word to leave out.",
+            required=True,
         ),
     ],
-    /,
-    *,
     filters: Filters = Filters(),
     batch: Annotated[
         str | None, Parameter(completer=complete_batch, help="Search only jobs of this batch.")

@@ -27,12 +27,9 @@ JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job'
 
 
 def rerun(
-    ids: Annotated[
-        list[str] | None,
-        Parameter(name="ID", completer=complete_job, help="Jobs whose recordings to transcribe again."),
-    ] = None,
-    /,
-    *,
+    *ids: Annotated[
+        str, Parameter(name="ID", completer=complete_job, help="Jobs whose recordings to transcribe again.")
+    ],
     options: Transcription = Transcription(),
     filters: Filters = Filters(),
     batch: Annotated[
@@ -77,7 +74,7 @@ def rerun(
             chosen = _first_versions(spool, hits)
         else:
             chosen = [] if batch is None else [job.id for job in spool.jobs(batch=batch, state=JobState.DONE)]
-        submitted = [spool.rerun(each, asked, pool=pool) for each in ids or ()]
+        submitted = [spool.rerun(each, asked, pool=pool) for each in ids]
         submitted += [
             spool.rerun(job_id, asked, pool=pool, idempotency_key=f"rerun-{job_id}-{digest}")
             for job_id in chosen

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from api.cli.connection import Exit
 from api.cli.main import COMMANDS, main
 from ops.testbed.invoking import invoke
 from spool.domain.options import Options
@@ -99,6 +100,12 @@ def test_an_option_is_refused_in_the_words_of_the_command_line(flags: list[str],
     shown = invoke(main, ["submit", "a.flac", *flags])
     assert shown.exit_code == 2
     assert f"spool: {sentence}" in " ".join(shown.stderr.split())
+
+
+def test_flags_may_stand_between_arguments() -> None:
+    for command in ("search", "follow", "rerun"):
+        shown = invoke(main, [command, "one", "--url", "http://127.0.0.1:1", "two"])
+        assert shown.exit_code == Exit.UNREACHABLE, shown
 
 
 def test_the_last_of_a_repeated_flag_counts() -> None:

@@ -159,7 +159,7 @@ def test_the_command_lists_and_checks(live: Live, done: Done, monkeypatch: pytes
     assert "nothing to review" in spool("review", "list")
     assert "nothing to review" in spool("review", "recordings")
     assert "checked by Bo" in spool("review", "list", "--checked")
-    assert "one of: confidence" in spool("review", "list", "--reason", "mood", code=2)
+    assert 'Choose from: "confidence"' in spool("review", "list", "--reason", "mood", code=2)
 
 
 @both
