@@ -36,7 +36,7 @@ class Options(BaseModel):
     The HTTP schema, the flags of both commands, refusals and `docs/command-line.md` are derived from it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: Annotated[
         str,

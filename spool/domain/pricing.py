@@ -60,7 +60,7 @@ Amount = Annotated[Decimal, Field(ge=0)]
 class PurchasedMachine(BaseModel):
     """A purchased machine: depreciated evenly over all hours of its years, plus the power it draws."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     purchase: Amount
     years: Annotated[Decimal, Field(gt=0)]
@@ -88,7 +88,9 @@ Price = Annotated[
 class Dated(BaseModel):
     """A price that applies from a UTC day until the next price."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
     since: date = Field(alias="from")
     price: Price
@@ -106,7 +108,7 @@ Rate = Annotated[
 class CloudPrices(BaseModel):
     """The prices of cloud services for an hour of audio, and their date."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     as_of: date
     currency: str = "USD"

@@ -23,7 +23,7 @@ HeldBy = Literal["jobs_in_flight", "hours_a_day", "spend_a_month"]
 class Quota(BaseModel):
     """One project's limits; None means no limit. Days and months are in UTC."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     hours_a_day: Annotated[Decimal, Field(ge=0)] | None = None
     """Hours of audio transcribed."""

@@ -55,7 +55,7 @@ Span = Annotated[timedelta | None, BeforeValidator(_parse_duration)]
 class Retention(BaseModel):
     """One project's rule: how long after a job's end its recording and transcript are kept; None: forever."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     source: Span = None
     transcript: Span = None

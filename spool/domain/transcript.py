@@ -39,7 +39,12 @@ Language = Annotated[
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+        frozen=True,
+        extra="forbid",
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        defer_build=True,
     )
 
 
@@ -107,7 +112,7 @@ SpeakerLabel = Annotated[str, Field(pattern=r"^speaker_[0-9]{1,4}$")]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Alternative(_Record):

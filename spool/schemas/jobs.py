@@ -35,9 +35,9 @@ def _clean_name(name: str) -> str:
     return shown
 
 
-def option_schema() -> dict[str, Any]:
-    """The options as the OpenAPI page shows them in a request."""
-    return {"properties": inline_schema(AskedOptions)["properties"]}
+def add_options(schema: dict[str, Any]) -> None:
+    """Show in the schema of a request's `options` what they are."""
+    schema["properties"] = inline_schema(AskedOptions)["properties"]
 
 
 def _moment(value: object) -> object:
@@ -98,7 +98,7 @@ class SubmissionRequest(RequestModel):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="How to transcribe; omitted options have the server's defaults.",
-        json_schema_extra=option_schema(),
+        json_schema_extra=add_options,
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin it to one worker, by name.")

@@ -7,7 +7,7 @@ from pydantic import Field, RootModel
 
 from spool.domain.manifest import Name
 from spool.schemas.common import AnswerModel, RequestModel
-from spool.schemas.jobs import SubmissionRequest, option_schema
+from spool.schemas.jobs import SubmissionRequest, add_options
 from spool.schemas.outputs import Connection, OutputOut
 
 ItemState = Literal["settling", "taken", "skipped", "refused"]
@@ -56,7 +56,7 @@ class SourceChangeRequest(RequestModel):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Options that replace those of its future jobs; the others are kept if they apply.",
-        json_schema_extra=option_schema(),
+        json_schema_extra=add_options,
     )
 
 

@@ -10,7 +10,7 @@ from spool.domain.manifest import Tags
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Share
 from spool.schemas.common import ROUNDED, AnswerModel, Money, Pool, RequestModel
-from spool.schemas.jobs import CostOut, Priority, option_schema
+from spool.schemas.jobs import CostOut, Priority, add_options
 
 
 class RerunRequest(RequestModel):
@@ -20,7 +20,7 @@ class RerunRequest(RequestModel):
         default_factory=dict,
         description="Options that replace those of the job. The others, its phrases included, are kept if "
         "they still apply: with `greedy`, a `beam` is dropped.",
-        json_schema_extra=option_schema(),
+        json_schema_extra=add_options,
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     tags: Tags = Field(default_factory=dict)

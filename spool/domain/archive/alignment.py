@@ -70,7 +70,7 @@ class Typescript:
 class KeptAlign(BaseModel):
     """The text that a job aligns, as its options store it: the words are stored separately."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     words: Annotated[int, Field(description="How many words it has.")]
     sha256: Annotated[str, Field(description="Of the words and their speakers.")]
@@ -79,7 +79,7 @@ class KeptAlign(BaseModel):
 class Align(BaseModel):
     """An existing transcript to align with the recording, in one of three forms."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     text: Annotated[
         str | None,

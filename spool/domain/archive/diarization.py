@@ -12,7 +12,7 @@ SpeakerNumber = Annotated[int, Field(ge=1, le=MOST_SPEAKERS, strict=True)]
 class SpeakerRange(BaseModel):
     """The least and the most speakers there may be."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     min: SpeakerNumber = 1
     max: SpeakerNumber = MOST_SPEAKERS
@@ -27,7 +27,7 @@ class SpeakerRange(BaseModel):
 class Diarization(BaseModel):
     """A request to tell the speakers apart, and what is known of them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: Annotated[
         str,

@@ -27,7 +27,7 @@ _TAKING = frozenset({"starting", "ready"})
 class Requirement(BaseModel):
     """What a job requires of the machine it runs on; omitted fields do not matter."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     backend: Annotated[Backend | None, Field(description="Where MLX computes.")] = None
     chip: Annotated[

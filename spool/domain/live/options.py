@@ -20,7 +20,7 @@ AttContext = tuple[Annotated[int, Field(ge=-1, le=10_000)], Annotated[int, Field
 class Listening(BaseModel):
     """What makes a job a live session. The audio is 16-bit PCM, little-endian, channels interleaved."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     sample_rate: Annotated[int, Field(ge=8000, le=48_000, description="In Hz.")] = SAMPLE_RATE
     channels: Annotated[int, Field(ge=1, le=8, description="Mixed for the transcript.")] = 1

@@ -13,7 +13,7 @@ _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 class GraphSearch(BaseModel):
     """A decoding graph and how it is searched."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Annotated[
         str,

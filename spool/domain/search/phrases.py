@@ -112,7 +112,7 @@ class Boost(BaseModel):
 class KeptBoost(BaseModel):
     """Phrases to boost, as a job stores them: the list is stored separately, under its digest."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     count: Annotated[int, Field(description="The number of phrases.")]
     sha256: Annotated[

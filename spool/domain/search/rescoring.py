@@ -10,7 +10,7 @@ from spool.domain.declaration import Option
 class Rescoring(BaseModel):
     """The model that reads the hypotheses, and the weight of its scores."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: Annotated[
         str,
