@@ -4,6 +4,7 @@ Batches are in `spool.schemas.batches`.
 """
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
@@ -37,7 +38,12 @@ def _clean_name(name: str) -> str:
 
 def add_options(schema: dict[str, Any]) -> None:
     """Show in the schema of a request's `options` what they are."""
-    schema["properties"] = inline_schema(AskedOptions)["properties"]
+    schema["properties"] = _inline_options()["properties"]
+
+
+@cache
+def _inline_options() -> dict[str, Any]:
+    return inline_schema(AskedOptions)
 
 
 def _moment(value: object) -> object:

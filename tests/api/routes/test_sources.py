@@ -343,8 +343,8 @@ def test_its_interval_and_model_are_changed_for_what_comes(
     problem(http.patch(f"/v1/sources/{source}", json={"source": "s3://b/"}), 422, "invalid_request")
     unchanged = http.get(f"/v1/sources/{source}").json()
     assert (unchanged["every_seconds"], unchanged["options"]) == (7 * 86400, {"decoder": "greedy"})
-    options = ["--every", "10m", "--beam", "2", "--decoder", "beam"]
-    assert "every 600 s" in invoke(main, ["sources", "change", source, *options, "--url", live.url]).stdout
+    change = ["--every", "10m", "--beam", "2", "--decoder", "beam"]
+    assert "every 600 s" in invoke(main, ["sources", "change", source, *change, "--url", live.url]).stdout
     changed = http.patch(f"/v1/sources/{source}", json={"name": "Tapes", "paused": True}).json()
     assert (changed["name"], changed["state"], changed["every_seconds"]) == ("Tapes", "paused", 600)
     assert changed["options"] == {"decoder": "beam", "beam": 2}
