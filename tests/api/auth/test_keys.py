@@ -14,7 +14,6 @@ from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain import key_id_of, mint_key
-from spool.errors import InvalidRequest
 from spool.settings import Settings
 from spool.store import Database, find_key, list_keys, revoke_key
 from tests.api.auth.keys import admin_key, bearer, get, new_key, post
