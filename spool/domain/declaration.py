@@ -80,10 +80,9 @@ def flag_at(model: type[BaseModel], path: Sequence[str]) -> str:
     """The flag of the field at a path, such as `--rescore-weight` of `rescore`, `weight`."""
     flag = f"--{path[0].replace('_', '-')}"
     for part in path:
-        field = model.model_fields.get(part)
-        if field is None:
+        if declaration_of(model, part) is None:
             break
-        flag, model = flag_of(model, part), model_in(field) or model
+        flag, model = flag_of(model, part), model_in(model.model_fields[part]) or model
     return flag
 
 
