@@ -73,7 +73,7 @@ def confirm(
     def asleep() -> StepOutcome:
         if not sleep:
             return StepOutcome("not possible here", "skipped by --no-sleep")
-        return engine.sleep(settings, place, lambda text: typer.echo(text, err=True))
+        return engine.sleep(settings, place, lambda text: print(text, file=sys.stderr))
 
     steps = [
         Step("machine", "an Apple GPU; nothing fails", lambda: confirm_steps.machine(settings)),
