@@ -174,7 +174,7 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
         (("--decoder", "beam", "--prune", 3), "--prune needs --lattice"),
         (("--nbest", 2), "--nbest needs --decoder beam"),
         (("--context", "job"), "--context needs --language-model or --boost"),
-        (("--rescore-model", "m"), "--rescore needs --decoder beam"),
+        (("--rescore-model", "m"), "--rescore-model needs --decoder beam"),
         (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "needs --format json"),
     ],
 )
