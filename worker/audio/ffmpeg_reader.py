@@ -11,12 +11,13 @@ another file or address.
 import errno
 import os
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import av
 import av.error
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream as AvStream
+from av.codec.context import CodecContext
 from av.packet import Packet
 from av.stream import Discard
 
@@ -25,11 +26,16 @@ from worker.audio.ffmpeg_base import MAX_FRAME_VALUES, Clock, FrameReader
 from worker.audio.sniff import Content, Mp4Structure, mp3_stated_frames, mp4_structure
 from worker.audio.stated_length import DEMUXERS
 
+if TYPE_CHECKING:
+    from av.audio.codeccontext import AudioCodecContext
+
 _CONTAINERS = (
     "aa,aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,asf_o,ast,au,avi,caf,codec2,dsf,dss,dts,dtshd,dv,eac3,flac,flv,"
     "g722,g723_1,g726,g728,g729,gsm,gxf,iff,ilbc,ircam,latm,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mp3,mpc,"
     "mpc8,mpeg,mpegts,mxf,nistsphere,nsv,nut,ogg,oma,qcp,rm,shn,sln,sox,tak,truehd,mlp,tta,voc,w64,wav,wtv,wv,xwma"
 )
+_DECODERS = {"amrnb": "libopencore_amrnb", "amrwb": "libopencore_amrwb"}
+"""FFmpeg's own decoders of AMR refuse the frames that stand for silence (DTX)."""
 
 
 class _Bounded:
@@ -78,13 +84,16 @@ class AvReader(FrameReader):
         except BaseException:
             self._container.close()
             raise
-        context = self._stream.codec_context
-        context.thread_count = 1
-        # FFmpeg reads this when the first packet opens the decoder: a larger frame counts as damaged.
-        context.options = {"max_samples": str(MAX_FRAME_VALUES // max(1, int(context.channels)))}
-        self.rate = int(context.sample_rate)
-        self.channels = int(context.channels)
+        context: CodecContext = self._stream.codec_context
         self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"
+        if (decoder := _DECODERS.get(context.name)) in av.codecs_available:
+            context = CodecContext.create(decoder, "r")
+        self._decoder = cast("AudioCodecContext", context)
+        context.thread_count = 1
+        self.rate = int(self._stream.codec_context.sample_rate)
+        self.channels = int(self._stream.codec_context.channels)
+        # FFmpeg reads this when the first packet opens the decoder: a larger frame counts as damaged.
+        context.options = {"max_samples": str(MAX_FRAME_VALUES // max(1, self.channels))}
         self.stated_seconds = self._read_stated_seconds()
         if self.stated_seconds is not None:
             self.expected_frames = round(self.stated_seconds * self.rate)
@@ -133,7 +142,7 @@ class AvReader(FrameReader):
             seconds = float((packet.duration or 0) * (packet.time_base or 0)) or 0.1
             frames: list[AudioFrame] = []
             with self._tolerating_damage(seconds, last=packet.is_corrupt and self._at_end):
-                frames = packet.decode()
+                frames = self._decoder.decode(packet)
             yield from ((frame, frame.time) for frame in frames)
 
     def _packets(self) -> "Iterator[Packet[AvStream]]":

@@ -306,3 +306,29 @@ def test_eight_channels_that_lie_apart_are_all_read(
     np.testing.assert_allclose(np.delete(heard, lfe), np.delete(levels, lfe), rtol=0.1)
     with open_audio(path) as mixed:
         assert sum(map(len, mixed.blocks())) == len(samples)
+
+
+def test_amr_with_frames_for_silence_is_read_whole(tmp_path: Path) -> None:
+    """Telephones send a description of the noise (DTX, 3GPP TS 26.093) while nobody speaks."""
+    path, rate = tmp_path / "call.amr", 8_000
+    loud = tone(rate)[:, 0]
+    with av.open(str(path), "w", format="amr") as out:
+        stream: Any = out.add_stream("libopencore_amrnb", rate=rate, layout="mono", options={"dtx": "1"})
+        for at, block in enumerate(np.split(np.concatenate([loud, np.zeros_like(loud), loud]), 450)):
+            frame = av.AudioFrame.from_ndarray((block[None] * 32767).astype(np.int16), "s16", "mono")
+            frame.sample_rate, frame.pts = rate, at * len(block)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with open_audio(path) as audio:
+        samples = np.concatenate(list(audio.blocks()))[:, 0]
+        assert audio.warnings == []
+    assert len(samples) / SAMPLE_RATE == pytest.approx(3 * SECONDS, abs=0.1)
+    levels = [float(np.sqrt(np.mean(part**2))) for part in np.array_split(samples, 9)]
+    assert all((level > 0.1) == (at not in (4, 5)) for at, level in enumerate(levels) if at != 3)
+
+
+def test_amr_wb_with_frames_for_silence_is_read_whole(tmp_path: Path) -> None:
+    speech, noise, nothing = b"\x04" + bytes(17), b"\x4c" + bytes(5), b"\x7c"  # RFC 4867, 5.3
+    path = tmp_path / "call.awb"
+    path.write_bytes(b"#!AMR-WB\n" + (speech * 25 + noise + (nothing * 7 + noise) * 8 + speech * 25) * 2)
+    assert len(read(path)) == 2 * (25 + 1 + 64 + 25) * 320
