@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     beam: int
     channels: Literal["mix", "separate"]
     nbest: int
+    max_symbols: int | None
     alternatives: int
     lattice: float | None
     language_model: str | None

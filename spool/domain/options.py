@@ -82,6 +82,16 @@ class Options(BaseModel):
             description="Number of hypotheses of each chunk in the transcript; at most the beam.",
         ),
     ] = 1
+    max_symbols: Annotated[
+        int | None,
+        Option("Search", decoders=("greedy", "beam"), heads=("tdt", "rnnt")),
+        Field(
+            ge=1,
+            le=100,
+            strict=True,
+            description="The most tokens that a transducer writes in one frame. Default: the model's own.",
+        ),
+    ] = None
     alternatives: Annotated[
         int,
         Option("Search", decoders=("beam",)),
