@@ -6,11 +6,10 @@ no server. If the settings' database is reachable, measured speeds from its ledg
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -20,8 +19,8 @@ from rich.text import Text
 
 from api.cli.connection import Json, out
 from api.cli.tables import format_money
+from spool.commandline.app import GROUPS
 from spool.domain.ledger import Measured
-from spool.domain.options import Decoder
 from spool.domain.pricing import CloudPrices
 from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
@@ -45,101 +44,126 @@ from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
 from spool.store.ledger.charges import measure_throughputs
 
-
-class Search(StrEnum):
-    """Search method."""
-
-    GREEDY = "greedy"
-    BEAM = "beam"
-    RESCORE = "rescore"
+_MORE = GROUPS["Details"]
 
 
-def plan(
-    *,
-    hours: Annotated[float | None, Parameter(validator=Number(gte=0.001), help="Hours of audio.")] = None,
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """What is transcribed."""
+
+    hours: Annotated[float | None, Parameter(validator=Number(gte=0.001), help="Hours of audio.")] = None
     lengths: Annotated[
         str,
         Parameter(
             help="Length of recordings, such as 45m, or lengths with shares of the audio: 20s:10%,1h:90%."
         ),
-    ] = "45m",
+    ] = "45m"
     measured: Annotated[
         Path | None,
         Parameter(help="Output of `spool-worker measure --json`, instead of --hours and --lengths."),
-    ] = None,
-    model: Annotated[str, Parameter(help="Name of a model in the settings, a folder, or 0.6b or 110m.")] = "",
+    ] = None
+    chunk: Annotated[
+        float, Parameter(group=_MORE, validator=Number(gte=1), help="Mean length of chunks, in seconds.")
+    ] = CHUNK_SECONDS
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How it is searched."""
+
+    model: Annotated[str, Parameter(help="Name of a model in the settings, a folder, or 0.6b or 110m.")] = ""
     decoder: Annotated[
-        Search, Parameter(help="Search method; rescore: a WeNet model's own decoders rescore a beam.")
-    ] = Search.GREEDY,
-    beam: Annotated[int, Parameter(validator=Number(gte=1, lte=32), help="Beam width.")] = 4,
+        Literal["greedy", "beam", "rescore"],
+        Parameter(help="Search method; rescore: a WeNet model's own decoders rescore a beam."),
+    ] = "greedy"
+    beam: Annotated[int, Parameter(validator=Number(gte=1, lte=32), help="Beam width.")] = 4
     rescore_model: Annotated[
         str | None,
-        Parameter(help="Second model that rescores the beam's hypotheses, named as --model."),
-    ] = None,
+        Parameter(group=_MORE, help="Second model that rescores the beam's hypotheses, named as --model."),
+    ] = None
     attention_weight: Annotated[
-        float, Parameter(validator=Number(gte=0), help="Their weight; 0 disables them.")
-    ] = 1,
+        float, Parameter(group=_MORE, validator=Number(gte=0), help="Their weight; 0 disables them.")
+    ] = 1
     reverse_weight: Annotated[
-        float, Parameter(validator=Number(gte=0, lte=1), help="Right-to-left decoder's weight.")
-    ] = 0,
-    fleet: Annotated[
-        str, Parameter(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
-    ] = "this machine",
+        float, Parameter(group=_MORE, validator=Number(gte=0, lte=1), help="Right-to-left decoder's weight.")
+    ] = 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What it runs on, and what that costs."""
+
+    fleet: Annotated[str, Parameter(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")] = (
+        "this machine"
+    )
     calibration: Annotated[
         Path | None, Parameter(help="Output of `spool-worker bench --calibrate --json`.")
-    ] = None,
+    ] = None
     ledger: Annotated[
         bool, Parameter(help="Use speeds from the ledger, if it has any.", negative_bool="no-")
-    ] = True,
+    ] = True
     efficiency: Annotated[
         float | None,
         Parameter(
+            group=_MORE,
             validator=Number(gte=0.001, lte=1),
             help="Share of its roofline that a chip reaches. Default: as measured.",
         ),
-    ] = None,
-    chunk: Annotated[
-        float, Parameter(validator=Number(gte=1), help="Mean length of chunks, in seconds.")
-    ] = CHUNK_SECONDS,
+    ] = None
     network: Annotated[
-        float, Parameter(validator=Number(gte=0.001), help="Mbit/s from the source of the recordings.")
-    ] = 1000,
+        float,
+        Parameter(group=_MORE, validator=Number(gte=0.001), help="Mbit/s from the source of the recordings."),
+    ] = 1000
     store: Annotated[
-        float, Parameter(validator=Number(gte=0.001), help="Mbit/s to the object store.")
-    ] = 1000,
+        float, Parameter(group=_MORE, validator=Number(gte=0.001), help="Mbit/s to the object store.")
+    ] = 1000
     years: Annotated[
-        float, Parameter(validator=Number(gte=0.1), help="Years over which a machine is depreciated.")
-    ] = 3,
+        float,
+        Parameter(group=_MORE, validator=Number(gte=0.1), help="Years over which a machine is depreciated."),
+    ] = 3
     duty: Annotated[
-        float, Parameter(validator=Number(gte=0.01, lte=1), help="Share of that time in which it works.")
-    ] = 0.7,
-    kwh: Annotated[float, Parameter(validator=Number(gte=0), help="Price of a kilowatt-hour.")] = 0.15,
+        float,
+        Parameter(
+            group=_MORE, validator=Number(gte=0.01, lte=1), help="Share of that time in which it works."
+        ),
+    ] = 0.7
+    kwh: Annotated[
+        float, Parameter(group=_MORE, validator=Number(gte=0), help="Price of a kilowatt-hour.")
+    ] = 0.15
     watts: Annotated[
-        float | None, Parameter(validator=Number(gte=0), help="Power that this machine draws under load.")
-    ] = None,
+        float | None,
+        Parameter(group=_MORE, validator=Number(gte=0), help="Power that this machine draws under load."),
+    ] = None
+
+
+def plan(
+    *,
+    audio: Audio = Audio(),
+    search: Search = Search(),
+    on: Machines = Machines(),
     as_json: Json = False,
 ) -> None:
     """Estimate time and cost of an archive on a fleet."""
     settings = load_settings()
-    shape = _shape(settings, model or settings.default_model)
-    audio = read_lengths(measured) if measured else parse_lengths(lengths)
-    amount = hours if hours is not None else (audio.seconds or 0) / 3600 or 1_000_000
-    budget, most = settings.frame_budget or FRAME_BUDGET, settings.max_batch or MAX_BATCH
-    reader = _reader(settings, rescore_model, decoder)
-    reads = _reads(shape, decoder, attention_weight, reverse_weight)
-    search: Decoder = "greedy" if decoder is Search.GREEDY else "beam"
-    work = Workload(amount, audio, shape, search, beam, chunk, budget, most, reader, reads)
-    own = Ownership(years, duty, kwh)
-    calibrated = read_calibration(calibration) if calibration else None
-    seen, price = _ledger(settings) if ledger else (), settings.price_per_hour_micros() / 1e6
-    known = Known(calibrated, seen, efficiency, price, watts)
-    machines = build_fleet(fleet, shape, own, known)
-    forecast = make_plan(work, machines, Surroundings(network, store))
-    chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
+    work = _workload(settings, audio, search)
+    own, surroundings = Ownership(on.years, on.duty, on.kwh), Surroundings(on.network, on.store)
+    known = Known(
+        read_calibration(on.calibration) if on.calibration else None,
+        _ledger(settings) if on.ledger else (),
+        on.efficiency,
+        settings.price_per_hour_micros() / 1e6,
+        on.watts,
+    )
+    machines = build_fleet(on.fleet, work.shape, own, known)
+    forecast = make_plan(work, machines, surroundings)
+    chips = by_chip(work, on.efficiency or ASSUMED_EFFICIENCY, own)
     # What is assumed rather than measured is a range, down to the efficiency of the best measured peer.
-    least = replace(known, efficiency=efficiency or PEER_EFFICIENCY)
-    slow = make_plan(work, build_fleet(fleet, shape, own, least), Surroundings(network, store))
-    slow_chips = by_chip(work, efficiency or PEER_EFFICIENCY, own)
+    least = replace(known, efficiency=on.efficiency or PEER_EFFICIENCY)
+    slow = make_plan(work, build_fleet(on.fleet, work.shape, own, least), surroundings)
+    slow_chips = by_chip(work, on.efficiency or PEER_EFFICIENCY, own)
     others, clouds, currency = what_if(work, machines), settings.cloud_prices, settings.currency
     if as_json:
         lower = {"at_least": document(slow, slow_chips, (), clouds, currency)}
@@ -148,32 +172,50 @@ def plan(
     out.print(tables(forecast, chips, others, clouds, currency, slow, slow_chips))
 
 
+def _workload(settings: Settings, audio: Audio, search: Search) -> Workload:
+    shape = _shape(settings, search.model or settings.default_model)
+    lengths = read_lengths(audio.measured) if audio.measured else parse_lengths(audio.lengths)
+    return Workload(
+        audio.hours if audio.hours is not None else (lengths.seconds or 0) / 3600 or 1_000_000,
+        lengths,
+        shape,
+        "greedy" if search.decoder == "greedy" else "beam",
+        search.beam,
+        audio.chunk,
+        settings.frame_budget or FRAME_BUDGET,
+        settings.max_batch or MAX_BATCH,
+        _reader(settings, search),
+        _reads(shape, search),
+    )
+
+
 def _shape(settings: Settings, name: str) -> Shape:
     """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
     return replace(read_shape(settings.models.get(name, name)), name=name)
 
 
-def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | None:
+def _reader(settings: Settings, search: Search) -> Shape | None:
     """The sizes of the model that rescores. Raises InvalidRequest if the search yields nothing to rescore."""
-    if name is None:
+    if search.rescore_model is None:
         return None
-    if decoder is Search.GREEDY:
+    if search.decoder == "greedy":
         raise InvalidRequest(
             "--rescore-model: a second model orders the hypotheses of a beam; add --decoder beam"
         )
-    return _shape(settings, name)
+    return _shape(settings, search.rescore_model)
 
 
-def _reads(shape: Shape, decoder: Search, attention: float, reverse: float) -> Reads:
+def _reads(shape: Shape, search: Search) -> Reads:
     """Which of the model's own decoders rescore. Raises InvalidRequest for those it does not have."""
-    if decoder is not Search.RESCORE:
+    reverse = search.reverse_weight
+    if search.decoder != "rescore":
         return "none"
     readers = shape.readers if isinstance(shape, ModelShape) else None
     if readers is None:
         raise InvalidRequest(f"--decoder rescore: {shape.name} has no attention decoders beside its CTC head")
     if reverse and not readers.backwards:
         raise InvalidRequest(f"--reverse-weight: {shape.name} has no decoder that reads from right to left")
-    if not attention:
+    if not search.attention_weight:
         return "none"
     return "both" if 0 < reverse < 1 else "right" if reverse else "left"
 

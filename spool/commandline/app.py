@@ -26,6 +26,7 @@ _MORE = (
     "Live session",
     "Routing and order",
     "Output",
+    "Details",
 )
 GROUPS = {name: Group(name, sort_key=number) for number, name in enumerate((*_SHOWN, *_MORE))}
 """The groups of flags, in the order of the help. Those after `Options` are shown by `--help-all` only."""
