@@ -15,10 +15,10 @@ from rich.text import Text
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
-from api.cli.files import print_copies, print_skipped
-from api.cli.jobs import submit_recordings
-from api.cli.options import DELETED, Copies, Place, Transcription
+from api.cli.files import DELETED, Copies, print_copies, print_skipped
+from api.cli.options import Place, Transcription
 from api.cli.progress import follow_batch, sending
+from api.cli.submit import submit_recordings
 from api.cli.tables import count_of, describe_hold, format_duration, format_money, format_time
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool

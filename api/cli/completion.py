@@ -4,7 +4,9 @@ If the server does not answer, there are no completions and no message, since th
 """
 
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
+from cyclopts import Parameter
 from cyclopts.completion import CompletionContext
 
 from api.cli.connection import connect
@@ -42,6 +44,9 @@ def complete_model(context: CompletionContext) -> list[Offer]:
             (model.name, "the server's default" if model.default else "") for model in spool.models()
         ],
     )
+
+
+JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")]
 
 
 def _offer(context: CompletionContext, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:

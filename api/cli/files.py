@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.text import Text
 
 from api.cli.connection import err
@@ -17,6 +19,16 @@ _MANIFESTS = {".jsonl", ".ndjson", ".csv"}
 Skipped = list[tuple[str, str]]
 """Paths, each with the reason why it is not a recording."""
 _SHOWN = 20
+
+DELETED = {
+    "all": "the recordings and transcripts",
+    "source": "the recordings",
+    "transcript": "the transcripts",
+}
+Copies = Annotated[
+    bool,
+    Parameter(help="Delete the transcripts of jobs that reused these, or that these reused, too."),
+]
 
 
 def recordings_under(path: Path) -> tuple[list[Path], Skipped]:

@@ -38,7 +38,7 @@ COMMANDS = {
     "down": Command("stack", "down", _LOCAL, "Stop what `spool up` started."),
     "demo": Command("stack", "demo", _LOCAL, "Transcribe a folder of samples and report words and costs."),
     "plan": Command("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
-    "submit": Command("jobs", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
+    "submit": Command("submit", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
     "status": Command("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
     "follow": Command("jobs", "follow_jobs", _JOBS, "Follow jobs until they end."),
     "watch": Command("archive.sources", "watch", _FLOW, "Watch a folder or bucket for new recordings."),
@@ -77,7 +77,7 @@ COMMANDS = {
         "archive.versions", "diff", _WORDS, "Compare two versions of a recording, or of a batch."
     ),
     "delete": Command("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
-    "speakers": Command("jobs", "speakers", _WORDS, "Find, list and name the speakers of transcripts."),
+    "speakers": Command("speakers", "app", _WORDS, "Find, list and name the speakers of transcripts."),
     "batch": Command("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
     "costs": Command("reports", "costs", _JOBS, "Show the costs of a period."),
     "serve": Command("stack", "serve", _ADMIN, "Run only the HTTP API."),

@@ -21,16 +21,6 @@ from spool.errors import InvalidRequest
 _ORDER, _SPEAKERS, _WORDS = (GROUPS[name] for name in ("Routing and order", "Speakers", "Words to expect"))
 _SOME_SPEAKERS = Number(gte=1, lte=MOST_SPEAKERS)
 
-DELETED = {
-    "all": "the recordings and transcripts",
-    "source": "the recordings",
-    "transcript": "the transcripts",
-}
-Copies = Annotated[
-    bool,
-    Parameter(help="Delete the transcripts of jobs that reused these, or that these reused, too."),
-]
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Money is decimal text, times are UTC.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -14,9 +15,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
-    WithJsonSchema,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from spool.domain.fleet.routing import Requirement
 
@@ -26,10 +29,22 @@ Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
-# Inline, since a request's schema is shown whole.
+
+@dataclass(frozen=True, slots=True)
+class ShownWhole:
+    """Shows an optional model in a schema instead of a reference to it: a request's schema is shown whole."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(
+        self, _core: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [self.model.model_json_schema(), {"type": "null"}]}
+
+
 Requires = Annotated[
     Requirement | None,
-    WithJsonSchema({"anyOf": [Requirement.model_json_schema(), {"type": "null"}]}),
+    ShownWhole(Requirement),
 ]
 
 

@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, WithJsonSchema
+from pydantic import Field, SecretStr
 
 from spool.domain.archive.outputs import Layout
 from spool.domain.manifest import Printable
 from spool.formats import FORMATS, Format
-from spool.schemas.common import AnswerModel, Project, RequestModel
+from spool.schemas.common import AnswerModel, Project, RequestModel, ShownWhole
 
 Access = Literal["read", "write", "both"]
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -33,11 +33,10 @@ class OutputRequest(RequestModel):
     )
 
 
-# Inline, since a request's schema is shown whole.
 Output = Annotated[
     OutputRequest | None,
     Field(description="Where transcripts are written, besides Spool's own store."),
-    WithJsonSchema({"anyOf": [OutputRequest.model_json_schema(), {"type": "null"}]}),
+    ShownWhole(OutputRequest),
 ]
 
 

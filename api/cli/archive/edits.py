@@ -8,13 +8,13 @@ from cyclopts.validators import Number
 from rich.table import Table
 from rich.text import Text
 
+from api.cli.completion import JobId
 from api.cli.connection import Json, Url, connect, out, print_json
 from spool.commandline.app import new_app
 from spool.schemas.edits import EditOut
 
 edits = new_app("Correct transcripts; list and undo corrections.", "edits")
 
-JobId = Annotated[str, Parameter(name="ID", help="A job's id.")]
 Author = Annotated[
     str | None, Parameter(help="Who makes the correction. Default: the user of this computer.")
 ]

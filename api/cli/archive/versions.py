@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.search import Filters
-from api.cli.completion import complete_batch, complete_job
+from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Json, Url, connect, out, print_json
 from api.cli.options import Transcription
 from api.cli.tables import describe_options, format_duration, format_money, format_time
@@ -22,8 +22,6 @@ from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.schemas.search import HitOut
 from spool.schemas.versions import BatchDiff, ComparedSums, ComparedWord, VersionOut
-
-JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")]
 
 
 def rerun(

@@ -145,6 +145,8 @@ WITH_ALIGN = frozenset({"model", "on_truncated", "diarization", "align"})
 class KeepsAlignment(BaseModel):
     """The part of a job's options about alignment."""
 
+    model_config = ConfigDict(defer_build=True)
+
     align: Annotated[
         KeptAlign | None,
         Field(
