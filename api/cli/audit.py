@@ -92,7 +92,7 @@ def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
     breaches = {rule: report.counts[rule] for rule in RULES}
     try:
         with database.begin() as tx:
-            keep_audit(tx, Audited(breaches, _looked_at(report), objects, __version__))
+            keep_audit(tx, Audited(breaches, _count_checked(report), objects, __version__))
     except StorageError as error:
         err.print(f"The result could not be recorded for /metrics: {error.message}")
 
@@ -100,7 +100,7 @@ def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
 def _document(report: "AuditReport") -> dict[str, object]:
     return {
         "clean": report.clean,
-        "looked_at": _looked_at(report),
+        "looked_at": _count_checked(report),
         "arriving_objects": report.arriving,
         "leftover_objects": report.leftovers,
         "removed_objects": report.removed,
@@ -116,7 +116,7 @@ def _document(report: "AuditReport") -> dict[str, object]:
     }
 
 
-def _looked_at(report: "AuditReport") -> dict[str, int]:
+def _count_checked(report: "AuditReport") -> dict[str, int]:
     names = ("jobs", "chunks", "lines", "workers", "objects")
     return {name: getattr(report, name) for name in names}
 
@@ -137,7 +137,7 @@ def _print(report: "AuditReport") -> None:
     if len(report.breaches) > SHOWN:
         out.print(f"… and {report.counts.total() - SHOWN} more; list them with --json.")
     out.print(
-        ", ".join(count_of(number, name[:-1]) for name, number in _looked_at(report).items()) + " checked"
+        ", ".join(count_of(number, name[:-1]) for name, number in _count_checked(report).items()) + " checked"
     )
     if report.cut_off:
         out.print(

@@ -75,14 +75,14 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spoo
     """A client of the server, and the local stack if it is the server."""
     settings = load_settings()
     running = find_running(settings.home)
-    chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))
+    chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _address_of(settings))
     parts = urlsplit(chosen)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidRequest(f"{chosen} is not a server address; use http://HOST:PORT or https://HOST.")
     # Never an option: every process on the machine can read command lines.
     secret = settings.api_key or settings.api_token
     key = secret.get_secret_value() if secret else None
-    if key is None and chosen in (running.url if running else None, _configured(settings)):
+    if key is None and chosen in (running.url if running else None, _address_of(settings)):
         key = local_token(settings.home)
     with Spool(chosen, key, retries=retries) as spool:
         yield spool, running if running is not None and running.url == spool.url else None
@@ -104,6 +104,6 @@ def confirm(question: str) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _configured(settings: Settings) -> str:
+def _address_of(settings: Settings) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api_host, settings.api_host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.api_port}"

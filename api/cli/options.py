@@ -118,7 +118,7 @@ class JobFlags(Flags):
     def to_request(self, diarization: dict[str, Any] | None = None, *, whole: bool) -> dict[str, Any]:
         """The `options` of the request that were given. whole: they are all options of a job, so that
         contradictions are refused here. Raises InvalidRequest."""
-        given = self.given()
+        given = self.to_options()
         if "language" in given:
             given["language"] = language_of_text(self.language) or "auto"
         phrases = [*(self.boost or ()), *read_phrases(self.boost_file)]

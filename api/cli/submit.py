@@ -74,12 +74,11 @@ def _left_behind(submitted: int, all_: int, request: dict[str, Any]) -> str:
     """What somebody should know who stops `spool submit`."""
     sentence = f"{submitted} of {all_} recordings were submitted and go on; `spool follow` shows them."
     if request.get("reuse"):
-        return f"{sentence} Submitted again, those that are done by then cost nothing."
+        return f"{sentence} Submitting them again does not charge finished recordings."
     if "align" in request["options"]:
         return sentence
-    return (
-        f"{sentence} Submitted again, they are charged again; with --reuse not those that are done by then."
-    )
+    charge = "Submitting them again charges them again. With --reuse, finished recordings are not charged."
+    return f"{sentence} {charge}"
 
 
 def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool, as_json: bool) -> None:

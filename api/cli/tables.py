@@ -102,16 +102,16 @@ def _state(job: JobOut) -> Text:
 
 
 def _name(job: JobOut) -> Text:
-    return _reused(Text(job.name, no_wrap=True, overflow="ellipsis"), job)
+    return _mark_reuse(Text(job.name, no_wrap=True, overflow="ellipsis"), job)
 
 
-def _reused(text: Text, job: JobOut) -> Text:
+def _mark_reuse(text: Text, job: JobOut) -> Text:
     return text.append("  reused, free of charge", style="dim") if job.reused_from else text
 
 
 def _reasons(job: JobOut) -> list[RenderableType]:
     """Where the recording is, uncut so that it can be copied, and remarks on the job."""
-    where = _name(job) if job.source.kind in ("upload", "live") else _reused(Text(job.source.uri), job)
+    where = _name(job) if job.source.kind in ("upload", "live") else _mark_reuse(Text(job.source.uri), job)
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
     if job.error is not None:
         message = job.error.message.removeprefix(f"{job.name}: ")

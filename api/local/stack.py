@@ -105,7 +105,7 @@ class Stack:
         announced.unlink(missing_ok=True)
         self._spawn("API", "api", "--announce", str(announced))
         self._wait(announced.exists, _START_TIMEOUT_S, "The API does not answer")
-        self.url = _announced_url(announced)
+        self.url = _read_url(announced)
         self._say("starting the worker")
         self._spawn("worker", "worker.cli.main", "run")
         self._wait_for_worker()
@@ -194,5 +194,5 @@ def _worker_ready(database: Database) -> bool:
         return False
 
 
-def _announced_url(path: Path) -> str:
+def _read_url(path: Path) -> str:
     return str(json.loads(path.read_text())["url"])

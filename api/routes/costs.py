@@ -62,7 +62,7 @@ def get_costs(
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
         month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
     shown = present_costs(report, services.settings, caller, month)
-    form = form or _preferred_format(accept)
+    form = form or _format_of(accept)
     if form == "csv":
         name = f"costs-{first}-{last}-by-{group_by}.csv"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -72,7 +72,7 @@ def get_costs(
     return json_response(shown)
 
 
-def _preferred_format(accept: str) -> CostFormat:
+def _format_of(accept: str) -> CostFormat:
     """The format that an `Accept` header ranks highest; JSON where it names none of them."""
     best: CostFormat = "json"
     highest = 0.0

@@ -36,7 +36,7 @@ class Flags(Options):
     def _read_numbers(cls, given: dict[str, Any]) -> dict[str, Any]:
         return _with_numbers(cls, given)
 
-    def given(self) -> dict[str, Any]:
+    def to_options(self) -> dict[str, Any]:
         """The options that were given, as in a request."""
         return self.model_dump(mode="json", exclude_unset=True, include=set(Options.model_fields))
 
