@@ -150,7 +150,7 @@ def _complete_format(incomplete: str) -> list[str]:
 
 
 def _format(name: str) -> Format:
-    """Typer takes no list of literals."""
+    """Raises InvalidRequest for an unknown format."""
     for form in FORMATS:
         if form == name:
             return form

@@ -177,8 +177,8 @@ class Settings(BaseModel):
     max_clock_skew_seconds: Seconds = 600.0
     """How far a worker's clock may differ from the database's; S3 rejects signatures 15 minutes off."""
     min_qoi: float = Field(0.99, ge=0, le=1)
-    """The share of recordings that a model must hear no worse than in float32, where `spool-worker confirm
-    --quality` has measured it; with less the worker takes no jobs. 0: any."""
+    """The lowest share of recordings that a model transcribes no worse than in float32, as measured by
+    `spool-worker confirm --quality`; below this the worker takes no jobs. 0: no limit."""
     unwell_retry_seconds: Seconds = 60.0
     """How often an unwell worker checks whether it can return to service."""
     model_grace_seconds: Seconds = 3600.0

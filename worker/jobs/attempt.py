@@ -131,7 +131,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         self.done_samples = sum(chunk.core_end - chunk.core_start for chunk in fresh.values())
 
     def ready_request(self, objects: ObjectStore) -> JobRequest:
-        """What its chunks are asked, before the model has been heard. Raises as `job_request_of` and
+        """The request for each chunk, not yet checked against the model. Raises as `job_request_of` and
         `fetch_language_model`."""
         job, context = self.claim.job, self.context
         rescoring = job.options.rescore

@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("model", help="folder of a multilingual model")
     model = load_whisper(parser.parse_args().model)
     if not model.capabilities.detects:
-        raise SystemExit(f"{model.name} knows English alone")
+        raise SystemExit(f"{model.name} supports only English")
     right, read, count = 0, 0, 0
     search, requests = SearchOptions("greedy"), [DecodeRequest()] * len(VOICES)
     for language, text in SAID.items():

@@ -51,7 +51,7 @@ class Claim:
     attempt: int
     worker_id: str
     passed: Passed | None = None
-    """That another job stood before it, whose model the worker has not in memory."""
+    """The job that was skipped because its model is not loaded."""
     others: "tuple[Claim, ...]" = ()
     """Claims to the short jobs behind it that were made in the same transaction."""
 

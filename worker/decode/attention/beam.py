@@ -19,7 +19,7 @@ class BeamArrays:
     """What every kind of beam keeps of B utterances of K hypotheses, utterances first.
 
     scores float32 [B, K]; histories int32 [B, K, room]; limits int32 [B], steps that an utterance may take;
-    done, broken bool [B]: has its answer, and had numbers that are none.
+    done, broken bool [B]: has its answer, and had scores that are NaN.
     """
 
     scores: mx.array
@@ -99,8 +99,8 @@ class ScoredTokens:
 
 @dataclass(frozen=True, slots=True)
 class RankedHypotheses:
-    """An utterance's hypotheses as its search orders them, and which of them is its answer; none where its
-    numbers were none."""
+    """An utterance's hypotheses as its search orders them, and which of them is its answer; none if its
+    scores contain NaN."""
 
     hypotheses: tuple[ScoredTokens, ...]
     answer: int = 0
@@ -195,7 +195,7 @@ class BeamSettings:
 
     def collect(self, state: BeamState, utterance: int) -> RankedHypotheses:
         """The hypotheses of an utterance that is done, best first, equals in the order they were finished:
-        where fewer than the beam have ended, the live ones fill up. Empty where its numbers were none."""
+        where fewer than the beam have ended, the live ones fill up. Empty if its scores contain NaN."""
         if bool(state.broken[utterance]):
             return RankedHypotheses(())
         histories = np.array(state.finished_histories[utterance])

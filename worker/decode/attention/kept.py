@@ -104,7 +104,7 @@ class KeptBeam:
 
     def collect(self, state: KeptState, utterance: int) -> RankedHypotheses:
         """The hypotheses of an utterance that is done in the order of the last ranking, and which of them is
-        the best by its own length. None where its numbers were none."""
+        the best by its own length. None if its scores contain NaN."""
         if bool(state.broken[utterance]):
             return RankedHypotheses(())
         steps = int(state.steps[utterance])

@@ -59,7 +59,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Utterance:
-    """One utterance on its way. `broken`: its numbers were none."""
+    """An utterance while its windows are decoded. `broken`: its scores contain NaN."""
 
     samples: Samples
     ask: DecodeRequest

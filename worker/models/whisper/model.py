@@ -266,8 +266,8 @@ class WhisperModel:
         ]
 
     def detect_languages(self, encoded: Sequence[EncodedWindow]) -> list[Languages]:
-        """The language of each window: a softmax over the language tokens behind sot. A model that knows
-        English alone answers English."""
+        """The language of each window: a softmax over the language tokens behind sot. A model
+        that supports only English answers English."""
         if not self.ids.multilingual or not encoded:
             return [Languages("en", {"en": 1.0}) for _ in encoded]
         logits = self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
