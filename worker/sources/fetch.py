@@ -106,22 +106,25 @@ class Sources:
     def find_missing_share(self, source: Source, name: str) -> ShareMissing | None:
         """The error if the share of a `file://` source is not there now, which explains every other error of
         reading it."""
-        path = _path_of(source).resolve()
-        root = self.shares.find_root(path)
-        if root is None or (problem := self.shares.root_problem(root)) is None:
-            return None
-        return ShareMissing(f"{name}: the recording cannot be read: {problem}.", root)
+        path = _path_of(source)
+        for find_place in (_normal, Path.resolve):  # the second does not return from a dead share
+            root = self.shares.find_root(find_place(path))
+            if root is not None and (problem := self.shares.root_problem(root)) is not None:
+                return ShareMissing(f"{name}: the recording cannot be read: {problem}.", root)
+        return None
 
     def _file(self, source: Source, name: str) -> Path:
         """The path of a `file://` source. Links are resolved: the rules apply to their targets."""
         path = _path_of(source)
+        if self.shares.find_root(_normal(path)) is not None:
+            self.shares.require_root(_normal(path), path, name)  # first: a dead share holds whoever resolves
         try:
             real = path.resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
             self._require_root(path.resolve(), path, name)
             self.shares.raise_missing(path.resolve(), path, name)
         except (OSError, RuntimeError) as error:  # RuntimeError: a symlink loop
-            self._require_root(Path(os.path.normpath(path)), path, name)
+            self._require_root(_normal(path), path, name)
             if isinstance(error, OSError) and error.errno in _SHARE_LOST:
                 raise StorageError(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
@@ -142,8 +145,7 @@ class Sources:
     def _require_root(self, real: Path, path: Path, name: str) -> None:
         """Check that the recording at `real`, submitted as `path`, lies under a root that is there. A link
         that leads out of the roots is the recording's fault, not that of the worker's settings."""
-        named = Path(os.path.normpath(path))
-        if self.shares.find_root(real) is None and self.shares.find_root(named) is not None:
+        if self.shares.find_root(real) is None and self.shares.find_root(_normal(path)) is not None:
             raise SourceForbidden(f"{name}: {path} is a link out of the folders that this worker may read.")
         self.shares.require_root(real, path, name)
 
@@ -192,6 +194,11 @@ class Sources:
             raise SourceError(f"{name}: {address} is not an address that can be fetched.") from None
         except httpx.HTTPError as error:
             raise StorageError(f"{name}: {address} does not answer ({type(error).__name__}).") from error
+
+
+def _normal(path: Path) -> Path:
+    """The path without `..`, read from its text alone."""
+    return Path(os.path.normpath(path))
 
 
 def _path_of(source: Source) -> Path:
