@@ -146,7 +146,7 @@ def _fail(error: Exception) -> None:
         if urlsplit(error.url).hostname in ("localhost", "127.0.0.1", "::1"):
             sentence += f" Start a server on this machine with `{spool_command()} up`."
     elif isinstance(error, Unauthorized):
-        sentence, code = "The server needs a valid API key: export SPOOL_API_KEY=…", Exit.REFUSED
+        sentence, code = _key_sentence(error.detail), Exit.REFUSED
     elif isinstance(error, Refused):
         sentence, code = in_flags(error.detail, Options), Exit.REFUSED
     elif isinstance(error, ClientError):
@@ -157,6 +157,13 @@ def _fail(error: Exception) -> None:
         return
     Console(stderr=True).print(Text.assemble(("spool: ", "red"), sentence), soft_wrap=True)
     sys.exit(code)
+
+
+def _key_sentence(detail: str) -> str:
+    """What to do about a key that is missing, or that the server refused. detail: the server's reason."""
+    if "Authorization" in detail:  # how to send one over HTTP
+        return "The server needs an API key: export SPOOL_API_KEY=…"
+    return f"{detail} Set a valid one: export SPOOL_API_KEY=…"
 
 
 if __name__ == "__main__":

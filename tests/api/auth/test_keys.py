@@ -221,7 +221,9 @@ def test_a_command_takes_its_key_from_the_environment_or_a_file(
     client = Commands(commands.home, commands.extra | {"SPOOL_API_KEY": key})
     submitted = client.run("submit", str(recordings / "reel 1.wav"), "--json")
     assert json.loads(submitted.stdout)[0]["project"] == "reels"
-    assert "API key" in commands.run("status", code=4).stderr
+    assert "needs an API key: export SPOOL_API_KEY=" in commands.run("status", code=4).stderr
+    wrong = Commands(commands.home, commands.extra | {"SPOOL_API_KEY": f"{key}x"})
+    assert "key is invalid. Set a valid one: export SPOOL_API_KEY=" in wrong.run("status", code=4).stderr
     file = commands.home / "key"
     file.write_text(f"{key}\n")
     by_file = Commands(commands.home, commands.extra | {"SPOOL_API_KEY_FILE": str(file)})
