@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, tokens_last
-from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, Product, SelfAttention
+from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames, Tensors
+from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
 from worker.models.canary.config import CanaryConfig
 from worker.models.weights import Shape
 
@@ -21,6 +21,11 @@ HEAD = "log_softmax.mlp.layer0"
 TABLE = f"{HEAD}.weight"
 PROJECTION = "encoder_decoder_proj"
 WAYS = ("query_net", "key_net", "value_net", "out_projection")
+BLOCK = BlockNames(
+    AttentionNames("layer_norm_1", *(f"first_sub_layer.{way}" for way in WAYS)),
+    AttentionNames("layer_norm_2", *(f"second_sub_layer.{way}" for way in WAYS)),
+    MlpNames("layer_norm_3", "third_sub_layer.dense_in", "third_sub_layer.dense_out", "relu"),
+)
 ROUNDED_TO = 8
 
 
@@ -66,16 +71,18 @@ class CanaryHead(AttentionDecoder):
         self, config: CanaryConfig, tensors: Mapping[str, mx.array], dtype: mx.Dtype, eos: int
     ) -> None:
         """tensors: those of `shapes_of`."""
-        source = _Tensors(tensors, config.decoder.hidden_size // config.decoder.num_attention_heads)
+        source, heads = Tensors(tensors, dtype), config.decoder.num_attention_heads
         rows, table = tensors[f"{TOP}.token_embedding.weight"], tensors[TABLE]
         tied = bool(mx.array_equal(rows, table))
         weights = DecoderWeights(
             # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
             table=tokens_last(table.astype(mx.float32), tensors[f"{HEAD}.bias"].astype(mx.float32)),
             positions=tensors[f"{TOP}.position_embedding.pos_enc"],
-            blocks=tuple(source.block(f"{LAYERS}.{layer}") for layer in range(config.decoder.num_layers)),
+            blocks=tuple(
+                source.block(f"{LAYERS}.{layer}", BLOCK, heads) for layer in range(config.decoder.num_layers)
+            ),
             norm=source.norm(FINAL),
-            heads=config.decoder.num_attention_heads,
+            heads=heads,
             embedding=None if tied else rows,
             embedding_norm=source.norm(f"{TOP}.layer_norm"),
         )
@@ -91,51 +98,3 @@ class CanaryHead(AttentionDecoder):
     def project(self, frames: mx.array) -> mx.array:
         """Encoder frames [B, T, d_model] as the decoder attends to them, [B, T, d]."""
         return frames if self.projection is None else self.projection(frames)
-
-
-class _Tensors:
-    """Blocks out of tensors by name."""
-
-    def __init__(self, tensors: Mapping[str, mx.array], head_width: int) -> None:
-        self._tensors, self._scale = tensors, head_width**-0.5
-
-    def linear(self, name: str) -> Linear:
-        return Linear(self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"])
-
-    def norm(self, name: str) -> Norm:
-        return Norm(self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"])
-
-    def query(self, name: str) -> Linear:
-        plain = self.linear(f"{name}.query_net")
-        return Linear(plain.weight * self._scale, plain.bias * self._scale)
-
-    def memory(self, name: str) -> Linear:
-        return _stack_layers(self.linear(f"{name}.key_net"), self.linear(f"{name}.value_net"))
-
-    def block(self, name: str) -> Block:
-        own, cross, inner = (f"{name}.{part}_sub_layer" for part in ("first", "second", "third"))
-        widen = self.linear(f"{inner}.dense_in")
-        return Block(
-            SelfAttention(
-                self.norm(f"{name}.layer_norm_1"),
-                _stack_layers(self.query(own), self.memory(own)),
-                self.linear(f"{own}.out_projection"),
-            ),
-            CrossAttention(
-                self.norm(f"{name}.layer_norm_2"),
-                self.query(cross),
-                self.memory(cross),
-                self.linear(f"{cross}.out_projection"),
-            ),
-            Mlp(
-                self.norm(f"{name}.layer_norm_3"),
-                Product(widen.weight),
-                widen.bias,
-                self.linear(f"{inner}.dense_out"),
-                "relu",
-            ),
-        )
-
-
-def _stack_layers(first: Linear, second: Linear) -> Linear:
-    return Linear(mx.concatenate([first.weight, second.weight]), mx.concatenate([first.bias, second.bias]))

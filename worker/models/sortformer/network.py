@@ -7,7 +7,6 @@ Diarization and ASR by Bridging Timestamps and Tokens"; the parts and their name
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import mlx.core as mx
 import mlx.utils
@@ -15,7 +14,8 @@ import numpy as np
 from mlx import nn
 
 from spool.errors import EngineError
-from worker.models.attention.layers import Linear, Norm, attend_full
+from worker.models.attention.blocks import AttentionNames, Tensors
+from worker.models.attention.layers import Linear, Norm, SelfAttention, attend_full
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.sortformer.config import SortformerConfig
@@ -27,6 +27,7 @@ MODULES = "sortformer_modules"
 UNUSED = f"{MODULES}.hidden_to_spks"
 """Stored in every checkpoint; a rest of the model's training."""
 WAYS = ("query_net", "key_net", "value_net", "out_projection")
+ATTENTION = AttentionNames("layer_norm_1", *(f"first_sub_layer.{way}" for way in WAYS))
 
 
 class EncoderPart(nn.Module):
@@ -60,46 +61,27 @@ def shapes_of(config: SortformerConfig) -> dict[str, Shape]:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One layer of the transformer, its norms behind its parts. `fused` gives queries (scaled), keys and
-    values side by side."""
+    """One layer of the transformer, its norms behind its parts."""
 
-    fused: Linear
-    out: Linear
-    norm1: Norm
+    attention: SelfAttention
     widen: Linear
     narrow: Linear
-    norm2: Norm
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, mx.array], name: str, head_width: int) -> Self:
-        own, inner = f"{name}.first_sub_layer", f"{name}.second_sub_layer"
-        query, key, value = (_linear(tensors, f"{own}.{way}") for way in WAYS[:3])
-        scale = head_width**-0.5
-        fused = Linear(
-            mx.concatenate([query.weight * scale, key.weight, value.weight]),
-            mx.concatenate([query.bias * scale, key.bias, value.bias]),
-        )
-        return cls(
-            fused,
-            _linear(tensors, f"{own}.out_projection"),
-            _norm(tensors, f"{name}.layer_norm_1"),
-            _linear(tensors, f"{inner}.dense_in"),
-            _linear(tensors, f"{inner}.dense_out"),
-            _norm(tensors, f"{name}.layer_norm_2"),
-        )
+    norm: Norm
 
     def __call__(self, x: mx.array, heads: int) -> mx.array:
         """[1, T, d] -> [1, T, d]."""
-        x = self.norm1(x + self.out(attend_full(self.fused(x), heads)))
-        return self.norm2(x + self.narrow(mx.maximum(self.widen(x), 0)))
+        own = self.attention
+        x = own.norm(x + own.out(attend_full(own.fused(x), heads)))
+        return self.norm(x + self.narrow(mx.maximum(self.widen(x), 0)))
 
 
-def _linear(tensors: Mapping[str, mx.array], name: str) -> Linear:
-    return Linear(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
-
-
-def _norm(tensors: Mapping[str, mx.array], name: str) -> Norm:
-    return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+def _layer(source: Tensors, name: str, heads: int) -> _Layer:
+    return _Layer(
+        source.self_attention(name, ATTENTION, heads),
+        source.linear(f"{name}.second_sub_layer.dense_in"),
+        source.linear(f"{name}.second_sub_layer.dense_out"),
+        source.norm(f"{name}.layer_norm_2"),
+    )
 
 
 class SortformerNetwork:
@@ -116,12 +98,12 @@ class SortformerNetwork:
         self.config = config
         self._encoder, self._front_end = encoder, front_end
         self._heads = config.transformer.num_attention_heads
-        width = config.transformer.hidden_size // self._heads
+        source = Tensors(tensors, mx.float32)
         layers = range(config.transformer.num_layers)
-        self._layers = [_Layer.of(tensors, f"{LAYERS}.{number}", width) for number in layers]
-        self._projection = _linear(tensors, f"{MODULES}.encoder_proj")
-        self._hidden = _linear(tensors, f"{MODULES}.first_hidden_to_hidden")
-        self._speakers = _linear(tensors, f"{MODULES}.single_hidden_to_spks")
+        self._layers = [_layer(source, f"{LAYERS}.{number}", self._heads) for number in layers]
+        self._projection = source.linear(f"{MODULES}.encoder_proj")
+        self._hidden = source.linear(f"{MODULES}.first_hidden_to_hidden")
+        self._speakers = source.linear(f"{MODULES}.single_hidden_to_spks")
         parameters: list[tuple[str, mx.array]] = mlx.utils.tree_flatten(encoder.parameters())  # type: ignore[assignment]
         self.size = sum(value.nbytes for value in (*dict(parameters).values(), *tensors.values()))
 

@@ -11,8 +11,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, TokenTree, tokens_last
-from worker.models.attention.layers import CrossAttention, Mlp, Product, SelfAttention, is_cpu, log_sum_exp
+from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames
+from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, TokenTree, tokens_last
+from worker.models.attention.layers import is_cpu, log_sum_exp
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
@@ -20,12 +21,20 @@ from worker.models.wenet.config import DecoderSizes, WenetConfig
 from worker.models.wenet.layers import Reader, sinusoids
 
 MOST_TOKENS = 5000  # rows of WeNet's own table of positions
+_LAYERS = ("linear_q", "linear_k", "linear_v", "linear_out")
+BLOCK = BlockNames(
+    AttentionNames("norm1", *(f"self_attn.{layer}" for layer in _LAYERS)),
+    AttentionNames("norm2", *(f"src_attn.{layer}" for layer in _LAYERS)),
+    MlpNames("norm3", "feed_forward.w_1", "feed_forward.w_2", "relu"),
+)
 
 
 def decoder_of(sizes: DecoderSizes, config: WenetConfig, reader: Reader, dtype: mx.Dtype) -> "WenetDecoder":
     """One decoder's weights."""
     width, heads = config.encoder.width, sizes.heads
-    blocks = tuple(_block(f"{sizes.name}.decoders.{layer}", heads, reader) for layer in range(sizes.layers))
+    blocks = tuple(
+        reader.block(f"{sizes.name}.decoders.{layer}", BLOCK, heads) for layer in range(sizes.layers)
+    )
     output = reader.linear(f"{sizes.name}.output_layer")
     weights = DecoderWeights(
         table=tokens_last(output.weight, output.bias),
@@ -36,29 +45,6 @@ def decoder_of(sizes: DecoderSizes, config: WenetConfig, reader: Reader, dtype: 
         embedding=reader.kept(reader.raw(f"{sizes.name}.embed.0.weight") * float(width**0.5)),
     )
     return WenetDecoder(weights, dtype, config.eos)
-
-
-def _block(name: str, heads: int, reader: Reader) -> Block:
-    own, source = f"{name}.self_attn", f"{name}.src_attn"
-    query, rest = reader.query(f"{own}.linear_q", heads), reader.linear(f"{own}.linear_k", f"{own}.linear_v")
-    fused = type(rest)(mx.concatenate([query.weight, rest.weight]), mx.concatenate([query.bias, rest.bias]))
-    widen = reader.linear(f"{name}.feed_forward.w_1")
-    return Block(
-        SelfAttention(reader.norm(f"{name}.norm1"), fused, reader.linear(f"{own}.linear_out")),
-        CrossAttention(
-            reader.norm(f"{name}.norm2"),
-            reader.query(f"{source}.linear_q", heads),
-            reader.linear(f"{source}.linear_k", f"{source}.linear_v"),
-            reader.linear(f"{source}.linear_out"),
-        ),
-        Mlp(
-            reader.norm(f"{name}.norm3"),
-            Product(widen.weight),
-            widen.bias,
-            reader.linear(f"{name}.feed_forward.w_2"),
-            "relu",
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,15 @@ import mlx.core as mx
 
 from kernels.nn.activations import row_exp
 from kernels.runtime.device import compiles_for_cpu
-from worker.models.attention.layers import Linear, Norm
+from worker.models.attention.blocks import Tensors
+from worker.models.attention.layers import Linear
 
-Tensors = Mapping[str, mx.array]
 
+class Reader(Tensors):
+    """Remembers what it hands out."""
 
-class Reader:
-    """Hands out a model's tensors by name, in the dtype that it computes in, and remembers them."""
-
-    def __init__(self, tensors: Tensors, dtype: mx.Dtype) -> None:
-        self._tensors, self._dtype = tensors, dtype
+    def __init__(self, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
+        super().__init__(tensors, dtype)
         self.arrays: list[mx.array] = []
 
     def kept(self, array: mx.array) -> mx.array:
@@ -43,13 +42,10 @@ class Reader:
         return Linear(self.kept(joined), self.kept(biases))
 
     def query(self, name: str, heads: int) -> Linear:
-        """A projection to queries with attention's scale, one over the root of a head's width."""
+        """As `Tensors.query`, scaled before it is rounded to the dtype."""
         plain = self.raw(f"{name}.weight")
         scale = float((plain.shape[0] // heads) ** -0.5)
         return Linear(self.kept(plain * scale), self.kept(self.raw(f"{name}.bias") * scale))
-
-    def norm(self, name: str) -> Norm:
-        return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
 
 def attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array | None) -> mx.array:

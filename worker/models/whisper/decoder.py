@@ -6,13 +6,14 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, tokens_last
+from worker.models.attention.blocks import Tensors
+from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
 from worker.models.attention.layers import log_sum_exp
 from worker.models.attention.state import EncodedWindow, Memory
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.alignment import FRAMES_MIN, time_tokens
 from worker.models.whisper.config import SpecialTokens, WhisperDims
-from worker.models.whisper.layers import Tensors
+from worker.models.whisper.names import BLOCK
 
 
 class WhisperHead(AttentionDecoder):
@@ -29,13 +30,12 @@ class WhisperHead(AttentionDecoder):
         self.ids = SpecialTokens(dims.n_vocab)
         self.alignment_heads = tuple(alignment_heads)
         source = Tensors(tensors, dtype)
-        names = [f"decoder.blocks.{layer}" for layer in range(dims.n_text_layer)]
         weights = DecoderWeights(
             table=tokens_last(source.array("decoder.token_embedding.weight")),
             positions=source.array("decoder.positional_embedding"),
             blocks=tuple(
-                Block(source.self_attention(name), source.cross_attention(name), source.mlp(name))
-                for name in names
+                source.block(f"decoder.blocks.{layer}", BLOCK, dims.n_text_head)
+                for layer in range(dims.n_text_layer)
             ),
             norm=source.norm("decoder.ln"),
             heads=dims.n_text_head,

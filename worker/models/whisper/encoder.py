@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import mlx.core as mx
 
 from kernels.nn.activations import gelu
+from worker.models.attention.blocks import Tensors
 from worker.models.attention.layers import attend_full, by_rows
 from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
-from worker.models.whisper.layers import Tensors
+from worker.models.whisper.names import BLOCK
 
 
 class WhisperEncoder:
@@ -27,7 +28,13 @@ class WhisperEncoder:
         ]
         self.positions = source.array("encoder.positional_embedding")
         blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
-        self.layers = [(source.self_attention(block).pack(), source.mlp(block).pack()) for block in blocks]
+        self.layers = [
+            (
+                source.self_attention(block, BLOCK.own, dims.n_audio_head).pack(),
+                source.mlp(block, BLOCK.mlp).pack(),
+            )
+            for block in blocks
+        ]
         self.norm = source.norm("encoder.ln_post")
 
     @property
