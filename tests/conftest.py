@@ -42,6 +42,12 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "any")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands of tests find no stack of the user's, and leave no traces with the user."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the tests that need no server and no process to themselves."""
     config.pluginmanager.register(integration.Guard())

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from cyclopts import App, Group
 
+from api.local.instance import from_any_folder
 from spool.commandline.app import new_app, run_app
 from spool.errors import InvalidRequest, SpoolError
 
@@ -122,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. An expected error prints one sentence to stderr."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        run_app(build_app(given[0] if given else None), given, hidden=_HIDDEN)
+        with from_any_folder():
+            run_app(build_app(given[0] if given else None), given, hidden=_HIDDEN)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception as error:

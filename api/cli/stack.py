@@ -33,7 +33,10 @@ _DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.2
 _SAME_INTERRUPT_S = 1.0
 
-Home = Annotated[Path | None, Parameter(help="Folder for all data. Default: SPOOL_HOME, else ./var.")]
+Home = Annotated[
+    Path | None,
+    Parameter(help="Folder for all data. Default: SPOOL_HOME, else that of the running stack, else ./var."),
+]
 Port = Annotated[
     int | None, Parameter(validator=Number(gte=0, lte=65535), help="Port of the API; 0 picks a free one.")
 ]
@@ -51,7 +54,10 @@ def up(
     ] = None,
     detach: Annotated[bool, Parameter(help="Run in the background.")] = False,
 ) -> None:
-    """Run the API, a worker and, if needed, a broker on this machine."""
+    """Run the API, a worker and, if needed, a broker on this machine.
+
+    If it runs already, say where.
+    """
     environ = dict(os.environ)
     if home is not None:
         environ["SPOOL_HOME"] = str(home.resolve())
@@ -59,6 +65,11 @@ def up(
         environ["SPOOL_API_PORT"] = str(port)
     if sources:
         environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
+    already = find_running(load_settings(environ).home)
+    if already is not None:
+        out.print(f"already running at {already.url}", soft_wrap=True)
+        _print_running(already, down_command(home), home)
+        return
     if detach:
         _print_running(_detach(environ), down_command(home), home)
         return

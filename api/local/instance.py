@@ -1,15 +1,18 @@
 """Records where `spool up` is running, so that other commands find it: a file, and a lock beside it.
 
 The process that runs the stack holds the lock for as long as it lives; a file whose lock is free was left by
-a process that was killed.
+a process that was killed. A file in the user's state folder names the home, for commands in other folders.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +23,8 @@ from spool.settings.home import make_private
 
 _FILE = "up.json"
 _LOCK = "up.lock"
+_OWN_HOME = ("SPOOL_HOME", "SPOOL_DATABASE_URL")
+"""Settings that say where the data are, so that no other stack is looked for."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(OSError):
+            _pointer_to(self._home).unlink(missing_ok=True)
         (self._home / _FILE).unlink(missing_ok=True)
         os.close(self._fd)
 
@@ -67,6 +74,11 @@ class RunLock:
         draft = self._home / f"{_FILE}.draft"
         draft.write_text(json.dumps(asdict(running)))
         draft.replace(self._home / _FILE)
+        # Only a convenience: the user's state folder may be read-only.
+        with suppress(OSError):
+            pointer = _pointer_to(self._home)
+            make_private(pointer.parent)
+            pointer.write_text(str(self._home.resolve()))
 
 
 def spool_command() -> str:
@@ -117,3 +129,39 @@ def find_running(home: Path) -> Running | None:
         return Running(**{**state, "source_roots": tuple(state["source_roots"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
+
+
+def find_running_home() -> Path | None:
+    """The home of the stack that this user started last, of those that run."""
+    with suppress(OSError):
+        pointers = sorted(_stacks_folder().iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        for pointer in pointers:
+            home = Path(pointer.read_text())
+            if find_running(home) is not None:
+                return home
+    return None
+
+
+@contextmanager
+def from_any_folder() -> Iterator[None]:
+    """Within the block, SPOOL_HOME is the home of the running stack, unless it is set or this folder has a
+    home of its own."""
+    elsewhere = not any(name in os.environ for name in _OWN_HOME) and not Path("var", _LOCK).exists()
+    home = find_running_home() if elsewhere else None
+    if home is None:
+        yield
+        return
+    os.environ["SPOOL_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ["SPOOL_HOME"]
+
+
+def _stacks_folder() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state, "spool", "stacks")
+
+
+def _pointer_to(home: Path) -> Path:
+    return _stacks_folder() / hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:16]

@@ -138,6 +138,28 @@ def test_a_file_that_cannot_be_read_keeps_no_other_from_being_submitted(up: Comm
     assert f"{tapes / 'b2.wav'}: cannot be read: Too many levels of symbolic links" in done.stderr
 
 
+def test_the_stack_is_found_from_any_folder(up: Commands, tmp_path: Path) -> None:
+    environ = {name: value for name, value in up.environ.items() if name != "SPOOL_HOME"}
+
+    def run(*arguments: str, cwd: Path = tmp_path) -> str:
+        done = subprocess.run(
+            up.command(*arguments), env=environ, cwd=cwd, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    running = find_running(up.home)
+    assert running is not None
+    assert run("up").startswith(f"already running at {running.url}\n")
+    assert run("up", "--detach").startswith(f"already running at {running.url}\n")
+    assert run("status", "--json") == up.run("status", "--json").stdout
+
+    # A folder with a home of its own is meant where it is.
+    (tmp_path / "own" / "var").mkdir(parents=True)
+    (tmp_path / "own" / "var" / "up.lock").touch()
+    assert run("down", cwd=tmp_path / "own").startswith("nothing is running in ")
+
+
 def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None:
     # Given a stack in the foreground
     commands = Commands(tmp_path / "home", {})
