@@ -107,7 +107,6 @@ def test_what_cannot_be_done_ends_in_one_sentence_and_a_code(up: Commands) -> No
     assert "decoder" in up.run("submit", "gone.wav", "--decoder", "magic", code=2).stderr
     assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=1).stderr
     assert "No answer" in up.run("status", "--url", "http://127.0.0.1:9", code=3).stderr
-    assert "already running" in up.run("up", code=1).stderr
 
 
 def test_a_recording_that_fails_fails_alone(up: Commands) -> None:
