@@ -49,9 +49,17 @@ Requires = Annotated[
 
 
 def _refuse_number(value: object) -> object:
-    if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+    if isinstance(value, str) and _is_number(value):
         raise ValueError("must be a date such as 2026-11-20, not a number")
     return value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 # Pydantic would read a number as seconds since 1970.

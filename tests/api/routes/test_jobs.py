@@ -272,6 +272,7 @@ def test_a_cursor_belongs_to_its_query(http: httpx.Client, recordings: Path) -> 
         {"project": "a b"},
         {"created_from": "yesterday"},
         {"created_from": "0"},
+        {"created_from": "1.5e-3"},
         {"created_from": "9999-12-31T23:59:59-10:00"},
     ],
 )
