@@ -43,7 +43,7 @@ _JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{we
 _UPLOAD, _SOURCE = "/uploads/{upload_id}", "/sources/{source_id}"
 _GLOSSARY, _LM = "/glossaries/{glossary}", "/language-models/{language_model}"
 _NEW_JOB = "source_forbidden conflict unsupported_media_type unknown_model disk_full"
-_AS_OPENAI = "unsupported_media_type unknown_model no_worker too_long disk_full"
+_AS_OPENAI = "conflict unsupported_media_type unknown_model no_worker too_long disk_full"
 _EVENTS: dict[str, Any] = {
     "also": {204: "The job or batch has ended, and there are no later events."},
     "media": {EVENT_STREAM: EVENT_SCHEMA},
