@@ -5,25 +5,20 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.help import DefaultFormatter, HelpPanel, InlineText
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from spool.domain.option_groups import Group as OptionGroup
 from spool.errors import InvalidRequest
 
 USAGE = 2
 _SHOWN = ("Arguments", "Options")
 _MORE = (
-    "Search",
-    "Language",
-    "Words to expect",
-    "Recording",
-    "Speakers",
-    "Decoding graph",
-    "Live session",
+    *(name for name in get_args(OptionGroup) if name != "Common"),
     "Routing and order",
     "Output",
     "Details",

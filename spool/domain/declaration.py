@@ -7,21 +7,13 @@ to.
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-Group = Literal[
-    "Common",
-    "Search",
-    "Language",
-    "Words to expect",
-    "Recording",
-    "Speakers",
-    "Decoding graph",
-    "Live session",
-]
+from spool.domain.option_groups import Group
+
 GREEDY = "greedy"
 BEAMS = ("beam", "rescore", "attention", "wfst")
 """The decoders that keep several hypotheses."""

@@ -11,6 +11,7 @@ from spool.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from spool.settings import Settings
+    from worker.diagnostics.confirm.report import Step
 
 DTYPES = ("default", "float32", "float16", "bfloat16")
 
@@ -56,9 +57,7 @@ def confirm(
     """
     from spool.logs import configure_logs
     from spool.settings import load_settings
-    from worker.diagnostics.confirm import engine
-    from worker.diagnostics.confirm import steps as confirm_steps
-    from worker.diagnostics.confirm.report import Result, Step, StepOutcome, new_report, write_report
+    from worker.diagnostics.confirm.report import Result, new_report, write_report
     from worker.diagnostics.confirm.report import confirm as run_steps
 
     settings = load_settings()
@@ -68,27 +67,7 @@ def confirm(
     if quality:
         _measure_quality(settings, name, place, against, dtype, recordings)
         return
-    demo = str(confirm_steps.ROOT / "models" / "demo")
-
-    def asleep() -> StepOutcome:
-        if not sleep:
-            return StepOutcome("not possible here", "skipped by --no-sleep")
-        return engine.sleep(settings, place, lambda text: print(text, file=sys.stderr))
-
-    steps = [
-        Step("machine", "an Apple GPU; nothing fails", lambda: confirm_steps.machine(settings)),
-        Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
-        Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
-        Step("samples", "at most one word in 200 differs", lambda: confirm_steps.samples(demo)),
-        Step("speed", "5 to 100 % of the roofline", lambda: confirm_steps.speed(place, rounds)),
-        Step("memory", "constant", lambda: engine.memory(settings, place, minutes)),
-        Step(
-            "crashes",
-            "one restart for each crash, every utterance answered",
-            lambda: engine.crashes(settings, place),
-        ),
-        Step("sleep", "the same words afterwards", asleep),
-    ]
+    steps = _steps(settings, place, minutes, rounds, sleep=sleep)
     unknown = sorted(set(only or ()) - {step.name for step in steps})
     if unknown:
         raise InvalidRequest(
@@ -104,6 +83,34 @@ def confirm(
     print(f"\nThe report: {written[0]} and {written[1].name}")
     if report.differs:
         raise SystemExit(1)
+
+
+def _steps(settings: "Settings", place: str, minutes: float, rounds: int, *, sleep: bool) -> "list[Step]":
+    from worker.diagnostics.confirm import engine
+    from worker.diagnostics.confirm import steps as confirm_steps
+    from worker.diagnostics.confirm.report import Step, StepOutcome
+
+    demo = str(confirm_steps.ROOT / "models" / "demo")
+
+    def run_sleep() -> StepOutcome:
+        if not sleep:
+            return StepOutcome("not possible here", "skipped by --no-sleep")
+        return engine.sleep(settings, place, lambda text: print(text, file=sys.stderr))
+
+    return [
+        Step("machine", "an Apple GPU; nothing fails", lambda: confirm_steps.machine(settings)),
+        Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
+        Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
+        Step("samples", "at most one word in 200 differs", lambda: confirm_steps.samples(demo)),
+        Step("speed", "5 to 100 % of the roofline", lambda: confirm_steps.speed(place, rounds)),
+        Step("memory", "constant", lambda: engine.memory(settings, place, minutes)),
+        Step(
+            "crashes",
+            "one restart for each crash, every utterance answered",
+            lambda: engine.crashes(settings, place),
+        ),
+        Step("sleep", "the same words afterwards", run_sleep),
+    ]
 
 
 def _measure_quality(

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spool.domain.declaration import Group, Option
+from spool.domain.declaration import Option
+from spool.domain.option_groups import Group
 
 GROUP: Group = "Decoding graph"
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}

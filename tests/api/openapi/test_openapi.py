@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from api.app import create_app
+from api.routing import DOCUMENTED
 from spool.schemas import ProblemOut
 from spool.settings import load_settings
 
@@ -29,95 +30,10 @@ OPERATIONS = operations()
 
 
 def test_every_route_is_on_the_page() -> None:
-    assert sorted(name for name, _ in OPERATIONS) == [
-        "DELETE /v1/batches/{batch_id}",
-        "DELETE /v1/connections/{name}",
-        "DELETE /v1/glossaries/{glossary}",
-        "DELETE /v1/jobs/{job_id}",
-        "DELETE /v1/jobs/{job_id}/content",
-        "DELETE /v1/language-models/{language_model}",
-        "DELETE /v1/sources/{source_id}",
-        "DELETE /v1/uploads/{upload_id}",
-        "DELETE /v1/voices/{voice_id}",
-        "DELETE /v1/webhooks/{webhook_id}",
-        "GET /healthz",
-        "GET /metrics",
-        "GET /readyz",
-        "GET /v1/batches",
-        "GET /v1/batches/{batch_id}",
-        "GET /v1/batches/{batch_id}/diff",
-        "GET /v1/batches/{batch_id}/events",
-        "GET /v1/batches/{batch_id}/results",
-        "GET /v1/batches/{batch_id}/transcripts",
-        "GET /v1/connections",
-        "GET /v1/costs",
-        "GET /v1/glossaries",
-        "GET /v1/glossaries/{glossary}",
-        "GET /v1/glossary-suggestions",
-        "GET /v1/jobs",
-        "GET /v1/jobs/{job_id}",
-        "GET /v1/jobs/{job_id}/audio",
-        "GET /v1/jobs/{job_id}/diff",
-        "GET /v1/jobs/{job_id}/edits",
-        "GET /v1/jobs/{job_id}/events",
-        "GET /v1/jobs/{job_id}/phrases",
-        "GET /v1/jobs/{job_id}/speakers",
-        "GET /v1/jobs/{job_id}/transcript",
-        "GET /v1/jobs/{job_id}/versions",
-        "GET /v1/language-models",
-        "GET /v1/language-models/{language_model}",
-        "GET /v1/models",
-        "GET /v1/models/{model}",
-        "GET /v1/overview",
-        "GET /v1/review",
-        "GET /v1/review/recordings",
-        "GET /v1/review/samples",
-        "GET /v1/review/samples/{sample_id}",
-        "GET /v1/review/size",
-        "GET /v1/search",
-        "GET /v1/sources",
-        "GET /v1/sources/{source_id}",
-        "GET /v1/sources/{source_id}/items",
-        "GET /v1/uploads/{upload_id}",
-        "GET /v1/uploads/{upload_id}/parts",
-        "GET /v1/voices",
-        "GET /v1/webhooks",
-        "GET /v1/webhooks/{webhook_id}",
-        "GET /v1/webhooks/{webhook_id}/deliveries",
-        "GET /v1/workers",
-        "PATCH /v1/jobs/{job_id}/speakers",
-        "PATCH /v1/sources/{source_id}",
-        "POST /v1/audio/transcriptions",
-        "POST /v1/audio/translations",
-        "POST /v1/batches",
-        "POST /v1/batches/{batch_id}/retry-failed",
-        "POST /v1/connections",
-        "POST /v1/glossaries",
-        "POST /v1/jobs",
-        "POST /v1/jobs/{job_id}/audio-link",
-        "POST /v1/jobs/{job_id}/diarize",
-        "POST /v1/jobs/{job_id}/edits",
-        "POST /v1/jobs/{job_id}/edits/{revision}/undo",
-        "POST /v1/jobs/{job_id}/exports",
-        "POST /v1/jobs/{job_id}/passages/{passage}/check",
-        "POST /v1/jobs/{job_id}/rerun",
-        "POST /v1/jobs/{job_id}/retry",
-        "POST /v1/language-models",
-        "POST /v1/review/samples",
-        "POST /v1/sources",
-        "POST /v1/sources/notifications",
-        "POST /v1/sources/{source_id}/check",
-        "POST /v1/sources/{source_id}/pause",
-        "POST /v1/sources/{source_id}/resume",
-        "POST /v1/uploads",
-        "POST /v1/uploads/{upload_id}/complete",
-        "POST /v1/webhooks",
-        "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
-        "POST /v1/webhooks/{webhook_id}/enable",
-        "POST /v1/webhooks/{webhook_id}/rotate",
-        "POST /v1/webhooks/{webhook_id}/test",
-        "PUT /v1/models/default",
-    ]
+    named = {"DELETE /v1/jobs/{job_id}", "GET /healthz", "GET /metrics", "POST /v1/audio/transcriptions"}
+    page = [name for name, _ in OPERATIONS]
+    assert named <= set(page)
+    assert sorted(page) == sorted(name for _, name in DOCUMENTED)
 
 
 @pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
