@@ -110,6 +110,9 @@ def worked(live: Live) -> Iterator[None]:
 @pytest.mark.filterwarnings(
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
+@pytest.mark.parametrize(
+    "database_url", ["postgresql", pytest.param("sqlite", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("worked")
 def test_the_api_is_what_its_page_says(live: Live, http: httpx.Client) -> None:
     schema = schemathesis.openapi.from_url(f"{live.url}/openapi.json")
