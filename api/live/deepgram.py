@@ -11,8 +11,8 @@ from typing import Any
 from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import Word
-from spool.store.chunks import SavedChunk
 
 _CONTROLS: dict[str, Control] = {"KeepAlive": "alive", "Finalize": "finalize", "CloseStream": "close"}
 _PAUSES = frozenset({"silence", "no_speech", "eou", "end", "finalize"})
@@ -48,12 +48,12 @@ class DeepgramProtocol(Protocol):
         alternative = _alternative(message["text"], words)
         return (self._results(start, end, alternative, is_final=False, speech_final=False),)
 
-    def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
+    def final(self, chunk: DecodedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """A final `Results`; none for silence, unless `Finalize` asked for it."""
-        if not chunk.words and reason != "finalize":
+        if not chunk.heard.words and reason != "finalize":
             return ()
-        alternative = _alternative(" ".join(word.text for word in chunk.words), chunk.words)
-        start, end = chunk.core_start / _RATE, chunk.core_end / _RATE
+        alternative = _alternative(" ".join(word.text for word in chunk.heard.words), chunk.heard.words)
+        start, end = chunk.span.core_start / _RATE, chunk.span.core_end / _RATE
         message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
         return (message | {"from_finalize": reason == "finalize"},)
 

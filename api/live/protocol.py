@@ -10,8 +10,8 @@ from typing import Any, Literal
 from spool.domain.jobs import Job
 from spool.domain.live.options import Listening
 from spool.domain.options import JobOptions
+from spool.domain.recognition import DecodedChunk
 from spool.schemas.jobs import UploadRequest
-from spool.store.chunks import SavedChunk
 
 Control = Literal["start", "alive", "finalize", "close"]
 
@@ -64,7 +64,7 @@ class Protocol(ABC):
         will not change, and `words` (`text`, `start`, `end`, `confidence`)."""
 
     @abstractmethod
-    def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
+    def final(self, chunk: DecodedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """The messages for a saved chunk; `reason` is that of `worker.live.endpoint`, or `finalize`."""
 
     def report_stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002

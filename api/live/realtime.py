@@ -14,7 +14,7 @@ from typing import Any
 from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
-from spool.store.chunks import SavedChunk
+from spool.domain.recognition import DecodedChunk
 
 RATE = 24_000
 SILENCE_MS = 500
@@ -119,23 +119,23 @@ class RealtimeProtocol(Protocol):
         delta, self._said = stable[len(self._said) :], stable
         return (self._delta(number, delta),)
 
-    def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
+    def final(self, chunk: DecodedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """The rest of the item, then the whole item."""
-        sent = self._said if chunk.index == self._number else ""
-        self._number, self._said = chunk.index + 1, ""
-        if not chunk.words and reason != "finalize":
+        sent = self._said if chunk.span.index == self._number else ""
+        self._number, self._said = chunk.span.index + 1, ""
+        if not chunk.heard.words and reason != "finalize":
             return ()
-        text = " ".join(word.text for word in chunk.words)
-        item = self._item(chunk.index)
+        text = " ".join(word.text for word in chunk.heard.words)
+        item = self._item(chunk.span.index)
         events = []
         if reason in _PAUSES:
-            end = round(chunk.core_end * _MS_A_SAMPLE)
+            end = round(chunk.span.core_end * _MS_A_SAMPLE)
             events.append(self._event("input_audio_buffer.speech_stopped", item_id=item, audio_end_ms=end))
         committed = self._event("input_audio_buffer.committed", item_id=item, previous_item_id=self._last)
         events.append(committed)
         if text.startswith(sent) and len(text) > len(sent):
-            events.append(self._delta(chunk.index, text[len(sent) :]))
-        seconds = round((chunk.core_end - chunk.core_start) * _MS_A_SAMPLE / 1000, 3)
+            events.append(self._delta(chunk.span.index, text[len(sent) :]))
+        seconds = round((chunk.span.core_end - chunk.span.core_start) * _MS_A_SAMPLE / 1000, 3)
         completed = self._event(
             f"{_PREFIX}.completed",
             item_id=item,

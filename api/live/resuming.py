@@ -73,7 +73,7 @@ def _resume(services: Services, caller: Principal, asked: Resumption) -> tuple[J
         with services.database.begin() as tx:
             if not open_part(tx, job.id, parts, start):
                 continue
-        known = [chunk for chunk in chunks if chunk.core_end / SAMPLE_RATE <= asked.heard + _TOLERANCE]
+        known = [chunk for chunk in chunks if chunk.span.core_end / SAMPLE_RATE <= asked.heard + _TOLERANCE]
         return job, Place(parts.last + 1, start, len(known))
     raise Conflict("The session is being resumed by several clients at once.")
 

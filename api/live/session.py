@@ -233,9 +233,9 @@ class Session:
         except StorageError:
             return False
         for chunk in known.chunks:
-            reason = self._reasons.pop(chunk.index, "end" if chunk.tail == () else "silence")
+            reason = self._reasons.pop(chunk.span.index, "end" if chunk.tail == () else "silence")
             await self._send(self._protocol.final(chunk, reason))
-            self._number = chunk.index + 1
+            self._number = chunk.span.index + 1
             if self._protocol.is_over:
                 return True
         job = known.job

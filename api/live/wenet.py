@@ -12,7 +12,7 @@ from typing import Any
 from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
-from spool.store.chunks import SavedChunk
+from spool.domain.recognition import DecodedChunk
 
 
 class WenetProtocol(Protocol):
@@ -53,15 +53,15 @@ class WenetProtocol(Protocol):
         """`partial_result`."""
         return (_result("partial_result", {"sentence": message["text"]}),) if message["text"] else ()
 
-    def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+    def final(self, chunk: DecodedChunk, reason: str) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """`final_result`; without continuous decoding the session ends with it."""
-        if not chunk.words:
+        if not chunk.heard.words:
             return ()
         pieces = [
             {"word": word.text, "start": round(1000 * word.start), "end": round(1000 * word.end)}
-            for word in chunk.words
+            for word in chunk.heard.words
         ]
-        sentence = " ".join(word.text for word in chunk.words)
+        sentence = " ".join(word.text for word in chunk.heard.words)
         result = _result("final_result", {"sentence": sentence, "word_pieces": pieces})
         self._is_over = not self._is_continuous
         return (result, _ok("speech_end")) if self._is_over else (result,)

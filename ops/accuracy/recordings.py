@@ -14,13 +14,13 @@ import numpy as np
 
 from ops.train.data.features import RATE, Audio, read_audio
 from ops.train.run.evaluate import decoded, time_error
+from spool.domain.recognition import ChunkSpan
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, normal_words, total_errors, word_errors
 from worker.decode.types import SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.base import Independent
 from worker.models.nemo.model import NemoModel
-from worker.segmentation.spans import ChunkSpan
 
 NEAR = 1.0  # seconds from a seam
 

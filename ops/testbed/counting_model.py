@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.testbed.fake_models import FakeRecognizer
+from spool.domain.recognition import Recognition
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
-from worker.engine.protocol import Failure, Recognition, Recognizer
+from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.counting_model:load"

@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.domain.transcript import Word
+from spool.domain.recognition import Hypothesis, Recognition
+from spool.domain.transcript import NbestText, Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
-from worker.engine.protocol import Failure, Recognition, Recognizer
+from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.fake_models:load"
@@ -104,7 +105,13 @@ class FakeRecognizer:
                 raise ValueError("a sample I cannot stand")
         answers = [_recognition(samples, self._accent) for samples in utterances]
         if self._hears_asks:
-            return [_asked(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
+            answers = [_asked(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
+            return [
+                answer
+                if isinstance(answer, Failure)
+                else replace(answer, makers=self.prepare(options, ask).makers)
+                for answer, ask in zip(answers, asks, strict=True)
+            ]
         return answers
 
 
@@ -117,9 +124,10 @@ def _asked(answer: Recognition | Failure, ask: DecodeRequest) -> Recognition | F
         text = "+".join((word.text, *ask.phrases, str(before[-1]) if before else "first"))
         said.append(word.model_copy(update={"text": text}))
         before = (*before, token)
-    texts = (" ".join(word.text for word in said), "nothing")
     both = (best, replace(best, score=best.score - 1.0))
-    return Recognition(both, tuple(said), answer.frames, texts, _digest(ask.lm))
+    texts = (" ".join(word.text for word in said), "nothing")
+    nbest = tuple(NbestText(text=text, score=each.score) for text, each in zip(texts, both, strict=True))
+    return replace(answer, hypotheses=both, words=tuple(said), nbest=nbest)
 
 
 def _digest(path: str | None) -> str | None:

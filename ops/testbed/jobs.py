@@ -18,10 +18,11 @@ from ops.testbed.waiting import DEADLINE
 from spool.domain.jobs import Job, Source
 from spool.domain.ledger import CostSums
 from spool.domain.options import AskedOptions
+from spool.domain.recognition import DecodedChunk
 from spool.errors import JobCancelled
 from spool.objects import FolderStore
 from spool.settings import Settings
-from spool.store.chunks import SavedChunk, load_chunks
+from spool.store.chunks import load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.ledger.charges import job_cost
@@ -138,7 +139,7 @@ class WorkerHarness:
         with self.objects.open(key) as stream:
             return stream.read()
 
-    def chunks(self, job_id: str) -> list[SavedChunk]:
+    def chunks(self, job_id: str) -> list[DecodedChunk]:
         with self.db.read() as tx:
             return load_chunks(tx, job_id)
 

@@ -15,11 +15,12 @@ from ops.testbed.waiting import DEADLINE, until
 from spool.broker.celery_app import celery_app, send_hint
 from spool.domain.jobs import Job, Source, queue_name
 from spool.domain.options import JobOptions
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import Transcript
 from spool.objects import object_store
 from spool.objects.integrity import read_verified
 from spool.settings import Settings, load_settings
-from spool.store.chunks import SavedChunk, load_chunks
+from spool.store.chunks import load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.transcripts.speakers import SavedTurns, load_turns
@@ -112,7 +113,7 @@ class Fleet:
     def ended(self, job_ids: Iterable[str]) -> bool:
         return all(self.job(job_id).state.terminal for job_id in job_ids)
 
-    def chunks(self, job_id: str) -> list[SavedChunk]:
+    def chunks(self, job_id: str) -> list[DecodedChunk]:
         with self.db.read() as tx:
             return load_chunks(tx, job_id)
 

@@ -6,9 +6,9 @@ from sqlalchemy import Connection, Row, select, update
 
 from spool.domain.jobs import Job, Source
 from spool.domain.options import JobOptions
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import Word
 from spool.ids import new_id
-from spool.store.chunks import SavedChunk
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.ledger.charges import Charge
@@ -71,20 +71,12 @@ def bill(
     return Charge(worker_id, engine_ns, samples, price, "demo-tdt", "cpu", "default")
 
 
-def chunk(index: int = 0, channel: int = 0, engine_ns: int = 1_000_000_000) -> SavedChunk:
+def chunk(index: int = 0, channel: int = 0, engine_ns: int = 1_000_000_000) -> DecodedChunk:
     start = index * 480_000
-    return SavedChunk(
-        index=index,
-        channel=channel,
-        core_start=start,
-        core_end=start + 480_000,
-        start=max(0, start - 16_000),
-        end=start + 496_000,
-        words=(
-            Word(text="née", start=start / 16_000, end=start / 16_000 + 0.5, confidence=0.9, channel=channel),
-        ),
-        engine_ns=engine_ns,
-        attempt=0,
+    word = Word(text="née", start=start / 16_000, end=start / 16_000 + 0.5, confidence=0.9, channel=channel)
+    return DecodedChunk(
+        ChunkSpan(channel, index, start, start + 480_000, max(0, start - 16_000), start + 496_000),
+        Recognition(words=(word,), engine_ns=engine_ns),
     )
 
 

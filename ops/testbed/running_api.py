@@ -19,6 +19,7 @@ from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.archive.passages import passages_of
 from spool.domain.fleet.routing import Route
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import (
     AudioFacts,
     ChunkNbest,
@@ -32,7 +33,7 @@ from spool.domain.transcript import (
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store.chunks import SavedChunk, save_chunk
+from spool.store.chunks import save_chunk
 from spool.store.ledger.charges import Charge, write_charge
 from spool.store.queue import endings, leases
 from spool.store.queue.leases import Claim, claim_job
@@ -86,7 +87,7 @@ class FakeWorker:
         assert claim is not None
         return claim
 
-    def save(self, claim: Claim, chunk: SavedChunk) -> None:
+    def save(self, claim: Claim, chunk: DecodedChunk) -> None:
         with self.services.database.begin() as tx:
             save_chunk(tx, claim, chunk, self._bill(claim, 1.0))
 

@@ -116,6 +116,12 @@ from .search.glossary import (
 from .search.names import find_names as find_names
 from .search.phrases import Boost as Boost, MOST_PHRASES as MOST_PHRASES, phrase_list as phrase_list
 from .search.rescoring import Rescoring as Rescoring
+from .recognition import (
+    ChunkSpan as ChunkSpan,
+    DecodedChunk as DecodedChunk,
+    Hypothesis as Hypothesis,
+    Recognition as Recognition,
+)
 from .transcript import (
     Alternative as Alternative,
     AudioFacts as AudioFacts,

@@ -46,7 +46,6 @@ from .batches import (
     get_batch as get_batch,
 )
 from .chunks import (
-    SavedChunk as SavedChunk,
     drop_stale as drop_stale,
     load_chunks as load_chunks,
     save_chunk as save_chunk,

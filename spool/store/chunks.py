@@ -6,11 +6,12 @@ and its time is billed as wasted.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
@@ -19,38 +20,8 @@ from spool.store.sql import ManyRows, now_utc
 from spool.tables import chunks, speaker_turns
 
 
-@dataclass(frozen=True, slots=True)
-class SavedChunk:
-    """One chunk's words. Positions are samples at 16 kHz from the start of the recording; the core is what
-    this chunk answers for, within the audio that the engine heard. Word times are seconds from the
-    recording's start.
-
-    fingerprint: of the options and weights that decoded it, None where nobody noted it. nbest: every
-    hypothesis, best first, where more than one was asked for. tail: the recording's last tokens up to here,
-    each with the sample it was heard at, where the next chunk's search goes on from them. lattice: in seconds
-    of the recording, where it was asked for. language: what its words were read in, where the model tells.
-    emissions: what a CTC head says of the tokens of a text that is aligned (`worker.decode.alignment`).
-    """
-
-    index: int
-    channel: int
-    core_start: int
-    core_end: int
-    start: int
-    end: int
-    words: tuple[Word, ...]
-    engine_ns: int
-    attempt: int
-    fingerprint: str | None = None
-    nbest: tuple[NbestText, ...] = ()
-    tail: tuple[tuple[int, int], ...] | None = None
-    lattice: Lattice | None = None
-    language: ChunkLanguage | None = None
-    emissions: bytes | None = None
-
-
 def save_chunk(
-    tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge, *, renewed: bool = False
+    tx: Connection, claim: Claim, chunk: DecodedChunk, charge: Charge, *, renewed: bool = False
 ) -> None:
     """Keep the chunk and bill its engine time. `renewed`: the transaction has renewed the claim's lease,
     which locked its row.
@@ -64,12 +35,13 @@ def save_chunk(
     save_chunks(tx, claim, [(chunk, charge)])
 
 
-def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[SavedChunk, Charge]]) -> None:
+def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[DecodedChunk, Charge]]) -> None:
     """As `save_chunk`, of several chunks that one attempt decoded; the transaction has renewed its lease."""
     rows = [_row(claim, chunk) for chunk, _ in decoded]
     saved = {(row.channel, row.number) for row in _SAVED.execute(tx, rows)}
+    was_there = [(chunk.span.channel, chunk.span.index) not in saved for chunk, _ in decoded]
     for wasted in (False, True):
-        bills = [bill for chunk, bill in decoded if ((chunk.channel, chunk.index) not in saved) is wasted]
+        bills = [bill for (_, bill), there in zip(decoded, was_there, strict=True) if there is wasted]
         if bills:
             engine_ns = sum(bill.engine_ns for bill in bills)
             samples = sum(bill.audio_samples for bill in bills)
@@ -77,7 +49,7 @@ def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[SavedChunk
             charges.write_charge(tx, claim.job.id, claim.attempt, total, wasted=wasted)
 
 
-def save_last_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charge]]) -> None:
+def save_last_chunks(tx: Connection, decoded: Sequence[tuple[Claim, DecodedChunk, Charge]]) -> None:
     """As `save_chunk`, each of another job whose row this transaction holds; all decoded by one worker."""
     if not decoded:
         return
@@ -101,28 +73,29 @@ _SAVED = ManyRows(
 )
 
 
-def _row(claim: Claim, chunk: SavedChunk) -> dict[str, Any]:
+def _row(claim: Claim, chunk: DecodedChunk) -> dict[str, Any]:
+    span, heard = chunk.span, chunk.heard
     return {
         "job_id": claim.job.id,
-        "channel": chunk.channel,
-        "number": chunk.index,
-        "core_start": chunk.core_start,
-        "core_end": chunk.core_end,
-        "start_sample": chunk.start,
-        "end_sample": chunk.end,
-        "words": [word.model_dump(mode="json") for word in chunk.words],
-        "engine_ns": chunk.engine_ns,
+        "channel": span.channel,
+        "number": span.index,
+        "core_start": span.core_start,
+        "core_end": span.core_end,
+        "start_sample": span.start,
+        "end_sample": span.end,
+        "words": [word.model_dump(mode="json") for word in heard.words],
+        "engine_ns": heard.engine_ns,
         "attempt": claim.attempt,
         "fingerprint": chunk.fingerprint,
-        "nbest": [hypothesis.model_dump(mode="json") for hypothesis in chunk.nbest] or None,
+        "nbest": [hypothesis.model_dump(mode="json") for hypothesis in heard.nbest] or None,
         "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
-        "lattice": chunk.lattice and chunk.lattice.model_dump(mode="json"),
-        "language": chunk.language and chunk.language.model_dump(mode="json"),
+        "lattice": heard.lattice and heard.lattice.model_dump(mode="json"),
+        "language": heard.language and heard.language.model_dump(mode="json"),
         "emissions": chunk.emissions,
     }
 
 
-def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]:
+def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[DecodedChunk]:
     """All saved chunks of the job, by channel and number, from number `first` on."""
     rows = tx.execute(
         select(chunks)
@@ -130,22 +103,21 @@ def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]
         .order_by(chunks.c.channel, chunks.c.number)
     )
     return [
-        SavedChunk(
-            index=row.number,
-            channel=row.channel,
-            core_start=row.core_start,
-            core_end=row.core_end,
-            start=row.start_sample,
-            end=row.end_sample,
-            words=tuple(Word.model_validate(word) for word in row.words),
-            engine_ns=row.engine_ns,
+        DecodedChunk(
+            ChunkSpan(
+                row.channel, row.number, row.core_start, row.core_end, row.start_sample, row.end_sample
+            ),
+            Recognition(
+                words=tuple(Word.model_validate(word) for word in row.words),
+                nbest=tuple(NbestText.model_validate(text) for text in row.nbest or ()),
+                lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
+                language=None if row.language is None else ChunkLanguage.model_validate(row.language),
+                engine_ns=row.engine_ns,
+            ),
+            tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
+            emissions=row.emissions,
             attempt=row.attempt,
             fingerprint=row.fingerprint,
-            nbest=tuple(NbestText.model_validate(text) for text in row.nbest or ()),
-            tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
-            lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
-            language=None if row.language is None else ChunkLanguage.model_validate(row.language),
-            emissions=row.emissions,
         )
         for row in rows
     ]

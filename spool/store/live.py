@@ -7,8 +7,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.live.log import MOST_PARTS, LogParts
+from spool.domain.recognition import DecodedChunk
 from spool.errors import Conflict
-from spool.store.chunks import SavedChunk, load_chunks
+from spool.store.chunks import load_chunks
 from spool.store.jobs import get_job
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import now_utc
@@ -22,7 +23,7 @@ class Said:
     """The session's job, its chunks from the requested one on, and the parts of its log."""
 
     job: Job
-    chunks: list[SavedChunk]
+    chunks: list[DecodedChunk]
     parts: LogParts
 
 

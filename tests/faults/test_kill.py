@@ -168,7 +168,7 @@ def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str)
     assert all(word.speaker for word in stack.transcript(job_id).words)
     with stack.db.read() as tx:
         bill = job_cost(tx, job_id)
-    kept_ns = sum(chunk.engine_ns for chunk in saved) + turns.engine_ns
+    kept_ns = sum(chunk.heard.engine_ns for chunk in saved) + turns.engine_ns
     assert round(bill.engine_seconds * 1e9) == kept_ns, "the killed attempt's listening is on no bill"
     until(lambda: reported(worker_id) == lost_ns, "the audit reports it as lost")
 
@@ -247,8 +247,9 @@ def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: St
             stack.submit_stored(recording, "wenet", **options, nbest=4) for options in (rescored, search)
         ]
     killed, undisturbed, alone = (stack.chunks(job_id) for job_id in (*fault.jobs, *calm.jobs))
-    assert [chunk.nbest for chunk in killed] == [chunk.nbest[:3] for chunk in undisturbed]
-    assert all(one.nbest[0].score < two.nbest[0].score for one, two in zip(undisturbed, alone, strict=True))
+    assert [chunk.heard.nbest for chunk in killed] == [chunk.heard.nbest[:3] for chunk in undisturbed]
+    pairs = zip(undisturbed, alone, strict=True)
+    assert all(one.heard.nbest[0].score < two.heard.nbest[0].score for one, two in pairs)
     assert stack.job(fault.jobs[0]).attempt >= 2
 
 

@@ -18,7 +18,8 @@ preload_blas()
 
 import numpy as np  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
-from worker.decode import Hypothesis, SearchOptions  # noqa: E402
+from spool.domain import Hypothesis  # noqa: E402
+from worker.decode import SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
 from worker.models import FeatureExtractor  # noqa: E402
 

@@ -9,8 +9,17 @@ from sqlalchemy import update
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.broker import LiveSignals, words_channel
-from spool.domain import AnnouncedModel, Job, Word, decode_record, log_prefix
-from spool.store import JobFilter, SavedChunk, list_jobs
+from spool.domain import (
+    AnnouncedModel,
+    ChunkSpan,
+    DecodedChunk,
+    Job,
+    Recognition,
+    Word,
+    decode_record,
+    log_prefix,
+)
+from spool.store import JobFilter, list_jobs
 from spool.tables import workers
 
 
@@ -65,7 +74,9 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
         Word(text=word, start=index / 2, end=index / 2 + 0.4, confidence=0.9)
         for index, word in enumerate(("keep", "the", "light"))
     )
-    worker.save(claim, SavedChunk(0, 0, 0, 24_000, 0, 24_000, spoken, 1, claim.attempt))
+    worker.save(
+        claim, DecodedChunk(ChunkSpan(0, 0, 0, 24_000, 0, 24_000), Recognition(words=spoken, engine_ns=1))
+    )
     expect(words.locator("p:not(.unsettled)")).to_have_text("0:00keep the light")
     expect(page.locator(".unsettled")).to_be_empty()
 

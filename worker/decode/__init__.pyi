@@ -89,9 +89,7 @@ from .transducer.stepping import advance as advance, joint_logits as joint_logit
 from .types import (
     CONTEXT_TOKENS as CONTEXT_TOKENS,
     DecodeRequest as DecodeRequest,
-    Hypothesis as Hypothesis,
     SearchOptions as SearchOptions,
-    UtteranceResult as UtteranceResult,
 )
 from .utterances import check_decoding as check_decoding, decode_utterances as decode_utterances
 from .wfst.graph import DecodingGraph as DecodingGraph, load_graph as load_graph

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.types import Hypothesis
+from spool.domain.recognition import Hypothesis
 
 Written = mx.array | NDArray[Any]
 """An array of a step, on the device or already on the host."""

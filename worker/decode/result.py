@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
 from worker.decode.alignment.emissions import Emissions
 from worker.decode.lattice.build import word_graph
@@ -12,7 +13,7 @@ from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph, widest_beam, with_posteriors
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import best_of, search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, words_of
 from worker.models.base import Encoded, HeadName, Tokenizer
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernels.search.wfst import MAX_BEAM
+from spool.domain.recognition import Hypothesis
 from spool.errors import EngineError, InvalidRequest
 from spool.graphs.arrays import MOST_WEIGHT
 from worker.decode.attention.rescore import check_weights
@@ -28,7 +29,7 @@ from worker.decode.searchers import (
     rescoring_weights,
     transducer_weights,
 )
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.wfst.graph import check_units, load_graph, unit_columns
 from worker.models.base import Encoded, HeadName
 

@@ -10,6 +10,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from spool.domain.recognition import Hypothesis
 from worker.decode.alignment.viterbi import align_tokens
 from worker.decode.attention.lockstep import Ended, attention_beam
 from worker.decode.attention.rescore import RescoringWeights, rescore
@@ -21,7 +22,7 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import Hypothesis, SearchOptions
+from worker.decode.types import SearchOptions
 from worker.decode.wfst.graph import load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 from worker.models.base import HeadName

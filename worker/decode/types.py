@@ -1,4 +1,4 @@
-"""Requests, options and results of searches. Plain Python, for the process without MLX too.
+"""Requests and options of searches. Plain Python, for the process without MLX too.
 
 `SearchOptions` has all options; each search's own are in its dataclass of parameters
 (`worker.decode.searchers.SEARCHERS`).
@@ -6,9 +6,8 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from spool.domain.transcript import Lattice, Word
 from worker.models.base import SpeechOptions
 
 Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
@@ -98,56 +97,3 @@ class SearchOptions:
     blank_skip: float = 1.0
     acoustic_scale: float = 1.0
     reader: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SpokenWord:
-    """A word with its encoder frames (half-open) and the lowest probability of its units."""
-
-    text: str
-    first: int
-    last: int
-    confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """One path through an utterance.
-
-    `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
-    emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability,
-    not normalised by length; `confidences` are probabilities of each token among all labels and blank (empty
-    when unknown). `spoken`: the words, if the search knows words and not only tokens.
-    """
-
-    tokens: tuple[int, ...]
-    score: float
-    times: tuple[int, ...]
-    durations: tuple[int, ...]
-    confidences: tuple[float, ...] = ()
-    spoken: tuple[SpokenWord, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UtteranceResult:
-    """The engine's result for one utterance.
-
-    Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
-    frames, and its share of the batch's busy time in nanoseconds. texts: those of the hypotheses, if more
-    than one was asked for. weights: `ModelInfo.makers` of the models used. lattice: in seconds from the
-    utterance's start, if asked for. language: the language spoken, if the model tells. languages: the most
-    probable ones, if the model detected the language. output: that of a diarization model's network or of a
-    live session's step; for labels, the CTC head's emissions (`worker.decode.alignment.emissions`).
-    """
-
-    hypotheses: tuple[Hypothesis, ...]
-    words: tuple[Word, ...]
-    frames: int
-    engine_ns: int
-    batch_size: int
-    texts: tuple[str, ...] = ()
-    weights: tuple[str | None, ...] = ("", None)
-    lattice: Lattice | None = None
-    language: str | None = None
-    languages: tuple[tuple[str, float], ...] = ()
-    output: Any = None

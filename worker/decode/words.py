@@ -4,8 +4,8 @@ words."""
 from collections.abc import Sequence
 from typing import Protocol
 
+from spool.domain.recognition import Hypothesis, WordFrames
 from spool.domain.transcript import Word
-from worker.decode.types import Hypothesis, SpokenWord
 from worker.models.base import TokenSpan, is_wide
 
 DIGITS = 3  # milliseconds
@@ -63,11 +63,11 @@ def words_of(
     return words[::-1]
 
 
-def _spoken(hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | None) -> Sequence[SpokenWord]:
+def _spoken(hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | None) -> Sequence[WordFrames]:
     if hypothesis.spoken is not None:
         return hypothesis.spoken
     return [
-        SpokenWord(
+        WordFrames(
             span.text,
             hypothesis.times[span.first],
             hypothesis.times[span.last - 1] + max(hypothesis.durations[span.last - 1], 1),

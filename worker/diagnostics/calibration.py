@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spool
+from spool.domain.recognition import Recognition
 from spool.planning.roofline import Batch
 from spool.planning.throughput import Run
 from worker.decode.types import SearchOptions
-from worker.engine.protocol import NOTHING, SAMPLE_RATE, Recognition, Recognizer
+from worker.engine.protocol import NOTHING, SAMPLE_RATE, Recognizer
 from worker.machine.hardware import this_machine
 
 BATCHES = (

@@ -22,7 +22,6 @@ from .protocol import (
     Finished as Finished,
     Loaded as Loaded,
     ModelCacheOptions as ModelCacheOptions,
-    Recognition as Recognition,
     Report as Report,
     Started as Started,
     Utterance as Utterance,

@@ -27,8 +27,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.errors import EngineStopped, JobCancelled
-from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.audio_slots import AudioSlots, SlotLayout
 from worker.engine.pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine.protocol import (
@@ -103,7 +104,7 @@ class Engine:
         options: SearchOptions,
         cancel: threading.Event | None = None,
         ask: DecodeRequest = NOTHING,
-    ) -> "Future[UtteranceResult]":
+    ) -> "Future[Recognition]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
         Utterances with equal `options` share batches, whatever their `ask`.
@@ -119,7 +120,7 @@ class Engine:
         except JobCancelled:
             self._pending.refuse_when_stopped()
             raise
-        future: Future[UtteranceResult] = Future()
+        future: Future[Recognition] = Future()
         try:
             self._slots.write(slot, samples)
             request = Utterance(next(self._tickets), job, slot, len(samples), model, options, ask=ask)
@@ -171,14 +172,14 @@ class Engine:
 
     def probe(
         self, model: str, options: SearchOptions | None = None, ask: DecodeRequest = NOTHING
-    ) -> "Future[UtteranceResult]":
+    ) -> "Future[Recognition]":
         """Self-test: decode a control sound with `model`, searched as a job's chunks are. Its time is not
         billed."""
         self._pending.refuse_when_stopped()
         slot = self._slots.acquire(SELF_TEST)
         try:
             samples = self._fill_control(slot)
-            future: Future[UtteranceResult] = Future()
+            future: Future[Recognition] = Future()
             request = Utterance(
                 next(self._tickets),
                 SELF_TEST,

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.base import FRAME_SAMPLES
 from worker.diarization.registry import load_diarization, load_network
-from worker.engine.protocol import Failure, Recognition, Recognizer
+from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 _STEP_BYTES = 32 << 20
@@ -53,8 +54,8 @@ class StepRecognizer:
         for samples, ask in zip(utterances, asks, strict=True):
             if ask.step is None:
                 # The engine's control sound, which only tests that the model is loaded and answers.
-                answers.append(Recognition((), (), len(samples) // FRAME_SAMPLES))
+                answers.append(Recognition(frames=len(samples) // FRAME_SAMPLES))
                 continue
             output = self._network.run(samples, ask.step)
-            answers.append(Recognition((), (), self._network.frames(samples, ask.step), output=output))
+            answers.append(Recognition(frames=self._network.frames(samples, ask.step), output=output))
         return answers

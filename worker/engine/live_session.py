@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.errors import EngineCrashed, EngineFull, InvalidRequest, JobCancelled, SpoolError, StateLost
 from spool.ids import new_id
-from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.protocol import SAMPLE_RATE
 from worker.live.endpoint import EndpointRules
@@ -158,20 +159,20 @@ class EngineSession:
             f"{self.samples / SAMPLE_RATE:.1f} s."
         )
 
-    def _events_of(self, result: UtteranceResult) -> list[Event]:
+    def _events_of(self, result: Recognition) -> list[Event]:
         if not isinstance(result.output, LiveAnswer):
             raise InvalidRequest(f"{self.request.model} cannot hear a live session.")
         self.chunk_seconds = result.output.chunk_seconds
-        self.weights = result.weights
+        self.weights = result.makers
         return list(result.output.events)
 
     def _send(
         self, samples: NDArray[np.float32], feed: LiveFeed, cancel: threading.Event | None
-    ) -> "Future[UtteranceResult]":
+    ) -> "Future[Recognition]":
         search, ask = self.request.search, DecodeRequest(step=feed)
         return self._engine.submit(self._name, samples, self.request.model, search, cancel, ask)
 
-    def _wait(self, answer: "Future[UtteranceResult]") -> UtteranceResult | None:
+    def _wait(self, answer: "Future[Recognition]") -> Recognition | None:
         """The answer; None if the session's state is lost."""
         while True:
             try:
@@ -183,7 +184,7 @@ class EngineSession:
             except StateLost:
                 return None
 
-    def _waste(self, answer: "Future[UtteranceResult]") -> None:
+    def _waste(self, answer: "Future[Recognition]") -> None:
         if answer.exception() is None:
             self.wasted_ns += answer.result().engine_ns
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.errors import EngineError, SpoolError, StateLost
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.protocol import Failure, Recognition
+from worker.engine.protocol import Failure
 from worker.live.events import Event
 from worker.live.feed import LiveAnswer, LiveFeed
 from worker.live.group import LiveGroup
@@ -128,7 +129,7 @@ class LiveSteps:
         if fed.opened.session.has_ended:
             self._close(fed.feed.session)
         answer = LiveAnswer(tuple(fed.events), fed.opened.group.chunk_seconds)
-        return Recognition((), (), frames, output=answer)
+        return Recognition(frames=frames, output=answer)
 
     def _group(self, options: SearchOptions, feed: LiveFeed) -> LiveGroup:
         live_options = LiveOptions(options, feed.endpoints, feed.restarts, detects=feed.detects)

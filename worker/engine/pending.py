@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from spool.domain.recognition import Recognition
 from spool.domain.worker_stats import WorkCounts
 from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
-from worker.decode.types import UtteranceResult
 from worker.engine.protocol import (
     Describe,
     Described,
@@ -62,7 +62,7 @@ STARTS_WITHOUT_READY = 3  # after more, the installation is at fault and restart
 CRASHES_KEPT = 100
 LOAD_CRASHES = 2  # children that died while loading a model, after which the model is at fault
 
-AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
+AnyFuture = Future[Recognition] | Future[ModelInfo]
 
 
 @dataclass(slots=True)
@@ -336,7 +336,7 @@ class PendingRequests:
         for ticket in list(tickets):
             self._answer(ticket, error)
 
-    def _answer(self, ticket: int, answer: UtteranceResult | ModelInfo | SpoolError) -> None:
+    def _answer(self, ticket: int, answer: Recognition | ModelInfo | SpoolError) -> None:
         entry = self._open.pop(ticket, None)
         if entry is None:
             return

@@ -5,14 +5,14 @@ Plain data, pickled over one pipe; audio is passed by slot number through `worke
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.domain.transcript import Lattice, Word
+from spool.domain.recognition import Recognition
 from spool.errors import SpoolError
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.scheduler import BatchLimits
 from worker.models.base import MAX_UTTERANCE_SECONDS, Ahead, BatchCost, ModelInfo
 
@@ -49,25 +49,6 @@ class EngineOptions:
     share: float = 1.0
     device: str = ""
     measured: frozenset[str] | None = None
-
-
-class Recognition(NamedTuple):
-    """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
-    and encoder frames; the text of each hypothesis, if more than one was asked for; the SHA-256 of the
-    language model used; the lattice, if asked for; the language, if the model tells; the text, if that need
-    not be the first hypothesis's; the most probable languages, if the model detected the language; the output
-    of a diarization model's network, or a CTC head's `Emissions` if labels were asked for."""
-
-    hypotheses: tuple[Hypothesis, ...]
-    words: tuple[Word, ...]
-    frames: int
-    texts: tuple[str, ...] = ()
-    language_model: str | None = None
-    lattice: Lattice | None = None
-    language: str | None = None
-    text: str | None = None
-    languages: tuple[tuple[str, float], ...] = ()
-    output: Any = None
 
 
 class Failure(NamedTuple):
@@ -217,7 +198,7 @@ class Finished:
     exactly the sum of their `engine_ns`; `lost_ns` is that of a batch that raised and of utterances that
     failed. `busy_total_ns` is the child's total since it started."""
 
-    results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
+    results: tuple[tuple[int, Recognition | SpoolError], ...]
     busy_ns: int
     lost_ns: int
     busy_total_ns: int

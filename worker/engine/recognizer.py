@@ -13,6 +13,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
+from spool.domain.transcript import ChunkLanguage, NbestText
 from spool.errors import EngineError, InvalidRequest
 from spool.failpoints import failpoint
 from worker.decode.alignment.words import spell_folded
@@ -22,13 +24,13 @@ from worker.decode.fusion.spelling import warn_of_unspelled
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
-from worker.decode.words import text_of
+from worker.decode.words import SCORE_DIGITS, text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.ahead import Front
 from worker.engine.diarization import StepRecognizer
 from worker.engine.live_steps import LiveSteps
 from worker.engine.memory_budget import CACHE_BYTES
-from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
+from worker.engine.protocol import SAMPLE_RATE, Failure, Recognizer
 from worker.engine.text import TextRecognizer
 from worker.live.feed import LiveFeed
 from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel, Spelling
@@ -145,18 +147,23 @@ class ModelRecognizer:
         except EngineError as error:
             return Failure(error, answer.frames)
         several = answer.hypotheses if options.nbest > 1 else ()
-        lattice = None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds)
+        language = None
+        if answer.language is not None:
+            language = ChunkLanguage(code=answer.language, probabilities=dict(answer.languages))
         return Recognition(
             hypotheses=answer.hypotheses,
             words=tuple(words),
             frames=answer.frames,
-            texts=tuple(text_of(each, tokenizer) for each in several),
-            language_model=_digest_of(options.graph or ask.lm),
-            lattice=lattice,
-            language=answer.language,
+            nbest=tuple(
+                # Rounded, so that it does not depend on the batch.
+                NbestText(text=text_of(each, tokenizer), score=round(each.score, SCORE_DIGITS))
+                for each in several
+            ),
+            lattice=None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds),
+            language=language,
             text=answer.text,
-            languages=answer.languages,
             output=answer.emissions,
+            makers=replace(self.info, language_model=_digest_of(options.graph or ask.lm)).makers,
         )
 
 

@@ -22,9 +22,10 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import cast
 
+from spool.domain.recognition import Recognition
 from spool.errors import EngineError, ModelUnreadable, QualityUnknown, SpoolError
 from spool.failpoints import failpoint
-from worker.decode.types import SearchOptions, UtteranceResult
+from worker.decode.types import SearchOptions
 from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioView, SlotLayout
 from worker.engine.inbox import Group, Inbox, Reports
@@ -38,7 +39,6 @@ from worker.engine.protocol import (
     Loaded,
     Loading,
     Ready,
-    Recognition,
     Recognizer,
     Report,
     Request,
@@ -55,7 +55,7 @@ from worker.models.base import BatchCost, ModelInfo
 from worker.models.turns import giving_way_to
 
 Loader = Callable[[str], Recognizer]
-Answer = UtteranceResult | SpoolError
+Answer = Recognition | SpoolError
 LIVE_SECONDS = 5.0  # a live session counts as open for this long after its last step
 LIVE_WAIT = 0.5  # the share of a live chunk's length that a batch of jobs may keep a session waiting
 MOST_IN_A_ROW = 12  # consecutive batches of live sessions that have fallen behind, before one of jobs
@@ -254,7 +254,7 @@ class BatchRunner:
         shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
         pairs = list(zip(recognitions, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
-        answers = [_answered(answer, share, len(batch), model.info) for answer, share in pairs]
+        answers = [_with_cost(answer, share, len(batch), model.info) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns
 
     def _recognizer(self, path: str, options: SearchOptions | None) -> Recognizer:
@@ -314,22 +314,10 @@ class BatchRunner:
         failpoint("engine.reported")
 
 
-def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, info: ModelInfo) -> Answer:
+def _with_cost(answer: Recognition | Failure, engine_ns: int, batch: int, info: ModelInfo) -> Answer:
     if isinstance(answer, Failure):
         return answer.error
-    return UtteranceResult(
-        answer.hypotheses,
-        answer.words,
-        answer.frames,
-        engine_ns,
-        batch,
-        texts=answer.texts,
-        weights=replace(info, language_model=answer.language_model).makers,
-        lattice=answer.lattice,
-        language=answer.language,
-        languages=answer.languages,
-        output=answer.output,
-    )
+    return replace(answer, engine_ns=engine_ns, batch_size=batch, makers=answer.makers or info.makers)
 
 
 def _as_spool_error(error: Exception) -> SpoolError:

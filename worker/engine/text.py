@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
+from worker.engine.protocol import SAMPLE_RATE, Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 from worker.models.load import TextReader
 
@@ -37,7 +38,7 @@ class TextRecognizer:
         asks: Sequence[DecodeRequest],  # noqa: ARG002
     ) -> list[Recognition | Failure]:
         """Answer the engine's control sound, which only tests that the model is loaded and answers."""
-        return [Recognition((), (), len(samples) // SAMPLE_RATE) for samples in utterances]
+        return [Recognition(frames=len(samples) // SAMPLE_RATE) for samples in utterances]
 
     def _refusal(self) -> InvalidRequest:
         return InvalidRequest(

@@ -11,4 +11,4 @@ from .speakers import (
     with_speakers as with_speakers,
 )
 from .speech_check import check_words as check_words, find_invented_lists as find_invented_lists
-from .transcript import DecodedChunk as DecodedChunk, transcript_of as transcript_of
+from .transcript import transcript_of as transcript_of

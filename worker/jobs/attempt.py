@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import structlog
 from sqlalchemy import Connection
 
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.errors import (
     JobCancelled,
     LeaseLost,
@@ -26,32 +26,24 @@ from spool.errors import (
 )
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
-from spool.store.chunks import SavedChunk, drop_stale, load_chunks, save_chunks
+from spool.store.chunks import drop_stale, load_chunks, save_chunks
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
-from worker.decode.types import DecodeRequest, UtteranceResult
+from worker.decode.types import DecodeRequest
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import DecodedChunk, decoded_chunk, saved_chunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
-from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
 from worker.sources.language_models import fetch_language_model
 
-
-class BilledChunk(NamedTuple):
-    """A chunk to save, and the charge for it."""
-
-    span: ChunkSpan
-    chunk: SavedChunk
-    bill: Charge
-
+BilledChunk = tuple[DecodedChunk, Charge]
+"""A chunk to save, and the charge for it."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +61,7 @@ class TurnOver(GiveBack):
 
 
 @dataclass(slots=True)
-class Attempt(ChunkDecoder[UtteranceResult]):
+class Attempt(ChunkDecoder):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
     request and the weights; `done_samples` counts what is saved, over all channels and attempts; `engine_ns`
     adds up its chunks; `unpinned` are length and SHA-256 of the recording until they are written; `last` is
@@ -89,7 +81,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     _short: bool = False
     _sent: bool = False
     _kept: int = 0
-    _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
+    _saved: dict[tuple[int, int], DecodedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
     _asked: float = field(default_factory=time.monotonic)
 
@@ -99,7 +91,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             return
         with self.context.db.read() as tx:
             self._saved = {
-                (chunk.channel, chunk.index): chunk for chunk in load_chunks(tx, self.claim.job.id)
+                (chunk.span.channel, chunk.span.index): chunk for chunk in load_chunks(tx, self.claim.job.id)
             }
 
     def pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
@@ -128,7 +120,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
-        self.done_samples = sum(chunk.core_end - chunk.core_start for chunk in fresh.values())
+        self.done_samples = sum(chunk.span.core for chunk in fresh.values())
 
     def ready_request(self, objects: ObjectStore) -> JobRequest:
         """The request for each chunk, not yet checked against the model. Raises as `job_request_of` and
@@ -142,7 +134,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         return job_request_of(job.options, context.settings, context.db, job.name, hears, reads)
 
     @property
-    def saved(self) -> list[SavedChunk]:
+    def saved(self) -> list[DecodedChunk]:
         """What earlier attempts saved, in order."""
         return [self._saved[place] for place in sorted(self._saved)]
 
@@ -164,7 +156,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         more."""
         if self.in_flight:
             self.context.engine.forget(self.engine_name)
-        results: list[tuple[ChunkSpan, UtteranceResult | None]] = []
+        results: list[tuple[ChunkSpan, Recognition]] = []
         for future, span in self.in_flight.items():
             with contextlib.suppress(SpoolError):
                 results.append((span, future.result()))
@@ -219,27 +211,20 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         """Whether the engine has a slot for one more chunk of this job."""
         return len(self.in_flight) < self.context.engine.options.slots
 
-    def is_known(self, piece: ChunkSpan) -> bool:
+    def is_known(self, span: ChunkSpan) -> bool:
         """Whether an earlier attempt saved the chunk. Raises SourceChanged."""
-        saved = self._saved.get((piece.channel, piece.index))
+        saved = self._saved.get((span.channel, span.index))
         if saved is None:
             return False
-        if (saved.core_start, saved.core_end, saved.start, saved.end) != (
-            piece.core_start,
-            piece.core_end,
-            piece.start,
-            piece.end,
-        ):
+        if replace(saved.span, speech=span.speech) != span:
             raise SourceChanged(
-                f"{self.claim.job.name}: chunk {piece.index} is not where an earlier attempt found it, "
+                f"{self.claim.job.name}: chunk {span.index} is not where an earlier attempt found it, "
                 "so the recording has changed; submit it as a new job."
             )
-        if saved.tail is not None:
-            self.token_context.keep(piece.channel, saved.tail)
-        self._add(piece, saved)
+        self.add(replace(saved, span=span))
         return True
 
-    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[UtteranceResult]:
+    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
         """To the engine's child, where it waits while all slots are taken."""
         try:
             future = self.context.engine.submit(
@@ -251,21 +236,20 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         follow(future, chunk.span, self.claim.job.ids)
         return future
 
-    def keep(self, answers: Sequence[tuple[ChunkSpan, UtteranceResult | None]]) -> None:
+    def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition]]) -> None:
         """Save the chunks and bill their time in one commit; where that fails for good, the time is wasted.
 
         Raises WeightsChanged if another model answered; what the right one answered is saved.
         """
         chunks: list[BilledChunk] = []
         changed: list[Charge] = []
-        for span, result in answers:
-            engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
-            self.engine_ns += engine_ns
-            if result is not None and self.info is not None and result.weights != self.info.makers:
-                changed.append(self.charge(engine_ns, 0))
+        for span, answer in answers:
+            heard = replace(answer, engine_ns=answer.engine_ns + self._take_listening())
+            self.engine_ns += heard.engine_ns
+            if self.info is not None and heard.makers not in ((), self.info.makers):
+                changed.append(self.charge(heard.engine_ns, 0))
                 continue
-            chunk = saved_chunk(self.decoded_chunk(span, result), engine_ns, self.tail_after(span, result))
-            chunks.append(BilledChunk(span, chunk, self.charge(engine_ns, span.core)))
+            chunks.append((self.decoded_chunk(span, heard), self.charge(heard.engine_ns, span.core)))
         if chunks:
             self.commit_chunks(chunks)
         for bill in changed:
@@ -276,31 +260,23 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     def drop_intermediate(self, tx: Connection) -> None:
         """Drop what was kept for the transcript alone, in the commit that ends the job."""
 
-    def decoded_chunk(self, span: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
-        """What is kept of an answer; without one the chunk is silence."""
-        return decoded_chunk(span, result)
-
     def commit_chunks(self, decoded: Sequence[BilledChunk]) -> None:
         """Commit the chunks with their bills; the last one of a short recording is left to the ending."""
         attempt, mark = self.claim.attempt, self.mark
-        chunks = [
-            each._replace(chunk=replace(each.chunk, attempt=attempt, fingerprint=mark)) for each in decoded
-        ]
+        chunks = [(replace(chunk, attempt=attempt, fingerprint=mark), bill) for chunk, bill in decoded]
         failpoint("save.begun")
         if len(chunks) == 1 and self._short and self._sent and not self.in_flight and self._ends_at_once:
             self.last = chunks[0]
         else:
-            self._commit(chunks, self.done_samples + sum(span.core for span, _, _ in chunks))
-        for span, chunk, _ in chunks:
-            if chunk.tail is not None:
-                self.token_context.keep(span.channel, chunk.tail)
-            self._add(span, chunk)
-            self.done_samples += span.core
+            self._commit(chunks, self.done_samples + sum(chunk.span.core for chunk, _ in chunks))
+        for chunk, _ in chunks:
+            self.add(chunk)
+            self.done_samples += chunk.span.core
 
     def ended(self) -> None:
         """The job's ending is committed, with the last chunk if that was left to it."""
         if self.last is not None:
-            self._count(self.last.span)
+            self._count(self.last[0].span)
             self.last = None
 
     @property
@@ -318,7 +294,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             # The ending's commit may have gone through, although nobody heard of it.
             self._commit([last], self.done_samples, tried=True)
         except SpoolError as error:
-            log.info("finished chunk not kept", chunk=last.chunk.index, reason=error.code)
+            log.info("finished chunk not kept", chunk=last[0].span.index, reason=error.code)
 
     def _commit(self, chunks: Sequence[BilledChunk], done_samples: int, *, tried: bool = False) -> None:
         """Save the chunks, renew the lease and note the progress. Where the outcome of an earlier try is
@@ -339,7 +315,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
                     *self.unpinned,
                 )
                 # Last: the worker's other jobs wait for its row until the commit.
-                save_chunks(tx, self.claim, [(chunk, bill) for _, chunk, bill in chunks])
+                save_chunks(tx, self.claim, chunks)
                 failpoint("save.written")
             failpoint("save.committed")
             self.unpinned = (None, None)
@@ -349,15 +325,18 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         try:
             retry_storage(commit, self.context.outage_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
-            for _, chunk, bill in chunks:
-                self._waste(replace(bill, audio_samples=0), unless_saved=(chunk.channel, chunk.index))
+            for chunk, bill in chunks:
+                place = chunk.span.channel, chunk.span.index
+                self._waste(replace(bill, audio_samples=0), unless_saved=place)
             raise
-        for span, _, _ in chunks:
-            self._count(span)
+        for chunk, _ in chunks:
+            self._count(chunk.span)
 
     def _are_saved(self, tx: Connection, chunks: Sequence[BilledChunk]) -> bool:
-        saved = {(each.channel, each.index, each.attempt) for each in load_chunks(tx, self.claim.job.id)}
-        return all((chunk.channel, chunk.index, self.claim.attempt) in saved for _, chunk, _ in chunks)
+        saved = {
+            (each.span.channel, each.span.index, each.attempt) for each in load_chunks(tx, self.claim.job.id)
+        }
+        return all((each.span.channel, each.span.index, self.claim.attempt) in saved for each, _ in chunks)
 
     def _waste(self, bill: Charge, unless_saved: tuple[int, int] | None = None) -> None:
         job = self.claim.job
@@ -366,10 +345,6 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     def _count(self, span: ChunkSpan) -> None:
         self._kept += 1
         self.context.counters.count_chunk(span.core)
-
-    def _add(self, span: ChunkSpan, chunk: SavedChunk) -> None:
-        kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions
-        self.decoded.append(DecodedChunk(span, *kept))
 
     def _take_listening(self) -> int:
         """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""

@@ -10,25 +10,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field, replace
-from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Hypothesis, Recognition
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
-from worker.decode.types import CONTEXT_TOKENS, DecodeRequest, Hypothesis
+from worker.decode.types import CONTEXT_TOKENS, DecodeRequest
 from worker.jobs.request import JobRequest
-from worker.jobs.transcript import DecodedChunk, Recognized, audio_facts, transcript_of
+from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
-from worker.segmentation.spans import ChunkSpan
 from worker.speech.listener import SpeechListener, listeners
 
 WAIT_SECONDS = 0.5
 """How often a decoder that waits for its engine looks whether something should stop it."""
 
-Answer = TypeVar("Answer", bound=Recognized)
 Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
 
@@ -64,7 +62,7 @@ class TokenContext:
 
 
 @dataclass(slots=True, kw_only=True)
-class ChunkDecoder(ABC, Generic[Answer]):
+class ChunkDecoder(ABC):
     """Decodes one recording. `request` is what each of its chunks is asked, `info` says whose weights answer;
     `listeners` are the speech detector's, one a channel, or none."""
 
@@ -73,7 +71,7 @@ class ChunkDecoder(ABC, Generic[Answer]):
     listeners: list[SpeechListener] = field(default_factory=list)
     decoded: list[DecodedChunk] = field(default_factory=list)
     token_context: TokenContext = field(default_factory=TokenContext)
-    in_flight: dict[Future[Answer], ChunkSpan] = field(default_factory=dict)
+    in_flight: dict[Future[Recognition], ChunkSpan] = field(default_factory=dict)
 
     # --- what differs between engines -----------------------------------------------------------------------
 
@@ -83,12 +81,12 @@ class ChunkDecoder(ABC, Generic[Answer]):
         """The recording's, for errors."""
 
     @abstractmethod
-    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Answer]:
+    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
         """Send a chunk to the engine."""
 
     @abstractmethod
-    def keep(self, answers: Sequence[tuple[ChunkSpan, Answer | None]]) -> None:
-        """Add the chunks that were recognized to `decoded`; one without an answer is silence."""
+    def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition]]) -> None:
+        """Add the chunks to `decoded`; silence is an empty recognition."""
 
     def has_room(self) -> bool:
         """Whether the engine takes another chunk now."""
@@ -98,10 +96,10 @@ class ChunkDecoder(ABC, Generic[Answer]):
         """Whether the chunk was decoded before; it is then among `decoded`."""
         return False
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - nothing stops some
         """Raise whatever should stop the decoding now."""
 
-    def wait_for_answers(self, seconds: float) -> set[Future[Answer]]:
+    def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
         """What has come back, after waiting up to `seconds` for something to come."""
         return wait(self.in_flight, seconds, FIRST_COMPLETED).done
 
@@ -130,7 +128,7 @@ class ChunkDecoder(ABC, Generic[Answer]):
             if self.is_known(span):
                 continue
             if not chunk.speech:
-                self.keep([(span, None)])
+                self.keep([(span, Recognition())])
                 continue
             while not self.has_room():
                 self._take_answers(WAIT_SECONDS)
@@ -165,17 +163,24 @@ class ChunkDecoder(ABC, Generic[Answer]):
             self.info.warnings,
         )
 
-    def tail_after(self, span: ChunkSpan, answer: Answer | None) -> Tail | None:
-        """Where the next chunk's search goes on; None where it does not, or nothing was spoken."""
-        if answer is None or self.info is None or not self.request.carries:
-            return None
+    def decoded_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+        """The chunk, and where the next chunk's search goes on if it does."""
+        chunk = decoded_chunk(span, heard)
+        if not heard.hypotheses or self.info is None or not self.request.carries:
+            return chunk
         frame = self.info.frame_seconds * SAMPLE_RATE
-        return self.token_context.after(span, answer.hypotheses[0], frame)
+        return replace(chunk, tail=self.token_context.after(span, heard.hypotheses[0], frame))
+
+    def add(self, chunk: DecodedChunk) -> None:
+        """Take the chunk into the transcript."""
+        if chunk.tail is not None:
+            self.token_context.keep(chunk.span.channel, chunk.tail)
+        self.decoded.append(chunk)
 
     def _take_answers(self, seconds: float) -> None:
         """Keep what has come back, after waiting up to `seconds` for something to come."""
         done = self.wait_for_answers(seconds)
-        answers: list[tuple[ChunkSpan, Answer | None]] = []
+        answers: list[tuple[ChunkSpan, Recognition]] = []
         error: SpoolError | None = None
         for future in [each for each in self.in_flight if each in done]:
             span = self.in_flight.pop(future)

@@ -22,6 +22,7 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.domain.archive.diarization import Diarization as Asked
+from spool.domain.recognition import Recognition
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
@@ -31,7 +32,7 @@ from spool.store.transcripts.speakers import SavedTurns, load_turns, save_turns
 from spool.store.transcripts.voices import forget_turn_prints, write_prints
 from worker.audio import open_audio
 from worker.audio.stream import Channels
-from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.base import (
     Blocks,
     DiarizationModel,
@@ -139,7 +140,7 @@ class SpeakerPass:
     _spent_ns: int = 0
     _counted_ns: int = 0
     """This thread's processor time up to which its own work, reading left out, is in `_spent_ns`."""
-    _flying: deque[Future[UtteranceResult]] = field(default_factory=deque)
+    _flying: deque[Future[Recognition]] = field(default_factory=deque)
 
     def add_speakers(self, transcript: Transcript, path: Path) -> Transcript:
         """The transcript of the recording at `path` with its speakers.

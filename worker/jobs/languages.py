@@ -10,9 +10,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from spool.domain.recognition import ChunkSpan
 from spool.domain.transcript import ChunkLanguage, LanguageSpan
 from worker.audio import SAMPLE_RATE
-from worker.segmentation.spans import ChunkSpan
 
 CHANGE = math.log(20)
 """Natural logarithm: an island of one chunk needs odds of 400 to 1, a lasting change 20 to 1 in all."""

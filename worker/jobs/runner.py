@@ -280,7 +280,7 @@ class JobRunner:
     def _write_ending(self, outcome: Outcome, transcript: Transcript) -> None:
         """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""
         attempt, passages = self._attempt, passages_of(transcript)
-        last = None if attempt.last is None else (attempt.last.chunk, attempt.last.bill)
+        last = attempt.last
         context = self._context
         if last is not None:
             ending = Ending(self._claim, outcome, passages, last)

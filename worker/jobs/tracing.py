@@ -10,11 +10,10 @@ from functools import partial
 
 import structlog
 
+from spool.domain.recognition import ChunkSpan, Recognition
 from spool.store.queue.leases import Claim
 from spool.tracing import Span, Value, begin, within
 from worker.audio import SAMPLE_RATE
-from worker.decode.types import UtteranceResult
-from worker.segmentation.spans import ChunkSpan
 
 
 @contextlib.contextmanager
@@ -43,7 +42,7 @@ def attempted(claim: Claim, worker: str) -> Iterator[Span]:
         yield attempt_span
 
 
-def follow(future: "Future[UtteranceResult]", piece: ChunkSpan, ids: dict[str, str]) -> None:
+def follow(future: "Future[Recognition]", piece: ChunkSpan, ids: dict[str, str]) -> None:
     """A step for the chunk, from here until the engine answers."""
     seconds = piece.core / SAMPLE_RATE
     about: dict[str, Value | None] = {
@@ -56,7 +55,7 @@ def follow(future: "Future[UtteranceResult]", piece: ChunkSpan, ids: dict[str, s
     future.add_done_callback(partial(_answered, one))
 
 
-def _answered(one: Span, future: "Future[UtteranceResult]") -> None:
+def _answered(one: Span, future: "Future[Recognition]") -> None:
     error = None if future.cancelled() else future.exception()
     if error is not None:
         one.record_error(error)

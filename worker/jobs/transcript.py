@@ -4,84 +4,32 @@ Knows numbers and words; calls no engine and no store.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import replace
 
 from pydantic import JsonValue
 
 from spool.domain.options import JobOptions, OnTruncated
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import (
     AudioFacts,
-    ChunkLanguage,
     ChunkNbest,
     Coverage,
     Gap,
-    Lattice,
     ModelFacts,
-    NbestText,
     Transcript,
-    Word,
 )
 from spool.errors import AudioTruncated, SpoolError
-from spool.store.chunks import SavedChunk
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.stated_length import Length, describe_shortfall
-from worker.decode.types import Hypothesis
-from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
 from worker.jobs.speech_check import check_words, find_invented_lists
 from worker.models.base import ModelInfo
-from worker.segmentation.spans import ChunkSpan
-from worker.segmentation.stitch import ChunkWords, stitch
+from worker.segmentation.stitch import stitch
 from worker.speech.listener import SpeechListener
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedChunk:
-    """A chunk's place and the words heard in it, in seconds of the recording; its hypotheses and its lattice,
-    where asked for; the language of its words, where the model tells; what the head says of a given text."""
-
-    span: ChunkSpan
-    words: tuple[Word, ...]
-    nbest: tuple[NbestText, ...] = ()
-    lattice: Lattice | None = None
-    language: ChunkLanguage | None = None
-    emissions: bytes | None = None
-
-
-class Recognized(Protocol):
-    """What the engine answers for an utterance, with times in seconds from the utterance's start."""
-
-    @property
-    def hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The hypotheses, best first."""
-
-    @property
-    def words(self) -> tuple[Word, ...]:
-        """Of the best hypothesis."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Of each hypothesis, where more than one was asked for."""
-
-    @property
-    def lattice(self) -> Lattice | None:
-        """Where it was asked for."""
-
-    @property
-    def language(self) -> str | None:
-        """Which one it was read in, where the model tells."""
-
-    @property
-    def languages(self) -> tuple[tuple[str, float], ...]:
-        """The likeliest, where the model was left to find out."""
-
-
-def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
-    """The chunk with its words, in seconds of the recording; without a result it is silence. Scores are
-    rounded so that they do not depend on the batch."""
-    if result is None:
-        return DecodedChunk(span, ())
+def decoded_chunk(span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+    """The chunk with what was heard in it, in seconds of the recording."""
     offset, last = span.start / SAMPLE_RATE, span.end / SAMPLE_RATE
     words = tuple(
         word.model_copy(
@@ -92,43 +40,24 @@ def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
                 "channel": span.channel,
             }
         )
-        for word in result.words
+        for word in heard.words
     )
-    nbest = tuple(
-        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
-        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
-    )
-    lattice = result.lattice and result.lattice.shift(offset, span.channel)
-    language = None
-    if words and result.language is not None:
-        language = ChunkLanguage(code=result.language, probabilities=dict(result.languages))
-    return DecodedChunk(span, words, nbest, lattice, language)
-
-
-def saved_chunk(chunk: DecodedChunk, engine_ns: int, tail: tuple[tuple[int, int], ...] | None) -> SavedChunk:
-    """The chunk as it is saved by an attempt, which adds its number and fingerprint."""
-    span = chunk.span
-    return SavedChunk(
-        index=span.index,
-        channel=span.channel,
-        core_start=span.core_start,
-        core_end=span.core_end,
-        start=span.start,
-        end=span.end,
-        words=chunk.words,
-        engine_ns=engine_ns,
-        attempt=0,
-        nbest=chunk.nbest,
-        tail=tail,
-        lattice=chunk.lattice,
-        language=chunk.language,
-        emissions=chunk.emissions,
+    return DecodedChunk(
+        span,
+        replace(
+            heard,
+            hypotheses=(),
+            words=words,
+            lattice=heard.lattice and heard.lattice.shift(offset, span.channel),
+            language=heard.language if words else None,
+            output=None,
+        ),
     )
 
 
 def transcript_of(
     job_id: str | None,
-    heard: Sequence[DecodedChunk],
+    chunks: Sequence[DecodedChunk],
     samples: int,
     audio: AudioFacts,
     model: ModelFacts,
@@ -141,15 +70,16 @@ def transcript_of(
     `listeners` (one for each channel, or none) heard nobody, and without the n-best lists and lattices of
     chunks that have no other words. Raises SpoolError where a sample is in no core or in two: that is our own
     fault, and never a silence."""
-    coverage = coverage_of([item.span for item in heard], samples)
+    coverage = coverage_of([each.span for each in chunks], samples)
     if coverage.ratio != 1 or coverage.gaps:
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
-    words = stitch([ChunkWords(item.span, item.words) for item in heard])
-    checked = check_words(words, listeners)
-    languages = language_spans([(item.span, item.language) for item in heard if item.language is not None])
-    invented = find_invented_lists([item.words for item in heard], checked)
-    believed = [item for item, gone in zip(heard, invented, strict=True) if not gone]
-    in_order = sorted(believed, key=lambda item: (item.span.start, item.span.channel))
+    checked = check_words(stitch(chunks), listeners)
+    languages = language_spans(
+        [(each.span, each.heard.language) for each in chunks if each.heard.language is not None]
+    )
+    invented = find_invented_lists([each.heard.words for each in chunks], checked)
+    believed = [each for each, gone in zip(chunks, invented, strict=True) if not gone]
+    in_order = sorted(believed, key=lambda each: (each.span.start, each.span.channel))
     return Transcript(
         job=job_id,
         audio=audio,
@@ -165,18 +95,18 @@ def transcript_of(
         dropped=checked.dropped,
         language=main_language(languages),
         languages=languages,
-        nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
-        lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
+        nbest=tuple(_nbest_of(each) for each in in_order if each.heard.nbest),
+        lattice=tuple(each.heard.lattice for each in in_order if each.heard.lattice is not None),
     )
 
 
-def _nbest_of(item: DecodedChunk) -> ChunkNbest:
-    place = item.span
+def _nbest_of(chunk: DecodedChunk) -> ChunkNbest:
+    span = chunk.span
     return ChunkNbest(
-        start=place.start / SAMPLE_RATE,
-        end=place.end / SAMPLE_RATE,
-        channel=place.channel,
-        hypotheses=item.nbest,
+        start=span.start / SAMPLE_RATE,
+        end=span.end / SAMPLE_RATE,
+        channel=span.channel,
+        hypotheses=chunk.heard.nbest,
     )
 
 

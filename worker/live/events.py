@@ -6,8 +6,8 @@ Tokens' times are encoder frames from the session's start; all other times are s
 from dataclasses import dataclass
 from typing import Literal
 
+from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Word
-from worker.decode.types import Hypothesis
 from worker.live.endpoint import Reason
 
 

@@ -6,19 +6,20 @@ Imports MLX, so import it only in the process that aligns, and only when needed.
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from spool.domain.archive.alignment import Typescript
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import ModelFacts, Transcript
 from worker.audio import open_audio
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, chunk_to_align, spell_request
-from worker.jobs.transcript import DecodedChunk, audio_facts, transcript_of
+from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, emissions_in_core, spell_request
+from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
 from worker.models.base import ModelInfo, SpeechModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
 
@@ -63,9 +64,7 @@ def _decode(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk
     ask = chunk_request(info.spelling)
     waiting = iter(chunks)
     while batch := list(itertools.islice(waiting, CHUNKS_AT_ONCE)):
-        yield from (
-            chunk_to_align(each.span, None, None, info.frame_seconds) for each in batch if not each.speech
-        )
+        yield from (DecodedChunk(each.span) for each in batch if not each.speech)
         spoken = [each for each in batch if each.speech]
         if not spoken:
             continue
@@ -73,4 +72,5 @@ def _decode(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk
         for each, answer in zip(spoken, answers, strict=True):
             if isinstance(answer, Failure):
                 raise answer.error
-            yield chunk_to_align(each.span, answer, answer.output, info.frame_seconds)
+            emissions = emissions_in_core(each.span, answer, info.frame_seconds)
+            yield replace(decoded_chunk(each.span, answer), emissions=emissions)

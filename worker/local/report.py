@@ -36,11 +36,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spool.domain.recognition import ChunkSpan, Hypothesis
 from spool.domain.transcript import Transcript
 from spool.errors import SpoolError
 from spool.formats import render
-from worker.decode.types import Hypothesis
-from worker.segmentation.spans import ChunkSpan
 
 NBEST_DIGITS = 5
 

@@ -18,27 +18,26 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spool.domain.archive.diarization import Diarization
+from spool.domain.recognition import ChunkSpan, Hypothesis, Recognition
 from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.search import resolve_head
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import text_of
 from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, run_here
 from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
 from worker.diarization.takeover import RunsOf, hear
-from worker.engine.protocol import NOTHING, Failure, Recognition
+from worker.engine.protocol import NOTHING, Failure
 from worker.engine.recognizer import ModelRecognizer, recognizer_of
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.request import JobRequest
 from worker.jobs.speakers import with_speakers
-from worker.jobs.transcript import decoded_chunk
 from worker.local.report import FileResult
 from worker.models.base import Independent, SpeechModel
 from worker.models.load import TextReader, load_model, load_reader
 from worker.segmentation.chunker import Chunk
-from worker.segmentation.spans import ChunkSpan
 
 CHUNKS_AT_ONCE = 16
 
@@ -189,7 +188,7 @@ class _LocalEngine:
 
 
 @dataclass(slots=True)
-class _FileDecoder(ChunkDecoder[Recognition]):
+class _FileDecoder(ChunkDecoder):
     """One file being decoded, in chunks or as one chunk that is always decoded."""
 
     path: Path
@@ -213,15 +212,12 @@ class _FileDecoder(ChunkDecoder[Recognition]):
             self.engine.flush()
         return {future for future in self.in_flight if future.done()}
 
-    def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition | None]]) -> None:
+    def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition]]) -> None:
         """Keep decoded chunks for the result."""
         for span, answer in answers:
-            if answer is not None:
+            if answer.hypotheses:
                 self.spoken.append((span, answer))
-            tail = self.tail_after(span, answer)
-            if tail is not None:
-                self.token_context.keep(span.channel, tail)
-            self.decoded.append(decoded_chunk(span, answer))
+            self.add(self.decoded_chunk(span, answer))
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
         """The chunks as for jobs, or the whole file as one chunk."""

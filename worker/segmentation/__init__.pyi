@@ -16,5 +16,3 @@ from .segments import (
     ends_sentence as ends_sentence,
     segments_of as segments_of,
 )
-from .spans import ChunkSpan as ChunkSpan
-from .stitch import ChunkWords as ChunkWords

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import ChunkSpan
 from worker.audio.resample import SAMPLE_RATE
 from worker.segmentation.levels import (
     FRAME,
@@ -39,7 +40,6 @@ from worker.segmentation.levels import (
     levels_of,
     quietest,
 )
-from worker.segmentation.spans import ChunkSpan
 from worker.speech.listener import SpeechListener
 from worker.speech.spans import Stretch
 

@@ -15,12 +15,11 @@ Each channel is stitched by itself.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import Word
 from worker.audio.resample import SAMPLE_RATE
-from worker.segmentation.spans import ChunkSpan
 
 SAME_SECONDS = 0.5
 OTHER_SECONDS = 0.25
@@ -28,15 +27,7 @@ _OTHER_WEIGHT = 0.3
 _FRAME_SECONDS = 0.08
 
 
-@dataclass(frozen=True)
-class ChunkWords:
-    """The words of one chunk, ordered by start; times in seconds of the recording."""
-
-    span: ChunkSpan
-    words: Sequence[Word]
-
-
-def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
+def stitch(chunks: Sequence[DecodedChunk]) -> list[Word]:
     """All words once, ordered by channel and then by start; within a channel no word begins before its
     predecessor.
 
@@ -50,8 +41,8 @@ def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
     return words
 
 
-def _one_channel(chunks: Sequence[ChunkWords]) -> list[Word]:
-    lists = [list(chunk.words) for chunk in chunks]
+def _one_channel(chunks: Sequence[DecodedChunk]) -> list[Word]:
+    lists = [list(chunk.heard.words) for chunk in chunks]
     for index, (left, right) in enumerate(pairwise(chunk.span for chunk in chunks)):
         seam = left.core_end
         if right.core_start == seam and (left.end > seam or right.start < seam):

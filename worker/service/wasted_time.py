@@ -48,7 +48,7 @@ class _Debt:
 
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
         own_key = (channel, index, self.attempt)
-        return any((c.channel, c.index, c.attempt) == own_key for c in load_chunks(tx, self.job_id))
+        return any((c.span.channel, c.span.index, c.attempt) == own_key for c in load_chunks(tx, self.job_id))
 
     def _has_turns(self, tx: Connection, channel: int) -> bool:
         return any((t.channel, t.attempt) == (channel, self.attempt) for t in load_turns(tx, self.job_id))

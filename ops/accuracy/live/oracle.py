@@ -26,7 +26,8 @@ import soundfile  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from ops.accuracy.agreement import Agreement  # noqa: E402
-from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
+from spool.domain.recognition import Hypothesis  # noqa: E402
+from worker.decode.types import SearchOptions  # noqa: E402
 from worker.live.endpoint import EndpointRules  # noqa: E402
 from worker.live.events import End, Final  # noqa: E402
 from worker.live.group import LiveGroup  # noqa: E402

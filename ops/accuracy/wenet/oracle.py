@@ -24,8 +24,9 @@ preload_blas()
 
 import numpy as np  # noqa: E402 - behind OpenBLAS
 
+from spool.domain.recognition import Hypothesis  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
+from worker.decode.types import SearchOptions  # noqa: E402
 from worker.models.wenet.model import Encoded, WenetModel, load_wenet  # noqa: E402
 
 TOLERANCES = {

@@ -21,7 +21,7 @@ from numpy.lib.npyio import NpzFile
 
 from kernels.search.fixed_point import ONE
 from kernels.search.wfst import grid_costs, wfst_links, wfst_tokens
-from worker.decode.types import Hypothesis
+from spool.domain.recognition import Hypothesis
 from worker.decode.wfst.graph import DecodingGraph, load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 

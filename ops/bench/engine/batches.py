@@ -31,9 +31,10 @@ preload_blas()
 import mlx.core as mx
 import numpy as np
 
+from spool.domain.recognition import Hypothesis
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.load import load_model
 from worker.models.nemo.config import JointConfig, PredictionConfig

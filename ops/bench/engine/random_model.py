@@ -11,8 +11,9 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_map
 
+from spool.domain.recognition import Hypothesis
 from worker.decode.search import search
-from worker.decode.types import Hypothesis, SearchOptions
+from worker.decode.types import SearchOptions
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer

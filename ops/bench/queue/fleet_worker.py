@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app
+from spool.domain.recognition import Hypothesis, Recognition
 from spool.domain.transcript import Word
 from spool.errors import EngineStopped
 from spool.ids import new_id
@@ -32,7 +33,6 @@ from spool.objects.base import NewObject, ObjectInfo
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
-from worker.decode.types import Hypothesis, UtteranceResult
 from worker.engine.client import Engine
 from worker.engine.pending import EngineStats
 from worker.engine.protocol import SAMPLE_RATE
@@ -63,7 +63,7 @@ class ChipEngine:
 
     def __init__(self, chip: Chip, slots: int) -> None:
         self._chip = chip
-        self._waiting: deque[tuple[str, int, Future[UtteranceResult]]] = deque()
+        self._waiting: deque[tuple[str, int, Future[Recognition]]] = deque()
         self._arrived = threading.Condition()
         self._closed = False
         self.options = SimpleNamespace(slots=slots)
@@ -92,9 +92,9 @@ class ChipEngine:
         """Any search is ready."""
         return self.describe(model)
 
-    def submit(self, job: str, samples: NDArray[Any], *_asked: object) -> "Future[UtteranceResult]":
+    def submit(self, job: str, samples: NDArray[Any], *_asked: object) -> "Future[Recognition]":
         """Let an utterance wait for its batch."""
-        future: Future[UtteranceResult] = Future()
+        future: Future[Recognition] = Future()
         with self._arrived:
             self._waiting.append((job, len(samples), future))
             self._arrived.notify()
@@ -132,11 +132,18 @@ class ChipEngine:
                 future.set_result(_heard(samples, part, len(batch)))
 
 
-def _heard(samples: int, engine_ns: int, batch: int) -> UtteranceResult:
+def _heard(samples: int, engine_ns: int, batch: int) -> Recognition:
     end = samples / SAMPLE_RATE
     word = Word(text="tone", start=0.0, end=end, confidence=1.0)
     best = Hypothesis((1,), -1.0, (0,), (1,), (1.0,))
-    return UtteranceResult((best,), (word,), max(1, samples // 1280), engine_ns, batch, weights=MODEL.makers)
+    return Recognition(
+        (best,),
+        (word,),
+        max(1, samples // 1280),
+        makers=MODEL.makers,
+        engine_ns=engine_ns,
+        batch_size=batch,
+    )
 
 
 class NoObjects:

@@ -75,7 +75,7 @@ def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: rand
             break
         attempt = stack.job(job_id).attempt
         kept = [chunk for chunk in stack.chunks(job_id) if chunk.attempt == attempt]
-        lost = killed - begun - sum(chunk.engine_ns for chunk in kept) / 1e9
+        lost = killed - begun - sum(chunk.heard.engine_ns for chunk in kept) / 1e9
         results.append(Killed(killed - begun, len(kept), lost))
     stack.worker("survivor")
     until(lambda: stack.ended([job_id]), "the job ended")

@@ -19,9 +19,9 @@ from spool.domain.archive.passages import Passage, Spoken
 from spool.domain.jobs import Source
 from spool.domain.options import JobOptions
 from spool.domain.priority import Rules
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import Word
 from spool.store.archive.versions import last_done_versions
-from spool.store.chunks import SavedChunk
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job
 from spool.store.ledger.charges import Charge
@@ -79,7 +79,9 @@ def run(db: Database, number: int, together: int) -> tuple[int, _Times]:
 def _ending(claim: Claim, number: int) -> Ending:
     outcome = Outcome(SECONDS, "key", "0" * 64, 1.0, len(WORDS), content_sha256=f"{number:064d}")
     samples = round(16_000 * SECONDS)
-    chunk = SavedChunk(0, 0, 0, samples, 0, samples, WORDS, 10_000_000, 1)
+    chunk = DecodedChunk(
+        ChunkSpan(0, 0, 0, samples, 0, samples), Recognition(words=WORDS, engine_ns=10_000_000), attempt=1
+    )
     charge = Charge(
         claim.worker_id,
         10_000_000,

@@ -21,9 +21,9 @@ import mlx.core as mx
 import numpy as np
 
 from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
+from spool.domain.recognition import Hypothesis
 from spool.graphs.arrays import save_graph
 from spool.graphs.build import build_graph
-from worker.decode.types import Hypothesis
 from worker.decode.wfst.graph import DecodingGraph, load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 

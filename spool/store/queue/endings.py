@@ -28,8 +28,9 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.review import ReviewPassage
 from spool.domain.jobs import Job, JobResult, JobState
+from spool.domain.recognition import DecodedChunk
 from spool.store.archive.exports import enqueue_exports
-from spool.store.chunks import SavedChunk, save_last_chunks
+from spool.store.chunks import save_last_chunks
 from spool.store.event_log import note_jobs
 from spool.store.ledger.charges import Charge
 from spool.store.queue.fair_share import settle_job, settle_jobs
@@ -158,7 +159,7 @@ class Ending:
     claim: Claim
     outcome: Outcome
     passages: Sequence[Passage] = ()
-    chunk: tuple[SavedChunk, Charge] | None = None
+    chunk: tuple[DecodedChunk, Charge] | None = None
     review: Sequence[ReviewPassage] = ()
 
 

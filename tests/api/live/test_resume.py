@@ -17,9 +17,19 @@ from websockets.sync.client import ClientConnection, connect
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from spool.domain import Job, LogParts, Word, decode_record, is_in_part, part_prefix
+from spool.domain import (
+    ChunkSpan,
+    DecodedChunk,
+    Job,
+    LogParts,
+    Recognition,
+    Word,
+    decode_record,
+    is_in_part,
+    part_prefix,
+)
 from spool.ids import new_id
-from spool.store import Claim, SavedChunk, close_log, get_job, get_parts
+from spool.store import Claim, close_log, get_job, get_parts
 from spool.tables import jobs
 from tests.api.live.test_limits import claiming
 
@@ -129,7 +139,8 @@ def test_a_client_that_resumes_is_told_the_finals_that_it_has_not(live: Live) ->
             words = (Word(text=f"w{number}", start=number, end=number + 0.5, confidence=0.9),)
             first, last = number * 16_000, (number + 1) * 16_000
             live_worker = live.work()
-            live_worker.save(claim, SavedChunk(number, 0, first, last, first, last, words, 1, claim.attempt))
+            span = ChunkSpan(0, number, first, last, first, last)
+            live_worker.save(claim, DecodedChunk(span, Recognition(words=words, engine_ns=1)))
         heard = told(lost, "Results")
         assert heard["channel"]["alternatives"][0]["transcript"] == "w0"
         lost.socket.shutdown(SHUT_RDWR)

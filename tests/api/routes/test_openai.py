@@ -14,19 +14,11 @@ from api.routes.openai import reads_prompts
 from ops.testbed.rows import chunk
 from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
-from spool.domain import AnnouncedModel, Job, JobState
+from spool.domain import AnnouncedModel, DecodedChunk, Job, JobState
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
-from spool.store import (
-    JobFilter,
-    Outcome,
-    SavedChunk,
-    finish_job,
-    list_jobs,
-    register_worker,
-    set_default_model,
-)
+from spool.store import JobFilter, Outcome, finish_job, list_jobs, register_worker, set_default_model
 
 SOUND = ("tape.wav", b"RIFF" + bytes(400))
 
@@ -64,11 +56,13 @@ def worked(live: Live, *, error: str | None = None) -> threading.Thread:
     return thread
 
 
-def spoken(index: int, text: str) -> SavedChunk:
+def spoken(index: int, text: str) -> DecodedChunk:
     """A chunk between two pauses: nothing was heard beyond its core."""
     one = chunk(index)
-    words = tuple(one.words[0].model_copy(update={"text": word}) for word in text.split())
-    return replace(one, start=one.core_start, end=one.core_end, words=words)
+    words = tuple(one.heard.words[0].model_copy(update={"text": word}) for word in text.split())
+    return DecodedChunk(
+        replace(one.span, start=one.span.core_start, end=one.span.core_end), replace(one.heard, words=words)
+    )
 
 
 def test_json_is_the_text(client: openai.OpenAI, live: Live) -> None:
@@ -184,7 +178,8 @@ def test_words_that_a_neighbor_may_change_are_streamed_at_the_end(client: openai
         claim = worker.claim(the_job(live).id)
         worker.save(claim, spoken(0, "keep the"))
         overlapping = spoken(1, "lie")
-        worker.save(claim, replace(overlapping, end=overlapping.core_end + 16_000))
+        span = replace(overlapping.span, end=overlapping.span.core_end + 16_000)
+        worker.save(claim, replace(overlapping, span=span))
         assert getattr(next(stream), "delta", "") == "keep the"
         worker.finish(claim.job.id, ("keep", "the", "light"), claim=claim)
         assert [getattr(event, "delta", "") for event in stream] == [" light", ""]

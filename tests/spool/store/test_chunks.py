@@ -65,13 +65,8 @@ def test_a_chunk_comes_back_with_all_that_was_noted(db: Database) -> None:
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
     nbest = (NbestText(text="née", score=-1.25), NbestText(text="nee", score=-1.5))
-    noted: dict[str, Any] = {
-        "fingerprint": "f" * 64,
-        "nbest": nbest,
-        "tail": ((7, 400), (3, 9000)),
-        "lattice": lattice(),
-    }
-    told = replace(chunk(0), **noted)
+    heard = replace(chunk(0).heard, nbest=nbest, lattice=lattice())
+    told = replace(chunk(0), heard=heard, fingerprint="f" * 64, tail=((7, 400), (3, 9000)))
     with db.begin() as tx:
         save_chunk(tx, claim, told, bill(worker))
         save_chunk(tx, claim, chunk(1), bill(worker))
@@ -90,7 +85,7 @@ def test_of_chunks_that_are_saved_together_those_that_are_there_are_billed_as_wa
     with db.read() as tx:
         saved, lines = load_chunks(tx, claim.job.id), bill_of(tx, claim.job.id)
         cost = job_cost(tx, claim.job.id)
-    assert [(each.index, each.engine_ns) for each in saved] == [(0, 1), (1, 5), (2, 3)]
+    assert [(each.span.index, each.heard.engine_ns) for each in saved] == [(0, 1), (1, 5), (2, 3)]
     assert [(line.wasted, line.engine_ns) for line in lines] == [(False, 9), (True, 2)]
     assert cost.audio_seconds == 90.0
 

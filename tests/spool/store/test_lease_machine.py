@@ -347,7 +347,7 @@ class LeaseMachine(RuleBasedStateMachine):
             with self.db.read() as tx:
                 suspects = tx.scalar(select(jobs.c.suspects).where(jobs.c.id == job_id))
                 assert set(suspects or ()) == set(was.suspects)
-                assert {saved.index for saved in load_chunks(tx, job_id)} == was.chunks
+                assert {saved.span.index for saved in load_chunks(tx, job_id)} == was.chunks
 
     @invariant()
     def bills_are_what_was_charged(self) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -68,9 +69,9 @@ def test_a_saved_chunk_comes_back_as_it_was_and_is_billed(db: Database) -> None:
     with db.read() as tx:
         saved = load_chunks(tx, claim.job.id)
         cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
-    assert [(c.channel, c.index, c.attempt) for c in saved] == [(0, 0, 1), (0, 1, 1), (1, 0, 1)]
-    assert saved[1].words == chunk(1).words
-    assert (saved[1].core_start, saved[1].core_end, saved[1].start, saved[1].end) == (
+    assert [(c.span.channel, c.span.index, c.attempt) for c in saved] == [(0, 0, 1), (0, 1, 1), (1, 0, 1)]
+    assert saved[1].heard.words == chunk(1).heard.words
+    assert (saved[1].span.core_start, saved[1].span.core_end, saved[1].span.start, saved[1].span.end) == (
         480_000,
         960_000,
         464_000,
@@ -92,7 +93,7 @@ def test_a_chunk_saved_twice_is_kept_once_and_the_repeat_is_wasted(db: Database)
             save_chunk(tx, claim, chunk(0, engine_ns=engine_ns), bill(worker, engine_ns))
 
     with db.read() as tx:
-        assert [saved.engine_ns for saved in load_chunks(tx, claim.job.id)] == [1_000_000_000]
+        assert [saved.heard.engine_ns for saved in load_chunks(tx, claim.job.id)] == [1_000_000_000]
         cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
     assert (cost.billable_ns, cost.wasted_ns) == (1_000_000_000, 2_000_000_000)
     assert cost.audio_seconds == 30.0, "the audio counts once"
@@ -131,7 +132,7 @@ def test_a_job_taken_over_goes_on_from_its_chunks(db: Database) -> None:
     heir = claimed(db, claim.job.id, second)
 
     with db.read() as tx:
-        assert [saved.index for saved in load_chunks(tx, claim.job.id)] == [0]
+        assert [saved.span.index for saved in load_chunks(tx, claim.job.id)] == [0]
     with db.begin() as tx:
         save_chunk(tx, heir, chunk(1), bill(second))
     # The zombie's chunk is refused; its engine time is still a fact
@@ -170,9 +171,7 @@ def test_a_chunk_whose_core_is_outside_what_was_heard_is_refused_by_sql(db: Data
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
     good = chunk()
-    broken = type(good)(
-        **{field: getattr(good, field) for field in good.__slots__} | {"core_end": good.end + 1}
-    )
+    broken = replace(good, span=replace(good.span, core_end=good.span.end + 1))
     with pytest.raises(IntegrityError), db.begin() as tx:
         save_chunk(tx, claim, broken, bill(worker))
 
@@ -429,7 +428,7 @@ class Life:
                 )
             }
             stored = {row.id: row.busy_ns for row in tx.execute(select(workers.c.id, workers.c.busy_ns))}
-            kept = sum(c.engine_ns for job in self.jobs for c in load_chunks(tx, job))
+            kept = sum(c.heard.engine_ns for job in self.jobs for c in load_chunks(tx, job))
             bills = [job_cost(tx, job) for job in self.jobs]
             lines = [line for job in self.jobs for line in bill_of(tx, job)]
         assert {worker: per_worker.get(worker, 0) for worker in self.workers} == self.busy

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis
 from spool.errors import EngineError
 from tests.worker.decode.reference import (
     D_MODEL,
@@ -17,7 +18,7 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode import DecodeRequest, Hypothesis, SearchOptions, best_of
+from worker.decode import DecodeRequest, SearchOptions, best_of
 from worker.decode.search import search
 from worker.models import CtcDecoder, CtcHead, Tokenizer, Transducer
 

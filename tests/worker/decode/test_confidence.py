@@ -4,12 +4,11 @@ import math
 
 import pytest
 
-from spool.domain import Word
+from spool.domain import Hypothesis, Word
 from worker.decode import (
     MOST_ARCS,
     Answer,
     Final,
-    Hypothesis,
     LatticeWord,
     WordArc,
     WordGraph,

@@ -6,7 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode import Hypothesis, ctc_beam_search
+from spool.domain import Hypothesis
+from worker.decode import ctc_beam_search
 
 LENGTHS = [13, 1, 70, 0, 7]
 BEAMS = (1, 2, 4, 8, 16)

@@ -10,10 +10,11 @@ import pytest
 
 from kernels.runtime import use_backend
 from kernels.search.fixed_point import ONE
+from spool.domain import Hypothesis
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
 from tests.worker.decode.test_law7 import FUSED, encoded, found_by, kinds, model, named
-from worker.decode import DecodeRequest, Hypothesis, LatticeRecorder, SearchOptions
+from worker.decode import DecodeRequest, LatticeRecorder, SearchOptions
 from worker.decode.search import search
 
 GOLDEN = Path(__file__).parents[2] / "golden"

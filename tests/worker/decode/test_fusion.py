@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis
 from spool.errors import InvalidRequest
 from tests.worker.decode.reference import (
     Adviser,
@@ -26,7 +27,6 @@ from worker.decode import (
     CONTEXT_TOKENS,
     LONGEST_PHRASE,
     DecodeRequest,
-    Hypothesis,
     SearchOptions,
     check_options,
     language_model,

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis
 from tests.worker.decode.reference import (
     Encoded,
     HeadModel,
@@ -20,7 +21,6 @@ from tests.worker.decode.reference import (
 from worker.decode import (
     Answer,
     DecodeRequest,
-    Hypothesis,
     Record,
     SearchOptions,
     WordGraph,

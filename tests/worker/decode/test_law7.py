@@ -17,16 +17,9 @@ import numpy as np
 import pytest
 
 from ops.testbed.nemo_model import load_nemo
+from spool.domain import Hypothesis
 from worker.audio import open_audio
-from worker.decode import (
-    CONFIDENCE_DIGITS,
-    SCORE_DIGITS,
-    DecodeRequest,
-    Hypothesis,
-    SearchOptions,
-    best_of,
-    words_of,
-)
+from worker.decode import CONFIDENCE_DIGITS, SCORE_DIGITS, DecodeRequest, SearchOptions, best_of, words_of
 from worker.decode.search import search
 from worker.models import EncodedFrames, NemoModel
 

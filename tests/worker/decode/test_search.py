@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis
 from spool.errors import EngineError, InvalidRequest
 from tests.worker.decode.reference import (
     Encoded,
@@ -17,7 +18,7 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode import Hypothesis, SearchOptions, best_of
+from worker.decode import SearchOptions, best_of
 from worker.decode.search import search
 from worker.models import CtcDecoder, CtcHead
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.decode import Hypothesis, words_of
+from spool.domain import Hypothesis
+from worker.decode import words_of
 from worker.models import Tokenizer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tdt" / "tokenizer.model"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ops.accuracy.diarization.der import diarization_error
+from spool.domain import Recognition
 from tests.worker.speech.sounds import blocks_of
 from tests.worker.speech.voices import OTHERS, READERS, Floats, Turns, mixed
 from worker.decode import DecodeRequest, SearchOptions
@@ -15,7 +16,7 @@ from worker.diarization import (
     load_network,
     run_here,
 )
-from worker.engine import Recognition, StepRecognizer
+from worker.engine import StepRecognizer
 
 pytestmark = pytest.mark.slow
 

@@ -16,6 +16,7 @@ import pytest
 from ops.testbed.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
 from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
+from spool.domain import Recognition
 from spool.errors import (
     EngineCrashed,
     EngineError,
@@ -24,7 +25,7 @@ from spool.errors import (
     JobCancelled,
     ModelUnreadable,
 )
-from worker.decode import SearchOptions, UtteranceResult
+from worker.decode import SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions, ModelCacheOptions
 
 pytestmark = pytest.mark.integration
@@ -62,7 +63,7 @@ def reached(gate: Path) -> None:
     until(gate.with_suffix(".reached").exists)
 
 
-def results(futures: list["Future[UtteranceResult]"]) -> list[UtteranceResult]:
+def results(futures: list["Future[Recognition]"]) -> list[Recognition]:
     return [future.result(DEADLINE) for future in futures]
 
 

@@ -6,10 +6,11 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 
+from spool.domain import Recognition
 from spool.errors import EngineError, InvalidRequest, SpoolError, StateLost
 from tests.golden.streaming.golden import audio, model
 from worker.decode import DecodeRequest, SearchOptions
-from worker.engine import Failure, LiveSteps, Recognition
+from worker.engine import Failure, LiveSteps
 from worker.live import End, Event, LiveAnswer, LiveFeed
 from worker.models import NemoModel
 

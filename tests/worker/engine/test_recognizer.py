@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from ops.testbed.nemo_model import load_nemo
+from spool.domain import Recognition
 from worker.decode import DecodeRequest, SearchOptions
-from worker.engine import Failure, ModelRecognizer, Recognition
+from worker.engine import Failure, ModelRecognizer
 from worker.models import EncodedFrames, NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"

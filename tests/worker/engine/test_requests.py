@@ -10,9 +10,10 @@ import pytest
 from ops.testbed.fake_models import LOADER, RATE, tone
 from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
+from spool.domain import Recognition
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
-from worker.decode import DecodeRequest, SearchOptions, UtteranceResult
+from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions
 from worker.models import Tokenizer
 
@@ -60,7 +61,7 @@ def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_pa
     assert first.result(DEADLINE).words[0].text == "level21+first"
     assert [answer.words[0].text for answer in answers] == [f"level21+p{n}+{n}" for n in range(8)]
     assert {answer.batch_size for answer in answers} == {8}
-    assert answers[0].texts == ("level21+p0+0", "nothing")
+    assert tuple(each.text for each in answers[0].nbest) == ("level21+p0+0", "nothing")
 
 
 def test_a_phrase_that_cannot_be_written_fails_its_own_utterance(fake: Engine, tmp_path: Path) -> None:
@@ -92,11 +93,11 @@ def write_lm(path: Path, pieces: tuple[str, ...], seed: int) -> Path:
     return path
 
 
-def told(answer: UtteranceResult) -> list[object]:
+def told(answer: Recognition) -> list[object]:
     """All that a transcript shows of it."""
     scores = [round(each.score, 2) for each in answer.hypotheses]
     tokens = [(each.tokens, each.times) for each in answer.hypotheses]
-    return [answer.texts, [word.text for word in answer.words], tokens, scores]
+    return [[each.text for each in answer.nbest], [word.text for word in answer.words], tokens, scores]
 
 
 def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engine, tmp_path: Path) -> None:
@@ -117,8 +118,8 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     assert {answer.batch_size for answer in alone} == {1}
-    assert alone[3].weights == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).makers
-    assert alone[3].weights != alone[4].weights != alone[0].weights
+    assert alone[3].makers == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).makers
+    assert alone[3].makers != alone[4].makers != alone[0].makers
     gate = tmp_path / "gate"
     gated = f"{gate}|{DEMO}"
     held = engine.submit("held", clips[0], gated, options)

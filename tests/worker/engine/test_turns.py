@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from spool.domain import Recognition
 from spool.errors import SpoolError
 from tests.worker.models.golden import model as golden_model
 from tests.worker.models.golden import speech
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
-from worker.decode import DecodeRequest, SearchOptions, UtteranceResult, decode_utterances
+from worker.decode import DecodeRequest, SearchOptions, decode_utterances
 from worker.engine import (
     AudioView,
     BatchRunner,
@@ -26,7 +27,6 @@ from worker.engine import (
     LiveSteps,
     Loaded,
     PendingRequests,
-    Recognition,
     Report,
     Reports,
     Started,
@@ -221,7 +221,7 @@ def test_a_step_runs_within_a_batch_and_neither_pays_for_the_other(desk: Desk) -
     assert shape(said) == [("Started", (3,)), ("Started", (1, 2)), ("Finished", (1, 2)), ("Finished", (3,))]
     steps, job = (each for each in said if isinstance(each, Finished))
     assert (steps.busy_ns, job.busy_ns, job.busy_total_ns) == (3, 15, 18)
-    bills = [answer.engine_ns for _, answer in job.results if isinstance(answer, UtteranceResult)]
+    bills = [answer.engine_ns for _, answer in job.results if isinstance(answer, Recognition)]
     assert bills == [15]
     assert desk.device.worked_ns == 18
     assert desk.inbox.live == 0
@@ -232,7 +232,7 @@ def test_a_step_that_fails_costs_the_batch_nothing(desk: Desk) -> None:
     steps, job = (
         each for each in desk.run(waiting=[desk.utterance("a", live=True)]) if isinstance(each, Finished)
     )
-    assert [type(answer) for _, answer in job.results] == [UtteranceResult]
+    assert [type(answer) for _, answer in job.results] == [Recognition]
     assert (job.busy_ns, job.lost_ns) == (15, 0)
     assert [isinstance(answer, SpoolError) for _, answer in steps.results] == [True]
     assert (steps.busy_ns, steps.lost_ns) == (0, 3)
@@ -243,7 +243,7 @@ def test_a_batch_that_fails_behind_a_step_takes_nothing_from_it(desk: Desk) -> N
     steps, job = (
         each for each in desk.run(waiting=[desk.utterance("a", live=True)]) if isinstance(each, Finished)
     )
-    assert [type(answer) for _, answer in steps.results] == [UtteranceResult]
+    assert [type(answer) for _, answer in steps.results] == [Recognition]
     assert (steps.busy_ns, job.busy_ns, job.lost_ns) == (3, 0, 15)
 
 
@@ -273,7 +273,7 @@ def test_an_utterance_that_is_to_run_alone_is_not_interrupted(desk: Desk) -> Non
 def test_only_the_innermost_batch_is_suspected_of_ending_the_process() -> None:
     pending = PendingRequests(lambda _: None, lambda _: 100)
     for ticket in (1, 2):
-        answer: Future[UtteranceResult] = Future()
+        answer: Future[Recognition] = Future()
         pending.add(Utterance(ticket, f"job{ticket}", ticket, 100, "m", SearchOptions()), answer)
 
     def suspects() -> list[int]:

@@ -86,8 +86,8 @@ def test_a_job_aligns_as_the_command_does_and_hears_no_chunk_twice(
     assert result.text == " ".join(texts * 2)
     assert (job.words, job.warnings) == (len(result.words), None)
     assert [each["name"] for each in job.speakers or ()] == ["A", "B", "C"]
-    assert [(chunk.emissions, chunk.words) for chunk in harness.chunks(job_id)] == [
-        (None, chunk.words) for chunk in saved
+    assert [(chunk.emissions, chunk.heard.words) for chunk in harness.chunks(job_id)] == [
+        (None, chunk.heard.words) for chunk in saved
     ]
     assert harness.assert_bills_equal_busy_time() > 0
     assert {each.rule for each in audit(harness.db, harness.objects).breaches} <= {"source"}

@@ -92,7 +92,7 @@ def test_a_job_s_words_have_speakers_and_its_bill_their_time(harness: WorkerHarn
     with harness.db.read() as tx:
         (turns,) = load_turns(tx, job_id)
     assert turns.engine_ns > 0
-    saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
+    saved_ns = sum(chunk.heard.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
     assert harness.cost(job_id).audio_seconds == job.audio_seconds
     assert_lawful(harness)
@@ -263,7 +263,7 @@ def test_the_diarizers_own_time_is_on_the_bill(
     with harness.db.read() as tx:
         (turns,) = load_turns(tx, job_id)
     assert 0 < sum(added) < turns.engine_ns, "the speech detector's and the clustering's, beside the engine's"
-    saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
+    saved_ns = sum(chunk.heard.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
     assert_lawful(harness)
 

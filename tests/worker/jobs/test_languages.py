@@ -9,13 +9,12 @@ import pytest
 
 from ops.testbed.fake_models import RATE
 from ops.testbed.jobs import WorkerHarness, running_engine
-from spool.domain import ChunkLanguage, Job, Transcript
+from spool.domain import ChunkLanguage, ChunkSpan, Job, Transcript
 from spool.formats import render
 from tests.worker.models.toy_family import spell, write_toy
 from tests.worker.speech.sounds import Floats
 from worker.engine import Engine
 from worker.jobs import language_spans, main_language
-from worker.segmentation import ChunkSpan
 
 
 def chunks(*rows: tuple[str, dict[str, float]], channel: int = 0) -> list[tuple[ChunkSpan, ChunkLanguage]]:
@@ -101,7 +100,7 @@ def test_the_language_is_stated_everywhere(harness: WorkerHarness) -> None:
     assert set(languages) == {"en", "de"}
     assert all(span.probability is not None for span in found.languages)
     assert 'xml:lang="en"' in render(found, "ttml")
-    saved = [chunk.language for chunk in harness.chunks(job.id)]
+    saved = [chunk.heard.language for chunk in harness.chunks(job.id)]
     assert {language.code for language in saved if language is not None} == {"en", "de"}
 
 

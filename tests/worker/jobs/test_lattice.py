@@ -57,18 +57,20 @@ def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(harness: Worke
 
     full, bare = told(harness, asked), told(harness, plain)
 
-    spoken = [chunk for chunk in harness.chunks(asked) if chunk.lattice]
+    spoken = [chunk for chunk in harness.chunks(asked) if chunk.heard.lattice]
     assert len(spoken) >= 2
-    assert [chunk.lattice for chunk in spoken] == list(full.lattice)
+    assert [chunk.heard.lattice for chunk in spoken] == list(full.lattice)
     assert [lattice.start for lattice in full.lattice] == sorted(lattice.start for lattice in full.lattice)
     for lattice, chunk in zip(full.lattice, spoken, strict=True):
-        assert (lattice.start, lattice.end) == pytest.approx((chunk.start / RATE, chunk.end / RATE), abs=1e-3)
-        assert {word.text for word in chunk.words} <= {arc.word for arc in lattice.arcs}
+        assert (lattice.start, lattice.end) == pytest.approx(
+            (chunk.span.start / RATE, chunk.span.end / RATE), abs=1e-3
+        )
+        assert {word.text for word in chunk.heard.words} <= {arc.word for arc in lattice.arcs}
         assert all(lattice.start <= arc.start <= arc.end <= lattice.end for arc in lattice.arcs)
     assert all(len(word.alternatives) <= 3 for word in full.words)
     assert bare.lattice == ()
     assert [w.model_copy(update={"alternatives": ()}) for w in full.words] == list(bare.words)
-    assert not any(chunk.lattice for chunk in harness.chunks(plain))
+    assert not any(chunk.heard.lattice for chunk in harness.chunks(plain))
     assert render(full, "kaldi").count("\n\n") == len(full.lattice)
     assert audit(harness.db, harness.objects).breaches == []
 
@@ -81,7 +83,7 @@ def test_a_job_that_goes_on_has_the_lattices_of_its_first_attempt(harness: Worke
     harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    first = [chunk for chunk in harness.chunks(broken) if chunk.lattice]
+    first = [chunk for chunk in harness.chunks(broken) if chunk.heard.lattice]
     assert first
     harness.draining.clear()
     assert harness.run(broken) == "done"

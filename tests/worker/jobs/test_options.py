@@ -373,8 +373,8 @@ def test_chunks_of_weights_that_have_changed_are_decoded_again(
         assert chunks[0].fingerprint != before[0].fingerprint
         assert later.job(job_id).fingerprint == chunks[0].fingerprint
         cost = later.cost(job_id)
-        assert cost.wasted_ns == sum(chunk.engine_ns for chunk in before)
-        assert cost.billable_ns == sum(chunk.engine_ns for chunk in chunks)
+        assert cost.wasted_ns == sum(chunk.heard.engine_ns for chunk in before)
+        assert cost.billable_ns == sum(chunk.heard.engine_ns for chunk in chunks)
         assert cost.audio_seconds == 130.0
         assert audit(later.db, later.objects).breaches == []
 

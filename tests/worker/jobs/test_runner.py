@@ -281,7 +281,8 @@ def test_a_drain_hands_back_and_the_next_attempt_goes_on_from_there(
     chunks = harness.chunks(job_id)
     assert {chunk.attempt for chunk in chunks} == {1, 2}
     assert (
-        chunks[: len(first)] == sorted(first, key=lambda chunk: chunk.index)[: len(first)] or len(first) > 0
+        chunks[: len(first)] == sorted(first, key=lambda chunk: chunk.span.index)[: len(first)]
+        or len(first) > 0
     )
     assert harness.decoded == len(chunks), "each chunk once"
     assert harness.cost(job_id).wasted_cost == 0
@@ -295,7 +296,7 @@ def test_progress_goes_on_from_the_saved_chunks(harness: WorkerHarness, gate: Pa
     harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    saved = sum(chunk.core_end - chunk.core_start for chunk in harness.chunks(job_id)) / 16_000
+    saved = sum(chunk.span.core_end - chunk.span.core_start for chunk in harness.chunks(job_id)) / 16_000
     assert harness.job(job_id).done_seconds == saved > 0
     harness.draining.clear()
     gate.unlink()

@@ -5,11 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from spool.domain import AudioFacts, ModelFacts, NbestText, Word
+from spool.domain import AudioFacts, ChunkSpan, DecodedChunk, ModelFacts, NbestText, Recognition, Word
 from tests.worker.speech.sounds import Floats, conversation, noise
 from worker.audio import SAMPLE_RATE
-from worker.jobs import DecodedChunk, check_words, find_invented_lists, transcript_of
-from worker.segmentation import ChunkSpan
+from worker.jobs import check_words, find_invented_lists, transcript_of
 from worker.speech import SpeechListener, listeners
 
 
@@ -59,8 +58,7 @@ def test_an_invented_chunk_leaves_no_hypotheses_in_the_transcript(talk: Floats) 
     chunks = [
         DecodedChunk(
             ChunkSpan(0, index, core_start=first, core_end=last, start=first, end=last),
-            tuple(words(*starts)),
-            (NbestText(text="w", score=-1.0),),
+            Recognition(words=tuple(words(*starts)), nbest=(NbestText(text="w", score=-1.0),)),
         )
         for index, (first, last, starts) in enumerate([(0, border, (2.0, 2.5)), (border, end, (loud,))])
     ]

@@ -13,13 +13,12 @@ from sqlalchemy import Connection
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
 from ops.testbed.waiting import DEADLINE, until
-from spool.domain import JobState
+from spool.domain import ChunkSpan, JobState, Recognition
 from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings
 from spool.store import Charge, Claim, Database
 from worker.engine import Engine
 from worker.jobs import Attempt, Lease, retry_storage
-from worker.segmentation import ChunkSpan
 from worker.service import WastedTime
 
 
@@ -90,7 +89,7 @@ def test_a_lost_answer_bills_nothing_twice(
     cost = harness.cost(job_id)
     assert cost.wasted_cost == 0
     assert cost.audio_seconds == 150.0
-    assert cost.billable_ns == sum(chunk.engine_ns for chunk in chunks)
+    assert cost.billable_ns == sum(chunk.heard.engine_ns for chunk in chunks)
     harness.assert_bills_equal_busy_time()
 
 
@@ -98,11 +97,13 @@ def test_a_lost_answer_bills_nothing_twice(
 def test_chunks_that_come_back_together_are_one_commit(harness: WorkerHarness, db: ForgetfulDatabase) -> None:
     claim = claimed(db, worker_id=harness.worker_id)
     attempt = Attempt(context=harness.services.context, claim=claim, lease=Lease(db, claim, 60.0))
-    chunks = [(ChunkSpan(0, n, 100 * n, 100 * n + 100, 100 * n, 100 * n + 100), None) for n in range(6)]
+    chunks = [
+        (ChunkSpan(0, n, 100 * n, 100 * n + 100, 100 * n, 100 * n + 100), Recognition()) for n in range(6)
+    ]
     before = db.commits
     attempt.keep(chunks[:4])
     assert db.commits == before + 1
-    assert [chunk.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3]
+    assert [chunk.span.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3]
     assert harness.job(claim.job.id).done_seconds == 400 / 16_000
 
     db.lost_answers = 1.0  # the commit goes through, and nobody is told
@@ -112,7 +113,7 @@ def test_chunks_that_come_back_together_are_one_commit(harness: WorkerHarness, d
     db.lost_answers = 0.0
     saving.join(DEADLINE)
     assert not saving.is_alive()
-    assert [chunk.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3, 4, 5]
+    assert [chunk.span.index for chunk in harness.chunks(claim.job.id)] == [0, 1, 2, 3, 4, 5]
     assert harness.cost(claim.job.id).audio_seconds == 600 / 16_000
 
 

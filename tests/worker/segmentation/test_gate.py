@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from spool.domain import ChunkSpan
 from tests.worker.speech.sounds import Floats, blocks_of, conversation, golden, music, noise
-from worker.segmentation import Chunk, ChunkSpan, plan_channels, plan_chunks
+from worker.segmentation import Chunk, plan_channels, plan_chunks
 from worker.speech import listeners
 
 RATE = 16_000

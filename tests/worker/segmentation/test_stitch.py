@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spool.domain import Word
-from worker.segmentation import ChunkSpan, ChunkWords
+from spool.domain import ChunkSpan, DecodedChunk, Recognition, Word
 from worker.segmentation.stitch import stitch
 
 RATE = 16_000
@@ -21,9 +20,11 @@ def word(text: str, middle: float, length: float = 0.2, channel: int = 0) -> Wor
 
 def chunk(
     core: tuple[float, float], span: tuple[float, float], words: list[Word], channel: int = 0
-) -> ChunkWords:
+) -> DecodedChunk:
     core_start, core_end, start, end = (round(second * RATE) for second in (*core, *span))
-    return ChunkWords(ChunkSpan(channel, 0, core_start, core_end, start, end), words)
+    return DecodedChunk(
+        ChunkSpan(channel, 0, core_start, core_end, start, end), Recognition(words=tuple(words))
+    )
 
 
 def seam(left: list[Word], right: list[Word]) -> list[str]:

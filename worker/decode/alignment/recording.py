@@ -15,13 +15,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import ChunkSpan
 from spool.wer import normal_words
 from worker.audio.resample import SAMPLE_RATE
 from worker.decode.alignment.emissions import Emissions
 from worker.decode.alignment.matching import match_words
 from worker.decode.alignment.words import AlignedWord, align_words
 from worker.models.base import Spelling
-from worker.segmentation.spans import ChunkSpan
 
 RUN = 3
 """The number of consecutive words that must agree for an anchor."""

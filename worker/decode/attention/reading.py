@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
 from worker.decode.alignment.aligner import align_texts
@@ -22,7 +23,7 @@ from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.listing import WindowText, combine
 from worker.decode.attention.loop import AttentionSearch, Beams, SearchAnswer, SearchRequest
 from worker.decode.result import Answer
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, DIGITS
 from worker.models.base import PreparedRequest, TokenSpan
 from worker.models.base_attention import (

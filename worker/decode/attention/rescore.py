@@ -12,10 +12,10 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Hypothesis
 from spool.errors import InvalidRequest
 from worker.decode.attention.lockstep import SteppedDecoder
 from worker.decode.transducer.likelihood import log_likelihoods
-from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 

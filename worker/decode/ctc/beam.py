@@ -13,11 +13,11 @@ import numpy as np
 from kernels.search.ctc_beam import CtcBacktrace, CtcBeam, ctc_beam, ctc_step, start_ctc
 from kernels.search.fixed_point import ONE, number_on_grid, on_grid, rebase, totals
 from kernels.search.prefix import grow
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.recorder import LatticeRecorder
-from worker.decode.types import Hypothesis
 
 CHECK_EVERY = 8  # frames between two evaluations
 TOKEN_BLOCK = 64  # tokens by which a beam's capacity grows

@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 
 from kernels.search.fixed_point import grid_sum
-from worker.decode.types import Hypothesis
+from spool.domain.recognition import Hypothesis
 
 
 def ctc_greedy(

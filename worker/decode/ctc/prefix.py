@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from kernels.search.ctc_prefix import PrefixTrace, ctc_prefix_beam
 from kernels.search.fixed_point import on_grid
+from spool.domain.recognition import Hypothesis
 from worker.decode.fusion.fusion import Fusion
-from worker.decode.types import Hypothesis
 
 
 def ctc_prefix_search(

@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 import mlx.core as mx
 
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
-from worker.decode.types import Hypothesis
 
 EMPTY = Path((), (), (), ())
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernels.runtime.device import compiles_for_cpu
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
 from kernels.search.recombine import Beam, Field
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
 from worker.decode.live.base import EMPTY, before, behind, common_tokens, end_frame, extend_path
 from worker.decode.transducer.beam import (
@@ -25,7 +26,6 @@ from worker.decode.transducer.beam import (
     grow_tokens,
     rank_hypotheses,
 )
-from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 
 ENDLESS = 1 << 30

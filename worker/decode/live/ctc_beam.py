@@ -12,11 +12,11 @@ import numpy as np
 from kernels.search.ctc_beam import CtcBeam, ctc_step, start_ctc
 from kernels.search.fixed_point import number_on_grid, on_grid, rebase, totals
 from kernels.search.prefix import Prefixes, grow
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.ctc.beam import THRESHOLD, TOKEN_BLOCK
 from worker.decode.live.base import EMPTY, behind, common_tokens, extend_path
 from worker.decode.live.greedy import silent_frames
-from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.search.fixed_point import grid_sum
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
 from worker.decode.live.base import EMPTY, behind, end_frame, extend_path
 from worker.decode.transducer.greedy import GreedyRow, GreedySearch
-from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import LstmState, Transducer
 

@@ -18,12 +18,12 @@ from kernels.runtime.device import compiles_for_cpu
 from kernels.search.expand import FINISHED, Expansion, expand
 from kernels.search.fixed_point import ONE, on_grid, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.replayed import ReplayedBeam, ReplayState, Steps
 from worker.decode.transducer.stepping import joint_logits, reorder
-from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 from worker.models.turns import give_way
 

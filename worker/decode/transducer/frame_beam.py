@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.search.topk import top_k
-from worker.decode.types import Hypothesis
+from spool.domain.recognition import Hypothesis
 from worker.models.heads.transducer import Transducer
 
 

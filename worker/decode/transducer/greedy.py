@@ -15,10 +15,10 @@ import numpy as np
 
 from kernels.runtime.device import fuse
 from kernels.search.fixed_point import grid_sum, on_grid
+from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.transducer.stepping import advance
-from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 from worker.models.turns import give_way
 

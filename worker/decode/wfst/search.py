@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from kernels.search.fixed_point import ONE
 from kernels.search.wfst import WfstLimits, grid_costs, wfst_links, wfst_tokens
+from spool.domain.recognition import Hypothesis, WordFrames
 from worker.decode.recorder import LatticeRecorder
-from worker.decode.types import Hypothesis, SpokenWord
 from worker.decode.wfst.graph import DecodingGraph, unit_columns
 from worker.decode.wfst.lattice import word_lattice
 from worker.decode.wfst.nbest import Utterance, WordPath, best_word_sequences
@@ -155,7 +155,7 @@ def _words(
     units: NDArray[np.int32],
     times: NDArray[np.int64],
     log_probs: NDArray[np.float32],
-) -> tuple[SpokenWord, ...] | None:
+) -> tuple[WordFrames, ...] | None:
     """The words with their first and last frames; None if the graph names none."""
     names = [graph.word(label) for label in path.words]
     if not all(names):
@@ -169,7 +169,7 @@ def _words(
         part = slice(at, at + max(size, 1)) if at < len(units) else slice(max(len(units) - 1, 0), len(units))
         when = times[part].tolist() or [0]
         heard = np.exp(np.minimum(log_probs[times[part], units[part]], 0)).tolist()
-        words.append(SpokenWord(name, when[0], when[-1] + 1, min(heard, default=0.0)))
+        words.append(WordFrames(name, when[0], when[-1] + 1, min(heard, default=0.0)))
         at += size
     return tuple(words)
 

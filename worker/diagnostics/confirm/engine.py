@@ -13,8 +13,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from spool.domain.recognition import Recognition
 from spool.settings import Settings
-from worker.decode.types import SearchOptions, UtteranceResult
+from worker.decode.types import SearchOptions
 from worker.diagnostics.bench import synthetic_speech
 from worker.diagnostics.confirm.report import StepOutcome
 from worker.engine.client import Engine
@@ -148,10 +149,10 @@ def _wait_for_sleep(seconds: float) -> float | None:
     return None
 
 
-def _answers(engine: Engine, model: str, utterances: list[NDArray[np.float32]]) -> list[UtteranceResult]:
+def _answers(engine: Engine, model: str, utterances: list[NDArray[np.float32]]) -> list[Recognition]:
     futures = [engine.submit("confirm", each, model, SearchOptions()) for each in utterances]
     return [future.result(ANSWER_SECONDS) for future in futures]
 
 
-def _words(result: UtteranceResult) -> tuple[str, ...]:
+def _words(result: Recognition) -> tuple[str, ...]:
     return tuple(word.text for word in result.words)

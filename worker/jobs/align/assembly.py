@@ -5,18 +5,16 @@ The same for jobs and for `spool-worker align`. Knows words and numbers; knows n
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from spool.domain.archive.alignment import Typescript
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import AlignmentFacts, DiarizationFacts, Speaker, Transcript, Turn, Word
 from spool.errors import InvalidRequest
 from worker.decode.alignment.emissions import Emissions
 from worker.decode.alignment.recording import PlacedWord, RecordingFrames, core_emissions, place_words
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.jobs.transcript import DecodedChunk, Recognized, decoded_chunk
 from worker.models.base import ModelInfo, Spelling
 from worker.segmentation.segments import segments_of
-from worker.segmentation.spans import ChunkSpan
 
 SEARCH = SearchOptions(head="ctc")
 """How the chunks are decoded; the words that are heard are where text and recording are matched."""
@@ -39,14 +37,10 @@ def chunk_request(spelling: Spelling) -> DecodeRequest:
     return DecodeRequest(labels=spelling.labels)
 
 
-def chunk_to_align(
-    span: ChunkSpan, result: Recognized | None, emissions: Emissions | None, frame_seconds: float
-) -> DecodedChunk:
-    """The chunk with the words heard in it, and what the head says of the text's tokens in its core."""
-    chunk = decoded_chunk(span, result)
-    if emissions is None:
-        return chunk
-    return replace(chunk, emissions=core_emissions(span, emissions, frame_seconds).pack())
+def emissions_in_core(span: ChunkSpan, heard: Recognition, frame_seconds: float) -> bytes | None:
+    """What the head says of the text's tokens in the chunk's core; None for silence."""
+    emissions: Emissions | None = heard.output
+    return None if emissions is None else core_emissions(span, emissions, frame_seconds).pack()
 
 
 def refuse_too_many(name: str, text: Typescript, seconds: float | None) -> None:

@@ -12,27 +12,25 @@ from pydantic import JsonValue
 from sqlalchemy import Connection
 
 from spool.domain.archive.alignment import Typescript
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
 from spool.store.archive.typescripts import typescript_of
 from spool.store.chunks import drop_emissions
 from worker.audio import AudioStream
-from worker.decode.types import UtteranceResult
 from worker.jobs.align.assembly import (
     SEARCH,
     align_text,
     chunk_request,
-    chunk_to_align,
+    emissions_in_core,
     refuse_too_many,
     spell_request,
 )
 from worker.jobs.attempt import Attempt
 from worker.jobs.request import JobRequest
-from worker.jobs.transcript import DecodedChunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
-from worker.segmentation.spans import ChunkSpan
 
 
 @dataclass
@@ -65,11 +63,11 @@ class AlignAttempt(Attempt):
         """Drop what the head said of the tokens; the words have their places now."""
         drop_emissions(tx, self.claim.job.id)
 
-    def decoded_chunk(self, span: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
+    def decoded_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
         """The words that were heard, with what the head says of the text's tokens."""
         assert self.info is not None
-        emissions = None if result is None else result.output
-        return chunk_to_align(span, result, emissions, self.info.frame_seconds)
+        emissions = emissions_in_core(span, heard, self.info.frame_seconds)
+        return replace(super().decoded_chunk(span, heard), emissions=emissions)
 
     def transcript(
         self,

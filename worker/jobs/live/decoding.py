@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from spool.broker.live_signals import LiveSignals, Message, words_channel
 from spool.domain.live.options import Listening
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import Word
 from spool.errors import JobCancelled, WeightsChanged
-from spool.store.chunks import SavedChunk
 from worker.audio import SAMPLE_RATE
 from worker.audio.resample import Resampler
 from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
-from worker.jobs.attempt import Attempt, BilledChunk, GiveBack
+from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.live.log_reader import LogReader
 from worker.live.endpoint import EndpointRules, Reason
 from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
-from worker.segmentation.spans import ChunkSpan
 
 RULES = EndpointRules()
 """As they are unless a session asks for others."""
@@ -123,8 +122,8 @@ class LiveDecoding:
         saved = self.attempt.saved
         ended = max((number for number, chunk in enumerate(saved) if chunk.tail == ()), default=-1)
         for chunk in saved[: ended + 1]:
-            self.attempt.is_known(_span(chunk))
-            self._index, self._at = chunk.index + 1, chunk.core_end
+            self.attempt.is_known(chunk.span)
+            self._index, self._at = chunk.span.index + 1, chunk.span.core_end
 
     # --- one segment ----------------------------------------------------------------------------------------
 
@@ -230,7 +229,7 @@ class LiveDecoding:
     def _is_repeated(self) -> bool:
         """Whether an earlier attempt saved the final that comes next."""
         saved = self.attempt.saved
-        return bool(saved) and saved[-1].index >= self._index
+        return bool(saved) and saved[-1].span.index >= self._index
 
     # --- saving ---------------------------------------------------------------------------------------------
 
@@ -251,19 +250,9 @@ class LiveDecoding:
         if attempt.is_known(span):
             self._waste(spent)
         else:
-            chunk = SavedChunk(
-                index=span.index,
-                channel=0,
-                core_start=span.core_start,
-                core_end=span.core_end,
-                start=span.start,
-                end=span.end,
-                words=words,
-                engine_ns=spent,
-                attempt=0,
-                tail=() if ends else None,
-            )
-            attempt.commit_chunks([BilledChunk(span, chunk, attempt.charge(spent, span.core))])
+            heard = Recognition(words=words, engine_ns=spent)
+            chunk = DecodedChunk(span, heard, tail=() if ends else None)
+            attempt.commit_chunks([(chunk, attempt.charge(spent, span.core))])
         self._index, self._at = span.index + 1, span.core_end
         message: Message = {"type": "final", "number": span.index, "reason": reason}
         self.desk.signals.tell(words_channel(attempt.claim.job.id), message)
@@ -300,10 +289,6 @@ def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
         endpoints=None if silence is None else rules,
         detects=attempt.claim.job.options.speech_detector,
     )
-
-
-def _span(chunk: SavedChunk) -> ChunkSpan:
-    return ChunkSpan(chunk.channel, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end)
 
 
 def _move_words(words: tuple[Word, ...], seconds: float, samples: int) -> tuple[Word, ...]:

@@ -147,7 +147,7 @@ def test_charges_add_up_and_a_chunk_that_is_there_is_wasted(db: Database) -> Non
         assert len(finish_jobs(tx, [ending(first), ending(second)])) == 2
         added, doubled = (bill_of(tx, one.job.id) for one in (first, second))
         assert len(load_chunks(tx, first.job.id)) == 2
-        assert [one.engine_ns for one in load_chunks(tx, second.job.id)] == [5]
+        assert [one.heard.engine_ns for one in load_chunks(tx, second.job.id)] == [5]
     assert [(line.engine_ns, line.wasted, line.audio_samples) for line in added] == [
         (1_000_000_008, False, 960_000)
     ]

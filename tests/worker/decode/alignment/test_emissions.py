@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from spool.domain import ChunkSpan
 from worker.decode import FLOOR, Emissions, RecordingFrames, core_emissions
 from worker.models import Spelling
-from worker.segmentation import ChunkSpan
 
 
 def log_probs(frames: int, labels: int, seed: int = 0) -> np.ndarray:

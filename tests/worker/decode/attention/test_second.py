@@ -7,18 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis, Recognition
 from spool.errors import InvalidRequest
-from worker.decode import (
-    Answer,
-    DecodeRequest,
-    Hypothesis,
-    RescoringWeights,
-    SearchOptions,
-    SecondReader,
-    rescore,
-)
+from worker.decode import Answer, DecodeRequest, RescoringWeights, SearchOptions, SecondReader, rescore
 from worker.decode.search import search
-from worker.engine import ModelRecognizer, Recognition
+from worker.engine import ModelRecognizer
 from worker.engine.protocol import NOTHING
 from worker.models import load_model
 

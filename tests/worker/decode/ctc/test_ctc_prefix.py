@@ -12,7 +12,8 @@ import pytest
 from kernels.runtime import use_backend
 from kernels.search import ctc_prefix_beam, ctc_prefix_reference
 from ops.testbed.kernel_cases import TESTED
-from worker.decode import DecodeRequest, Fusion, Hypothesis, SearchOptions, ctc_prefix_search, make_fusion
+from spool.domain import Hypothesis
+from worker.decode import DecodeRequest, Fusion, SearchOptions, ctc_prefix_search, make_fusion
 from worker.models import Tokenizer
 
 LOW = -math.inf

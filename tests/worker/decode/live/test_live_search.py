@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spool.domain import Hypothesis
 from worker.decode import (
-    Hypothesis,
     LiveBeam,
     LiveCtcBeam,
     LiveCtcGreedy,

@@ -6,16 +6,9 @@ import pytest
 
 from kernels.runtime import use_backend
 from kernels.search import Beam, Field
+from spool.domain import Hypothesis
 from tests.worker.decode.reference import Network, beam_reference, random_frames, tiny_transducer
-from worker.decode import (
-    CHECK_EVERY,
-    TOKEN_BLOCK,
-    BeamSearch,
-    BeamState,
-    Hypothesis,
-    ReplayedBeam,
-    beam_search,
-)
+from worker.decode import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, BeamState, ReplayedBeam, beam_search
 from worker.decode.transducer import beam
 
 

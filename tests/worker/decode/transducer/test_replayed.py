@@ -8,8 +8,9 @@ import pytest
 
 from kernels.runtime import use_backend
 from kernels.search import expand
+from spool.domain import Hypothesis
 from tests.worker.decode.reference import random_frames, tiny_transducer
-from worker.decode import Hypothesis, LatticeRecorder, Record, beam_search
+from worker.decode import LatticeRecorder, Record, beam_search
 from worker.decode.transducer import beam, replayed
 from worker.models import giving_way_to
 

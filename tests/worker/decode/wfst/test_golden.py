@@ -10,7 +10,8 @@ import pytest
 
 from kernels.search import grid_costs, wfst_links, wfst_tokens
 from kernels.search.fixed_point import ONE
-from worker.decode import DecodingGraph, Hypothesis, WfstSettings, load_graph, wfst_search
+from spool.domain import Hypothesis
+from worker.decode import DecodingGraph, WfstSettings, load_graph, wfst_search
 
 GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "wfst.npz")
 ANSWERS = json.loads(str(GOLDEN["answers"]))

@@ -106,7 +106,7 @@ def test_a_session_becomes_a_transcript_a_recording_and_a_bill(live: WorkerHarne
         assert recording.getframerate() == 16_000
         assert recording.readframes(recording.getnframes()) == audio
     chunks = live.chunks(job_id)
-    assert [chunk.core_end for chunk in chunks[:-1]] == [chunk.core_start for chunk in chunks[1:]]
+    assert [chunk.span.core_end for chunk in chunks[:-1]] == [chunk.span.core_start for chunk in chunks[1:]]
     assert [number for number, chunk in enumerate(chunks) if chunk.tail == ()][-1] == len(chunks) - 1
     assert not list(live.objects.list(log_prefix(job_id))), "the log is in the recording"
     live.assert_bills_equal_busy_time()
@@ -170,7 +170,7 @@ def test_what_waits_is_heard_at_once_and_gives_the_chunks_of_piece_by_piece(
         one, two = pieces(pcm(1) + pcm(2), 600), pieces(pcm(2) + pcm(1), 600)
         write(live, job_id, *one, LogRecord("finalize"), *two, LogRecord("end", b"closed"))
         assert run_next(live.services, None, live=True) == "done"
-        chunks = [(c.core_start, c.core_end, c.words, c.tail) for c in live.chunks(job_id)]
+        chunks = [(c.span.core_start, c.span.core_end, c.heard.words, c.tail) for c in live.chunks(job_id)]
         heard.append((chunks, len(pushes)))
     (at_once, few), (piece_by_piece, many) = heard
     assert at_once == piece_by_piece
@@ -244,7 +244,7 @@ def test_another_attempt_goes_on_in_the_part_where_the_one_before_stopped(
 
     def is_in_second_part() -> bool:
         chunks = live.chunks(job_id)
-        return bool(chunks) and chunks[-1].core_end * 2 > cut + 40_000
+        return bool(chunks) and chunks[-1].span.core_end * 2 > cut + 40_000
 
     until(is_in_second_part, "finals of the second part")
     live.draining.set()

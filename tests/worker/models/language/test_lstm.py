@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from ops.testbed.invoking import invoke
+from spool.domain import Recognition
 from spool.errors import InvalidRequest, ModelUnreadable, UnknownModel, WeightsMismatch
 from tests.worker.models.language.fixtures import (
     DEMO,
@@ -20,7 +21,7 @@ from tests.worker.models.language.fixtures import (
 )
 from worker.cli.main import main
 from worker.decode import DecodeRequest, SearchOptions
-from worker.engine import ModelRecognizer, Recognition, load_recognizer, recognizer_of
+from worker.engine import ModelRecognizer, load_recognizer, recognizer_of
 from worker.engine.protocol import NOTHING
 from worker.models import LstmLanguageModel, load_model, load_reader
 
@@ -90,7 +91,7 @@ def test_a_beam_is_ordered_by_its_own_score_and_the_texts(model: LstmLanguageMod
                 each.score + WEIGHT * restated(tensors, model.tokenizer.encode(text) if text else []),
                 each.tokens,
             )
-            for each, text in zip(before.hypotheses, before.texts, strict=True)
+            for each, text in zip(before.hypotheses, (each.text for each in before.nbest), strict=True)
         ]
         expected = sorted(sums, key=lambda pair: -pair[0])[:4]
         assert [each.tokens for each in after.hypotheses] == [tokens for _, tokens in expected]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ops.accuracy.wenet.oracle import TOLERANCES, Oracle
-from worker.decode import DecodeRequest, Hypothesis, SearchOptions
+from spool.domain import Hypothesis
+from worker.decode import DecodeRequest, SearchOptions
 from worker.decode.search import search
 from worker.models import (
     SUBSAMPLINGS,
