@@ -8,15 +8,17 @@ from .alignment.recording import (
 )
 from .alignment.viterbi import align_tokens as align_tokens
 from .alignment.words import align_words as align_words, marks_of as marks_of
-from .attention.beam import BeamSettings as BeamSettings, ScoredTokens as ScoredTokens
-from .attention.fused import FusedTokens as FusedTokens, fuse_tokens as fuse_tokens
-from .attention.kept import KeptBeam as KeptBeam, KeptState as KeptState
-from .attention.listing import WindowText as WindowText, combine as combine
-from .attention.loop import (
+from .attention.beam import (
     AttentionSearch as AttentionSearch,
+    BeamSettings as BeamSettings,
+    KeptBeam as KeptBeam,
+    KeptState as KeptState,
+    ScoredTokens as ScoredTokens,
     SearchAnswer as SearchAnswer,
     SearchRequest as SearchRequest,
 )
+from .attention.fused import FusedTokens as FusedTokens, fuse_tokens as fuse_tokens
+from .attention.assembly import WindowText as WindowText, combine as combine
 from .attention.reading import compression_ratio as compression_ratio, read_utterances as read_utterances
 from .attention.rescore import RescoringWeights as RescoringWeights, rescore as rescore
 from .attention.second import SecondReader as SecondReader

@@ -12,7 +12,7 @@ import numpy as np
 
 from spool.domain.recognition import Hypothesis
 from worker.decode.alignment.viterbi import align_tokens
-from worker.decode.attention.lockstep import Ended, attention_beam
+from worker.decode.attention.beam import AttentionSearch, ScoredTokens, SearchRequest, SumBeam
 from worker.decode.attention.rescore import RescoringWeights, rescore
 from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
@@ -25,7 +25,9 @@ from worker.decode.transducer.greedy import greedy_search
 from worker.decode.types import SearchOptions
 from worker.decode.wfst.graph import load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.models.attention.rules import NoRules
 from worker.models.base import HeadName
+from worker.models.base_attention import AttentionHead
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 
@@ -187,15 +189,24 @@ def _rescore_transducer(batch: SearchInput) -> Hypotheses:
 
 def _search_attention(batch: SearchInput) -> Hypotheses:
     """Times are those of the CTC head's best path through the tokens."""
-    head, frames, lengths = batch.head, batch.frames, batch.lengths
-    penalty = batch.options.length_penalty or 0.0
-    lists = attention_beam(
-        head.left, head.windows(frames, lengths), head.sos, lengths.tolist(), batch.options.beam, penalty
+    head, frames, lengths, options = batch.head, batch.frames, batch.lengths, batch.options
+    decoder: AttentionHead[Any] = head.left
+    ends, penalty = (decoder.eos,), options.length_penalty or 0.0
+    rule = SumBeam(ends, options.beam, penalty, start_counts=head.sos != decoder.eos)
+    windows, most = head.windows(frames, lengths), decoder.max_tokens - 1
+    # The decoder's tokens are the CTC head's labels but for blank, which is last.
+    search = AttentionSearch(decoder, NoRules(head.ctc.blank), rule, width=len(lengths))
+    answers = search.run(
+        SearchRequest(row, windows[row], (head.sos,), limit=min(length, most))
+        for row, length in enumerate(lengths.tolist())
+        if length
     )
+    found = {answer.key: answer.hypotheses for answer in answers}
+    without_frames = (ScoredTokens((), 0.0, ended=False),)
     log_probs = np.array(_log_probs(head.ctc, frames, lengths))
     return [
-        [_add_times(each, log_probs[row, : lengths[row]]) for each in hypotheses]
-        for row, hypotheses in enumerate(lists)
+        [_add_times(each, log_probs[row, :length]) for each in found.get(row, without_frames)]
+        for row, length in enumerate(lengths.tolist())
     ]
 
 
@@ -217,7 +228,7 @@ def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penal
     return mx.stack(rows)
 
 
-def _add_times(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
+def _add_times(ended: ScoredTokens, log_probs: np.ndarray) -> Hypothesis:
     count, tokens = len(ended.tokens), np.array(ended.tokens, np.int64)
     columns = log_probs[:, [*ended.tokens, log_probs.shape[1] - 1]]
     spans = align_tokens(columns, tokens)

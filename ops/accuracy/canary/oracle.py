@@ -27,8 +27,12 @@ import soundfile  # noqa: E402
 
 from worker.decode.alignment.aligner import align_texts  # noqa: E402
 from worker.decode.alignment.words import align_words, marks_of, spell_words  # noqa: E402
-from worker.decode.attention.kept import KeptBeam  # noqa: E402
-from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRequest  # noqa: E402
+from worker.decode.attention.beam import (  # noqa: E402
+    AttentionSearch,
+    KeptBeam,
+    SearchAnswer,
+    SearchRequest,
+)
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
 from worker.models.base import ModelFiles, SpeechOptions  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402

@@ -26,8 +26,7 @@ import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 
-from worker.decode.attention.beam import BeamSettings, ScoredTokens  # noqa: E402
-from worker.decode.attention.loop import AttentionSearch, SearchRequest  # noqa: E402
+from worker.decode.attention.beam import AttentionSearch, BeamSettings, ScoredTokens, SearchRequest  # noqa: E402  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow  # noqa: E402
 from worker.models.whisper.features import mel_filters  # noqa: E402
 from worker.models.whisper.model import WhisperModel, load_whisper  # noqa: E402

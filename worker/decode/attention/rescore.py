@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Hypothesis
 from spool.errors import InvalidRequest
-from worker.decode.attention.lockstep import SteppedDecoder
 from worker.decode.transducer.likelihood import log_likelihoods
+from worker.models.base_attention import AttentionHead
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 
@@ -38,7 +38,7 @@ class HybridHead(Protocol):
         """The token that begins a sequence."""
 
     @property
-    def left(self) -> SteppedDecoder[Any]:
+    def left(self) -> AttentionHead[Any]:
         """The decoder that reads from left to right."""
 
     @property

@@ -9,7 +9,7 @@ from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
 from worker.decode import BeamSettings, DecodeRequest, SearchOptions, WindowText, combine, read_utterances
 from worker.decode.attention import reading
-from worker.decode.attention.reading import _joined
+from worker.decode.attention.reading import join_windows
 from worker.models import (
     HeardWindow,
     Languages,
@@ -27,11 +27,11 @@ RATE = 16_000
 
 def test_neighbours_are_asked_as_one_window() -> None:
     rest, early = Window(80, 100, 1), Window(10, 20, 1)
-    assert _joined([], [rest]) == ((), (rest,))
-    assert _joined([early], []) == ((early,), ())
-    assert _joined([early], [rest]) == ((early,), (rest,))
-    assert _joined([early, Window(70, 80, 1)], [rest]) == ((early,), (Window(70, 100, 1),))
-    assert _joined([Window(85, 100, 1)], [rest]) == ((), (rest,))
+    assert join_windows([], [rest]) == ((), (rest,))
+    assert join_windows([early], []) == ((early,), ())
+    assert join_windows([early], [rest]) == ((early,), (rest,))
+    assert join_windows([early, Window(70, 80, 1)], [rest]) == ((early,), (Window(70, 100, 1),))
+    assert join_windows([Window(85, 100, 1)], [rest]) == ((), (rest,))
 
 
 def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
