@@ -1,12 +1,16 @@
-"""`python -m ops.bench.peers`: the comparison of `ops.bench.peers.compare`, or with `--family whisper` that
-of `ops.bench.peers.whisper.compare`."""
+"""`python -m ops.bench.peers`: the comparison of `ops.bench.peers.compare`; with `--family whisper` that of
+`ops.bench.peers.whisper.compare`; with `--whole` that of `ops.bench.peers.whole`."""
 
 import sys
 
-from ops.bench.peers import compare
+from ops.bench.peers import compare, whole
 from ops.bench.peers.whisper import compare as whisper
 
-if sys.argv[1:3] == ["--family", "whisper"]:
-    whisper.main(sys.argv[3:])
+arguments = sys.argv[1:]
+if "--whole" in arguments:
+    arguments.remove("--whole")
+    whole.main(arguments)
+elif arguments[:2] == ["--family", "whisper"]:
+    whisper.main(arguments[2:])
 else:
     compare.main()

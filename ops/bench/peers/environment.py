@@ -20,7 +20,7 @@ STEPS = {
     "faster-whisper": [[["faster-whisper==1.2.1"]]],
     # These two ask for PyTorch with CUDA, Triton or both, and need none of it: what they import is listed.
     "mlx-whisper": [
-        [["mlx[cpu]==0.32.4", "scipy-openblas32", *WHISPER_NEEDS]],
+        [["mlx[cpu]==0.32.4", "scipy-openblas32", "lazy_loader", *WHISPER_NEEDS]],
         [["--no-deps", "mlx-whisper==0.4.3"]],
     ],
     "openai-whisper": [
@@ -28,7 +28,7 @@ STEPS = {
         [WHISPER_NEEDS],
         [["--no-deps", "openai-whisper==20250625"]],
     ],
-    "parakeet-mlx": [[["parakeet-mlx==0.7.0", "mlx[cpu]==0.32.4", "scipy-openblas32"]]],
+    "parakeet-mlx": [[["parakeet-mlx==0.7.0", "mlx[cpu]==0.32.4", "scipy-openblas32", "lazy_loader"]]],
 }
 
 
