@@ -51,13 +51,13 @@ def read_speech(folders: Sequence[Path], seconds: float, seed: int = 0) -> list[
     np.random.default_rng(seed).shuffle(files)
     found: list[NDArray[np.float32]] = []
     for path in files:
-        found.append(_read(path))
+        found.append(read_samples(path))
         if sum(map(len, found)) >= seconds * SAMPLE_RATE:
             break
     return found
 
 
-def _read(path: Path) -> NDArray[np.float32]:
+def read_samples(path: Path) -> NDArray[np.float32]:
     with open_audio(path) as audio:
         return np.concatenate([block[:, 0] for block in audio.blocks()])
 

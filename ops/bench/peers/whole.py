@@ -27,13 +27,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
-import soundfile
 
 from ops.bench.peers.compare import CACHE, ROOT, THREADS, prepare
 from ops.bench.peers.compare import parse as parse_engines
 from ops.bench.peers.environment import peer_python
+from ops.bench.peers.speech import read_samples
 from ops.bench.peers.whisper.layouts import write_layouts
 from spool.wer import total_errors, word_errors
+from worker.audio import SAMPLE_RATE
 from worker.machine.huge_pages import with_huge_pages
 from worker.models.load import model_files
 
@@ -68,7 +69,7 @@ def read_recordings(folders: Sequence[Path]) -> list[Recording]:
         for line in (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             path = folder / (entry.get("file") or entry["path"])
-            found.append(Recording(path, entry["text"], soundfile.info(path).duration))
+            found.append(Recording(path, entry["text"], len(read_samples(path)) / SAMPLE_RATE))
     return found
 
 
