@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.cli.main import build_app as build_spool
-from ops import command_line
+from ops import command_line, families
 from spool.settings import Settings
 from worker.cli.main import build_app as build_worker
 
@@ -161,6 +161,11 @@ def complaint(words: list[str]) -> str | None:
 def test_the_reference_of_the_commands_is_that_of_their_declarations() -> None:
     page = command_line.PAGE.read_text(encoding="utf-8")
     assert page == command_line.with_reference(page), "run: .venv/bin/python -m ops.command_line"
+
+
+def test_the_lines_of_each_family_are_counted() -> None:
+    page = (families.MODELS.parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+    assert families.table() in page, "run: .venv/bin/python -m ops.families"
 
 
 @each_page

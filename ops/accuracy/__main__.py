@@ -53,8 +53,8 @@ def figures(asked: argparse.Namespace, work: Path) -> tuple[str, str]:
     words, plot = sections.confidence(found[BASE], sets, f"{asked.out.stem}-confidence.svg")
     count = sum(map(len, sets.values()))
     parts = [
-        f"\nModel `{model.name}`, SHA-256 `{model.sha256[:12]}`; at most {asked.most} utterances of a set,",
-        f"{count} in all. LM: {grams} n-grams of pieces (order {ORDER}) of {len(lines)} training lines.",
+        f"\nModel `{model.name}`, SHA-256 `{model.info.sha256[:12]}`; at most {asked.most} utterances of a",
+        f"set, {count} in all. LM: {grams} n-grams of pieces (order {ORDER}) of {len(lines)} training lines.",
         *sections.decoding(found, sets),
         *sections.sameness(model, half, found, sets),
         *sections.long_ones(model, asked.speech),

@@ -1,7 +1,7 @@
 """The sizes of a model that its cost depends on, by a known name or from its configuration.
 
 Reads `config.json` of a model's folder for numbers only: what the engine refuses is refused by the engine
-(`worker.models.nemo.config`). Reads no weights. A multiply-add is two operations.
+(`worker.models.conformer.config`). Reads no weights. A multiply-add is two operations.
 """
 
 import json

@@ -49,6 +49,11 @@ from .conformer.attention import (
     RelPositionLocalAttention as RelPositionLocalAttention,
     position_table as position_table,
 )
+from .conformer.config import (
+    CONVOLUTIONS as CONVOLUTIONS,
+    EncoderConfig as EncoderConfig,
+    PreprocessorConfig as PreprocessorConfig,
+)
 from .conformer.encoder import (
     ConformerEncoder as ConformerEncoder,
     USUAL_FRAMES as USUAL_FRAMES,
@@ -56,8 +61,10 @@ from .conformer.encoder import (
 )
 from .conformer.frames import EncodedFrames as EncodedFrames
 from .conformer.layer import ConformerLayer as ConformerLayer
+from .conformer.subsampling import Conv2dSubsampling as Conv2dSubsampling
 from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
 from .features import FeatureExtractor as FeatureExtractor
+from .heads.config import JointConfig as JointConfig, PredictionConfig as PredictionConfig
 from .heads.ctc import CtcDecoder as CtcDecoder, CtcHead as CtcHead
 from .heads.transducer import (
     JointNetwork as JointNetwork,
@@ -68,15 +75,8 @@ from .heads.transducer import (
 from .language.lstm import FILES as FILES, LstmLanguageModel as LstmLanguageModel
 from .load import load_model as load_model, load_reader as load_reader
 from .mel_stream import MelStream as MelStream
-from .nemo.config import (
-    EncoderConfig as EncoderConfig,
-    JointConfig as JointConfig,
-    PredictionConfig as PredictionConfig,
-    PreprocessorConfig as PreprocessorConfig,
-    parse_config as parse_config,
-    read_config as read_config,
-)
-from .nemo.model import NemoModel as NemoModel
+from .nemo.config import parse_config as parse_config, read_config as read_config
+from .nemo.model import NemoModel as NemoModel, Network as Network
 from .registry import FAMILIES as FAMILIES
 from .sortformer.cache import SpeakerCache as SpeakerCache, keep_frames as keep_frames
 from .sortformer.config import StreamingOptions as StreamingOptions
@@ -85,18 +85,16 @@ from .sortformer.network import SortformerNetwork as SortformerNetwork
 from .streaming import require_streaming as require_streaming
 from .tokenizer import Tokenizer as Tokenizer, WORD_START as WORD_START
 from .turns import give_way as give_way, giving_way_to as giving_way_to
-from .weights import read_stored as read_stored
-from .wenet.config import EncoderSizes as EncoderSizes, SUBSAMPLINGS as SUBSAMPLINGS
+from .weights import NEMO as NEMO, read_stored as read_stored, stored_shapes as stored_shapes
 from .wenet.decoder import WenetHead as WenetHead
-from .wenet.encoder import Subsampling as Subsampling
 from .wenet.features import (
     FilterBankStream as FilterBankStream,
     feature_frames as feature_frames,
     filter_bank as filter_bank,
+    pad_features as pad_features,
 )
-from .wenet.layers import Reader as Reader
-from .wenet.model import WenetModel as WenetModel, load_wenet as load_wenet
-from .wenet.streaming import WenetStream as WenetStream
+from .wenet.load import load_wenet as load_wenet
+from .wenet.model import WENET as WENET, WenetModel as WenetModel, WenetNetwork as WenetNetwork
 from .wenet.tokenizer import UnitTokenizer as UnitTokenizer, read_units as read_units
 from .whisper.alignment import attention_matrix as attention_matrix
 from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder

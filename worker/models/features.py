@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from kernels.nn.features import filters_of, mel_bands, normalise_frames
-from worker.models.nemo.config import PreprocessorConfig
+from worker.models.conformer.config import PreprocessorConfig
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]

@@ -9,7 +9,7 @@ from spool.errors import UnknownModel
 from worker.models.base import ModelFamily, ModelFiles, SpeechModel
 from worker.models.canary.load import Canary
 from worker.models.nemo.load import Nemo
-from worker.models.wenet.model import Wenet
+from worker.models.wenet.load import Wenet
 from worker.models.whisper.model import Whisper
 
 FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Wenet(), Nemo())

@@ -1,14 +1,17 @@
 """Which stored tensors each parameter is made of, and whether they fit.
 
-Two namings are known. NeMo's: PyTorch's layouts, channels second, LSTM gates as `weight_ih_l0` and two
-biases. MLX's, as `mlx-community/parakeet-*` has it: the same names but for the LSTM (`Wx`, `Wh`, one bias),
-channels last. The network's own parameters are walked and looked up, so every one is named when it is missing
-or of another shape, and whatever is left over in the file is named too. Knows no file format.
+A family's `NameMap` says how its checkpoints call a network's parameters, whose names are NeMo's. Two layouts
+are known. PyTorch's: channels second, LSTM gates as `weight_ih_l0` and two biases. MLX's, as
+`mlx-community/parakeet-*` has it: channels last, the LSTM as `Wx`, `Wh` and one bias. The network's own
+parameters are walked and looked up, so every one is named when it is missing or of another shape, and
+whatever is left over in the file is named too. What a checkpoint should hold follows from the network and the
+map alone (`stored_shapes`). Knows no file format.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 import mlx.core as mx
 import mlx.utils
@@ -20,11 +23,35 @@ Shape = tuple[int, ...]
 LSTM_NAME = re.compile(r"^(.*\.lstm)\.(\d+)\.(Wx|Wh|bias)$")
 POINTWISE = re.compile(r"pointwise_conv[12]\.weight$|decoder_layers\.0\.weight$")
 SUBSAMPLING_POINTWISE = re.compile(r"pre_encode\.conv\.\d+\.weight$")
-KEPT_EXACT = re.compile(r"\.conv\.(batch_norm|depthwise_conv)\.")  # folded in float32 before the cast
-IGNORED = re.compile(
-    r"^preprocessor\.|^spec_augmentation\.|^loss\.|num_batches_tracked$|^encoder\.pos_enc\.|\.pos_enc\.pe$"
-)
+# Folded in float32 before the cast, or read by features, which have not been cast.
+KEPT_EXACT = re.compile(r"\.conv\.(batch_norm|depthwise_conv)\.|\.global_cmvn\.")
 NAMED_AT_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NameMap:
+    """How a family's checkpoints call parameters. renames: patterns of our names and what replaces them, one
+    after another. otherwise: of the name that these give, what else a checkpoint may have in its place.
+    ignored: tensors that nothing reads."""
+
+    ignored: re.Pattern[str]
+    renames: tuple[tuple[str, str], ...] = ()
+    otherwise: tuple[tuple[str, str], ...] = ()
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """What a checkpoint calls our parameter, any of these."""
+        for pattern, replacement in self.renames:
+            name = re.sub(pattern, replacement, name)
+        others = (re.sub(*pair, name) for pair in self.otherwise)
+        return (name, *(other for other in others if other != name))
+
+
+NEMO = NameMap(
+    ignored=re.compile(
+        r"^preprocessor\.|^spec_augmentation\.|^loss\.|num_batches_tracked$|^encoder\.pos_enc\.|\.pos_enc\.pe$"
+    ),
+    otherwise=((r"joint_net\.2\.", "joint_net.1."),),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +74,52 @@ def is_channels_last(shapes: Mapping[str, Shape]) -> bool:
     return len(shape) == 4 and shape[-1] == 1 and shape[1] != 1
 
 
-def read_stored(name: str, shape: Shape, channels_last: bool) -> tuple[Stored, ...]:
+class Precision(TypedDict):
+    """Two fields of a `ModelInfo`."""
+
+    device: str
+    dtype: str
+
+
+def precision(dtype: mx.Dtype) -> Precision:
+    """Where a model of this dtype computes, and in what."""
+    return {"device": str(mx.default_device()), "dtype": str(dtype).removeprefix("mlx.core.")}
+
+
+def parameter_bytes(network: nn.Module) -> int:
+    """Bytes of a network's weights in memory."""
+    return sum(value.nbytes for value in _parameters(network).values())
+
+
+def _parameters(network: nn.Module) -> dict[str, mx.array]:
+    return dict(mlx.utils.tree_flatten(network.parameters()))
+
+
+def linear_shapes(name: str, outputs: int, inputs: int) -> dict[str, Shape]:
+    """The tensors of a linear layer with a bias."""
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def norm_shapes(name: str, width: int) -> dict[str, Shape]:
+    """The tensors of a layer norm."""
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def stored_shapes(network: nn.Module, names: NameMap = NEMO) -> dict[str, Shape]:
+    """The tensors that a checkpoint in PyTorch's layout holds for a network."""
+    wanted = {name: tuple(value.shape) for name, value in _parameters(network).items()}
+    stored = (each for name, shape in wanted.items() for each in read_stored(name, shape, False, names))
+    return {each.names[0]: each.shape for each in stored}
+
+
+def read_stored(name: str, shape: Shape, channels_last: bool, names_of: NameMap = NEMO) -> tuple[Stored, ...]:
     """What a file holds for our parameter: one tensor, or the two biases of an LSTM layer."""
     lstm = LSTM_NAME.match(name)
     if lstm and not channels_last:
         stack, layer, part = lstm.groups()
-        if part == "bias":
-            return tuple(Stored((f"{stack}.bias_{side}_l{layer}",), shape) for side in ("ih", "hh"))
-        return (Stored((f"{stack}.weight_{'ih' if part == 'Wx' else 'hh'}_l{layer}",), shape),)
-    names = (name, name.replace("joint_net.2.", "joint_net.1.")) if "joint_net.2." in name else (name,)
+        kinds = {"Wx": ("weight_ih",), "Wh": ("weight_hh",), "bias": ("bias_ih", "bias_hh")}[part]
+        return tuple(Stored(names_of.names_of(f"{stack}.{kind}_l{layer}"), shape) for kind in kinds)
+    names = names_of.names_of(name)
     if len(shape) == 2 and SUBSAMPLING_POINTWISE.search(name):
         rows, columns = shape
         return (Stored(names, (rows, 1, 1, columns) if channels_last else (rows, columns, 1, 1)),)
@@ -86,23 +150,24 @@ def install(
     dtype: mx.Dtype,
     source: str,
     others: Mapping[str, Shape] | None = None,
+    names: NameMap = NEMO,
+    others_dtype: mx.Dtype | None = None,
 ) -> dict[str, mx.array]:
-    """Puts a file's tensors into the network in `dtype`, and returns those of `others` in it. `read` is
-    called once a tensor, after every shape fits. others: tensors of the file beside the network's, by their
-    stored names.
+    """Puts a file's tensors into the network in `dtype`, and returns those of `others` in theirs or else in
+    it. `read` is called once a tensor, after every shape fits. others: tensors of the file beside the
+    network's, by their stored names.
 
     Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
     """
     channels_last = is_channels_last(shapes)
-    parameters = dict(mlx.utils.tree_flatten(network.parameters()))
-    wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in parameters.items()}
-    plan = {name: read_stored(name, shape, channels_last) for name, shape in wanted.items()}
+    wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in _parameters(network).items()}
+    plan = {name: read_stored(name, shape, channels_last, names) for name, shape in wanted.items()}
     beside = {name: (Stored((name,), shape),) for name, shape in (others or {}).items()}
-    stored_names = _fit(plan | beside, shapes, source)
+    stored_names = _fit(plan | beside, shapes, names.ignored, source)
     loaded, kept = [], {}
     for name, tensors in stored_names.items():
         if name in beside:
-            kept[name] = read(tensors[0]).astype(dtype)
+            kept[name] = read(tensors[0]).astype(others_dtype or dtype)
             continue
         value = assemble(wanted[name], [read(stored) for stored in tensors], channels_last)
         loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
@@ -111,7 +176,10 @@ def install(
 
 
 def _fit(
-    plan: Mapping[str, tuple[Stored, ...]], shapes: Mapping[str, Shape], source: str
+    plan: Mapping[str, tuple[Stored, ...]],
+    shapes: Mapping[str, Shape],
+    ignored: re.Pattern[str],
+    source: str,
 ) -> dict[str, list[str]]:
     stored_names: dict[str, list[str]] = {}
     missing, wrong, used = [], [], set()
@@ -128,7 +196,7 @@ def _fit(
     surplus = [
         f"{name} {list(shapes[name])}"
         for name in sorted(shapes)
-        if name not in used and not IGNORED.search(name)
+        if name not in used and not ignored.search(name)
     ]
     _refuse_misfits(source, wrong, missing, surplus)
     return stored_names

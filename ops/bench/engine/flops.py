@@ -8,7 +8,7 @@ softmax, copies.
 
 from dataclasses import dataclass
 
-from worker.models.nemo.config import EncoderConfig
+from worker.models.conformer.config import EncoderConfig
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,12 @@ from mlx.utils import tree_map
 from spool.domain.recognition import Hypothesis
 from worker.decode.search import search
 from worker.decode.types import SearchOptions
+from worker.models.conformer.config import EncoderConfig, PreprocessorConfig
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
+from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
-from worker.models.nemo.config import (
-    EncoderConfig,
-    JointConfig,
-    ModelConfig,
-    PredictionConfig,
-    PreprocessorConfig,
-)
+from worker.models.nemo.config import ModelConfig
 from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizer import Tokenizer
 

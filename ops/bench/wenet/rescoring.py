@@ -23,16 +23,13 @@ import numpy as np  # noqa: E402
 from worker.audio import open_audio  # noqa: E402
 from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.decode.utterances import decode_utterances  # noqa: E402
-from worker.models.wenet.artifacts import WenetArtifacts  # noqa: E402
-from worker.models.wenet.config import (  # noqa: E402
-    SUBSAMPLINGS,
-    DecoderSizes,
-    EncoderSizes,
-    WenetConfig,
-)
-from worker.models.wenet.model import WenetModel  # noqa: E402
+from worker.models.artifacts.safetensors import Safetensors  # noqa: E402
+from worker.models.conformer.config import EncoderConfig  # noqa: E402
+from worker.models.weights import stored_shapes  # noqa: E402
+from worker.models.wenet.config import DecoderSizes, WenetConfig  # noqa: E402
+from worker.models.wenet.decoder import shapes_of  # noqa: E402
+from worker.models.wenet.model import WENET, WenetModel, WenetNetwork, build_wenet  # noqa: E402
 from worker.models.wenet.tokenizer import UnitTokenizer  # noqa: E402
-from worker.models.wenet.weights import shapes_of  # noqa: E402
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "open"
 RATE = 16_000
@@ -44,14 +41,25 @@ SHAPES = {"aishell": (256, 4, 2048, 12, 8, 4233), "librispeech": (256, 4, 2048, 
 def random_model(name: str) -> WenetModel:
     """A U2++ of a published shape: conv2d, causal, layer norm, three decoder layers in both directions."""
     width, heads, inner, layers, kernel, vocabulary = SHAPES[name]
-    encoder = EncoderSizes(
-        width, heads, layers, inner, kernel, True, False, True, SUBSAMPLINGS["conv2d"], has_cmvn=False
+    encoder = EncoderConfig(
+        feat_in=80,
+        n_layers=layers,
+        d_model=width,
+        n_heads=heads,
+        inner=inner,
+        subsampling="conv2d",
+        self_attention_model="rel_pos_unshifted",
+        conv_kernel_size=kernel,
+        conv_context_size=(kernel - 1, 0),
+        conv_norm_type="layer_norm",
+        conv_pads="input",
+        has_final_norm=True,
     )
     sides = tuple(DecoderSizes(f"decoder.{side}_decoder", heads, 3, inner) for side in ("left", "right"))
     config = WenetConfig(vocabulary, vocabulary - 1, vocabulary - 1, encoder, sides, None)
     rng = np.random.default_rng(0)
     tensors = {}
-    for tensor, shape in shapes_of(config):
+    for tensor, shape in (stored_shapes(WenetNetwork(config), WENET) | shapes_of(config)).items():
         if tensor.endswith("bias") or "pos_bias" in tensor:
             values = np.zeros(shape)
         elif len(shape) == 1:
@@ -60,8 +68,14 @@ def random_model(name: str) -> WenetModel:
             values = rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
         tensors[tensor] = mx.array(values.astype(np.float32))
     units = ["<blank>", "<unk>", *(f"▁w{index}" for index in range(vocabulary - 3)), "<sos/eos>"]
-    return WenetModel(
-        WenetArtifacts(name, config, UnitTokenizer(units), tensors, {"weights": "0" * 64}), mx.float32
+    return build_wenet(
+        config,
+        UnitTokenizer(units),
+        Safetensors(tensors),
+        mx.float32,
+        name=name,
+        source=name,
+        files={"weights": "0" * 64},
     )
 
 
@@ -73,14 +87,14 @@ def calibrated(model: WenetModel, samples: list[np.ndarray]) -> None:
     )
     decoder = model.heads["ctc"]._decoder
     logits = decoder(frames)
-    decoder._weight = decoder._weight * (3.0 / float(mx.std(logits[:, 1:])))
+    decoder.weight = decoder.weight * (3.0 / float(mx.std(logits[:, 1:])))
     logits = decoder(frames)
     best = np.sort(np.array(mx.max(logits[:, 1:-1], axis=1) - logits[:, -1]))
     spoken = int(TOKENS_A_SECOND * len(best) * model.info.frame_seconds)
-    decoder._bias = decoder._bias + mx.where(
+    decoder.bias = decoder.bias + mx.where(
         mx.arange(logits.shape[1]) == logits.shape[1] - 1, float(best[-spoken]), 0.0
     )
-    mx.eval(decoder._weight, decoder._bias)
+    mx.eval(decoder.weight, decoder.bias)
 
 
 def recordings(seconds: float) -> list[np.ndarray]:

@@ -200,7 +200,7 @@ def main() -> None:
         sets["synthetic, unseen voices"] = [
             Utterance(read_audio(asked.synthetic / row["path"]), row["text"]) for row in rows
         ]
-    print(f"{model.name} {model.sha256[:12]}, {asked.decoder}, head {asked.head}\n")
+    print(f"{model.name} {model.info.sha256[:12]}, {asked.decoder}, head {asked.head}\n")
     print_sets(model, sets, options)
     print_wordless(model, asked.minutes, options)
     if asked.long:

@@ -225,10 +225,10 @@ def test_nemos_defaults_and_spellings() -> None:
 
 def test_the_weights_have_a_name_that_changes_with_them(folder: Path) -> None:
     before = load_nemo(folder)
-    assert before.sha256 == load_nemo(FOLDER / "hybrid").sha256
+    assert before.info.sha256 == load_nemo(FOLDER / "hybrid").info.sha256
     assert before.name == "model"
     change_weights(folder, **{"joint.enc.bias": mx.ones((64,))})
-    assert load_nemo(folder).sha256 != before.sha256
+    assert load_nemo(folder).info.sha256 != before.info.sha256
 
 
 def test_the_demo_model_loads() -> None:

@@ -66,7 +66,7 @@ def test_heads_and_sizes() -> None:
     loaded = model("hybrid.nemo")
     assert loaded.frame_seconds == pytest.approx(0.08)
     assert loaded.name == "hybrid"
-    assert len(loaded.sha256) == 64
+    assert len(loaded.info.sha256) == 64
 
 
 def test_the_transducer_takes_a_step_as_nemo_does() -> None:

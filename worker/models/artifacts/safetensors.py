@@ -1,10 +1,6 @@
-"""Finds a model and loads it: a folder, a `.nemo` file, or an id on the Hugging Face hub.
+"""Named tensors of a safetensors file, and the digest of any file. Knows no names of weights."""
 
-A folder holds `config.json` (or `model_config.yaml`), `model.safetensors` and, where the vocabulary alone is
-not enough, `tokenizer.model`. Knows where things lie; what they mean is told by `config`, `weights` and
-`checkpoint`.
-"""
-
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,3 +52,9 @@ def read_tensors(path: Path) -> Safetensors:
     if not isinstance(loaded, dict):
         raise ModelUnreadable(f"{path}: holds no named tensors")
     return Safetensors(loaded)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

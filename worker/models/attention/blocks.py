@@ -1,13 +1,14 @@
 """A checkpoint's tensors as blocks of `worker.models.attention.layers`, by a table of a family's names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import mlx.core as mx
 
 from worker.models.attention.decoder import Block
 from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, Product, SelfAttention
+from worker.models.weights import Shape, linear_shapes, norm_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,16 @@ class AttentionNames:
     key: str
     value: str
     out: str
+    key_bias: bool = field(default=True, kw_only=True)
+
+    def shapes(self, block: str, width: int) -> dict[str, Shape]:
+        """The tensors of a block's attention."""
+        shapes = norm_shapes(f"{block}.{self.norm}", width)
+        for layer in (self.query, self.key, self.value, self.out):
+            shapes |= linear_shapes(f"{block}.{layer}", width, width)
+        if not self.key_bias:
+            del shapes[f"{block}.{self.key}.bias"]
+        return shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,14 @@ class MlpNames:
     narrow: str
     activation: Literal["gelu", "relu"] = "gelu"
 
+    def shapes(self, block: str, width: int, inner: int) -> dict[str, Shape]:
+        """The tensors of a block's feed-forward part."""
+        return {
+            **norm_shapes(f"{block}.{self.norm}", width),
+            **linear_shapes(f"{block}.{self.widen}", inner, width),
+            **linear_shapes(f"{block}.{self.narrow}", width, inner),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class BlockNames:
@@ -38,6 +57,11 @@ class BlockNames:
     own: AttentionNames
     source: AttentionNames
     mlp: MlpNames
+
+    def shapes(self, block: str, width: int, inner: int) -> dict[str, Shape]:
+        """The tensors of a block."""
+        own, source = self.own.shapes(block, width), self.source.shapes(block, width)
+        return own | source | self.mlp.shapes(block, width, inner)
 
 
 class Tensors:

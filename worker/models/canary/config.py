@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spool.errors import ModelUnreadable
-from worker.models.nemo.config import (
+from worker.models.configuration import build_config, require, require_size
+from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
-    built_config,
     parse_encoder,
     parse_preprocessor,
-    require,
-    require_size,
 )
 
 Format = Literal["canary", "canary2"]
@@ -65,7 +63,7 @@ def is_canary(tree: Mapping[str, Any]) -> bool:
 
 def parse_canary(raw: bytes, name: str) -> CanaryConfig:
     """Parses a configuration's text. Raises ModelUnreadable naming the file and the setting."""
-    return built_config(raw, name, canary_config)
+    return build_config(raw, name, canary_config)
 
 
 def canary_config(tree: Mapping[str, Any]) -> CanaryConfig:

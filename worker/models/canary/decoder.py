@@ -12,7 +12,7 @@ import mlx.core as mx
 from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames, Tensors
 from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
 from worker.models.canary.config import CanaryConfig
-from worker.models.weights import Shape
+from worker.models.weights import Shape, linear_shapes, norm_shapes
 
 TOP = "transf_decoder._embedding"
 LAYERS = "transf_decoder._decoder.layers"
@@ -41,27 +41,13 @@ def shapes_of(config: CanaryConfig, vocabulary: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {
         f"{TOP}.token_embedding.weight": (rows, width),
         f"{TOP}.position_embedding.pos_enc": (decoder.max_sequence_length, width),
-        TABLE: (rows, width),
-        f"{HEAD}.bias": (rows,),
+        **norm_shapes(f"{TOP}.layer_norm", width),
+        **norm_shapes(FINAL, width),
+        **linear_shapes(HEAD, rows, width),
     }
-    norms = [f"{TOP}.layer_norm", FINAL]
     for layer in range(decoder.num_layers):
-        prefix = f"{LAYERS}.{layer}"
-        norms += [f"{prefix}.layer_norm_{number}" for number in (1, 2, 3)]
-        for block in ("first_sub_layer", "second_sub_layer"):
-            for way in WAYS:
-                shapes[f"{prefix}.{block}.{way}.weight"] = (width, width)
-                shapes[f"{prefix}.{block}.{way}.bias"] = (width,)
-        shapes[f"{prefix}.third_sub_layer.dense_in.weight"] = (inner, width)
-        shapes[f"{prefix}.third_sub_layer.dense_in.bias"] = (inner,)
-        shapes[f"{prefix}.third_sub_layer.dense_out.weight"] = (width, inner)
-        shapes[f"{prefix}.third_sub_layer.dense_out.bias"] = (width,)
-    for norm in norms:
-        shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
-    if config.is_projected:
-        shapes[f"{PROJECTION}.weight"] = (width, config.encoder.d_model)
-        shapes[f"{PROJECTION}.bias"] = (width,)
-    return shapes
+        shapes |= BLOCK.shapes(f"{LAYERS}.{layer}", width, inner)
+    return shapes | (linear_shapes(PROJECTION, width, config.encoder.d_model) if config.is_projected else {})
 
 
 class CanaryHead(AttentionDecoder):

@@ -14,22 +14,16 @@ from mlx import nn
 from spool.errors import ModelUnreadable
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
-from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
 from worker.models.base import ModelFiles
 from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
 from worker.models.canary.decoder import CanaryHead, shapes_of
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
+from worker.models.configuration import parse_tree
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.conformer.frames import FrameEncoder
-from worker.models.nemo.config import parse_tree
-from worker.models.nemo.load import (
-    CONFIG_NAMES,
-    WEIGHTS_NAME,
-    feature_extractor,
-    load_archive,
-    sha256_of,
-)
+from worker.models.nemo.load import CONFIG_NAMES, WEIGHTS_NAME, feature_extractor, load_archive
 from worker.models.nemo.model import NemoModel
 from worker.models.weights import default_dtype, install
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Literal
 
 import mlx.core as mx
-import mlx.utils
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,7 +44,9 @@ from worker.models.canary.stamps import StampedWord, time_stamped_words
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
+from worker.models.features import FeatureExtractor
 from worker.models.nemo.model import NemoModel
+from worker.models.weights import parameter_bytes, precision
 
 STAMPED = "<|timestamp|>"
 # Trained on up to 40 s (Puvvada et al. 2024).
@@ -60,7 +61,7 @@ class CanaryModel:
     def __init__(
         self,
         config: CanaryConfig,
-        frames: FrameEncoder,
+        frames: FrameEncoder[FeatureExtractor],
         head: CanaryHead,
         tokenizer: CanaryTokenizer,
         *,
@@ -106,18 +107,16 @@ class CanaryModel:
             sha256=self.files["weights"],
             heads=("attention",),
             frame_seconds=self.config.frame_seconds,
-            device=str(mx.default_device()),
             size=self.nbytes,
-            dtype=str(self.dtype).removeprefix("mlx.core."),
             files=dict(self.files),
             chunking=TIMED_CHUNKS if self.stamps_itself or self.aligner is not None else UNTIMED_CHUNKS,
+            **precision(self.dtype),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the weights in memory, the aligner's among them."""
-        encoder: list[tuple[str, mx.array]] = mlx.utils.tree_flatten(self.frames.encoder.parameters())  # type: ignore[assignment]
-        own = sum(array.nbytes for _, array in encoder) + sum(array.nbytes for array in self.head.parameters)
+        own = parameter_bytes(self.frames.encoder) + sum(array.nbytes for array in self.head.parameters)
         return own + (self.aligner.size if self.aligner is not None else 0)
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:

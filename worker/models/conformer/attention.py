@@ -1,8 +1,10 @@
-"""Self-attention with relative positions ("Transformer-XL", Dai et al., 2019), over all frames or near ones.
+"""Self-attention with relative positions ("Transformer-XL", Dai et al., 2019), over all frames or near ones,
+as WeNet has it without a shift, and without positions.
 
 score(i, j) = ((q_i + u) . k_j + (q_i + v) . p_{i-j}) / sqrt(head width). Full attention may be restricted by
 a mask; local attention [l, r] computes only frames within l to the left and r to the right, block by block,
-and equals full attention under the same band. Knows nothing of layers around it.
+and equals full attention under the same band. Without the shift what the position of key j adds depends on j
+alone: the keys are k + p, and u . k + v . p is a bias of theirs. Knows nothing of layers around it.
 """
 
 import math
@@ -12,10 +14,12 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
+from kernels.nn.activations import row_exp
 from kernels.nn.elementwise import relative_softmax
 from kernels.runtime.device import compiles_for_cpu, fuse
+from worker.models.attention.layers import join_heads, split_heads
+from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.linear import Linear
-from worker.models.nemo.config import EncoderConfig
 
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
 
@@ -31,11 +35,19 @@ def position_table(first: int, last: int, width: int, dtype: mx.Dtype) -> mx.arr
     return mx.array(table).astype(dtype)
 
 
+def sinusoids(positions: mx.array, width: int) -> mx.array:
+    """Sine and cosine in turns of positions / 10000^(2i / width) (Vaswani et al. 2017, 3.5), float32
+    [..., width]."""
+    rates = mx.exp(mx.arange(0, width, 2) * (-9.210340371976184 / width))
+    angles = positions[..., None].astype(mx.float32) * rates
+    return mx.stack([mx.sin(angles), mx.cos(angles)], axis=-1).reshape(*positions.shape, width)
+
+
 class AttentionContext(NamedTuple):
     """What each frame sees. `mask` as the attention wants it, `lengths` [B] int32. `window`: frames to the
     left and right (negative: all), where that and the lengths say all the mask says; else None."""
 
-    mask: mx.array
+    mask: mx.array | None
     lengths: mx.array
     window: tuple[int, int] | None
 
@@ -43,18 +55,16 @@ class AttentionContext(NamedTuple):
 class Positions(NamedTuple):
     """Relative positions for one or more lengths. `table` [R, d] as `position_table` makes it; `room`: the
     frames it was made for, any fewer use its middle. `kept`: it is the same array every time, so what is made
-    of it may be kept as well."""
+    of it may be kept as well. Without a shift: the positions of the frames themselves, [..., frames, d]."""
 
     table: mx.array
     room: int
     kept: bool
 
 
-class KeysValues(NamedTuple):
-    """Keys and values of past frames, [B, heads, P, d / heads] each, the newest last."""
-
-    keys: mx.array
-    values: mx.array
+Past = tuple[mx.array, ...]
+"""Of the P frames before a chunk, the newest last: keys and values [B, heads, P, d / heads], and without a
+shift what each key adds of its own, float32 [B, heads, 1, P]."""
 
 
 class _Keys(NamedTuple):
@@ -100,14 +110,9 @@ class RelPositionAttention(nn.Module):
 
     def fold(self) -> None:
         """Makes queries, keys and values by one product from now on. The weights are those of the three."""
-        parts = [self.linear_q, self.linear_k, self.linear_v]
-        weight = mx.concatenate([part.weight for part in parts])
-        bias = mx.concatenate([part.bias for part in parts]) if "bias" in self.linear_q else None
+        weight, bias = _join_linear([self.linear_q, self.linear_k, self.linear_v])
         biases = mx.stack([self.pos_bias_u, self.pos_bias_v])[:, None, :, None]
-        mx.eval(weight, biases, [] if bias is None else bias)
-        for part, own in zip(parts, mx.split(weight, 3), strict=True):
-            mx.eval(own)
-            part.weight = own  # a view: no second copy of them stays
+        mx.eval(biases)
         self._together = _Together(weight, bias, biases)
 
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
@@ -123,24 +128,28 @@ class RelPositionAttention(nn.Module):
             content = query @ keys.swapaxes(-1, -2)
             seen = relative_softmax(content, scores, sight.lengths, query.shape[-1], sight.window) @ values
         else:
+            assert sight.mask is not None
             bias = _mask_scores(sight.mask, shift(scores, frames), self._scale)
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
 
-    def step(
-        self, x: mx.array, past: KeysValues, positions: Positions, mask: mx.array
-    ) -> tuple[mx.array, KeysValues]:
+    def begin(self, reach: int, dtype: mx.Dtype) -> Past:
+        """The past of a stream that sees `reach` frames of it, before its first chunk."""
+        width = self.linear_q.weight.shape[0]
+        none = mx.zeros((1, self._heads, reach, width // self._heads), dtype)
+        return none, none
+
+    def step(self, x: mx.array, past: Past, positions: Positions, mask: mx.array) -> tuple[mx.array, Past]:
         """Attention of one chunk to itself and to what came before it.
 
-        x [B, C, d]; past: of the P frames before, the newest last; positions as for the whole, of `room` >= P
-        + C; the mask [B, 1, 1, P + C] bool, True where a key is seen. Returns [B, C, d], and keys and values
-        of the newest P frames.
+        x [B, C, d]; positions as for the whole, of `room` >= P + C; the mask [B, 1, 1, P + C] bool, True
+        where a key is seen. Returns [B, C, d], and the past of the next chunk.
         """
         batch, frames, _ = x.shape
         query = self._split(self.linear_q(x))
-        keys = mx.concatenate([past.keys, self._split(self.linear_k(x))], axis=2)
-        values = mx.concatenate([past.values, self._split(self.linear_v(x))], axis=2)
+        keys = mx.concatenate([past[0], self._split(self.linear_k(x))], axis=2)
+        values = mx.concatenate([past[1], self._split(self.linear_v(x))], axis=2)
         seen = keys.shape[2]
         first = positions.room - seen
         position_keys = self._position_keys(positions)[:, :, first : first + seen + frames - 1]
@@ -150,7 +159,7 @@ class RelPositionAttention(nn.Module):
             self._add_bias(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
         )
         out: mx.array = self.linear_out(attended.swapaxes(1, 2).reshape(batch, frames, -1))
-        return out, KeysValues(keys[:, :, frames:], values[:, :, frames:])
+        return out, (keys[:, :, frames:], values[:, :, frames:])
 
     def _position_keys(self, positions: Positions) -> mx.array:
         """The positions as keys, [1, heads, R, d / heads]; made again only of another table or weight."""
@@ -208,6 +217,7 @@ class RelPositionLocalAttention(RelPositionAttention):
         values = self._windows(self.linear_v(x), blocks, block)
         scores = self._add_bias(query, self.pos_bias_v) @ self._position_keys(positions).swapaxes(-1, -2)
         scores = scores * self._scale
+        assert sight.mask is not None
         near = self._windows(sight.mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
         bias = mx.where(near, band(scores, window), mx.array(MASKED, dtype=x.dtype))
         seen = mx.fast.scaled_dot_product_attention(
@@ -233,6 +243,97 @@ class RelPositionLocalAttention(RelPositionAttention):
         strided = mx.as_strided(padded, (batch, blocks, window, width), (row, block * width, width, 1))
         strided = strided.reshape(batch * blocks, window, width)
         return strided if x.dtype == mx.bool_ else self._split(strided)
+
+
+class PlainAttention(nn.Module):
+    """Multi-head attention over the whole utterance, whose frames hold their positions."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width, self._heads = config.d_model, config.n_heads
+        self.linear_q, self.linear_k = Linear(width, width), Linear(width, width)
+        self.linear_v, self.linear_out = Linear(width, width), Linear(width, width)
+        self._fused = Linear(width, 3 * width)
+
+    def fold(self) -> None:
+        """As `RelPositionAttention.fold`; called once the weights are in."""
+        self._fused.weight, bias = _join_linear([self.linear_q, self.linear_k, self.linear_v])
+        assert bias is not None
+        self._fused.bias = bias
+
+    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:  # noqa: ARG002
+        """x [B, T, d]; the mask float32, -inf at keys that are not seen, or None."""
+        out: mx.array = self.linear_out(join_heads(_attend(*self._project(x), sight.mask)))
+        return out
+
+    def _project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        queries, keys, values = mx.split(self._fused(x), 3, axis=-1)
+        return tuple(split_heads(part, self._heads) for part in (queries, keys, values))  # type: ignore[return-value]
+
+
+class UnshiftedAttention(PlainAttention):
+    """Relative attention without a shift."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        width = config.d_model
+        self.linear_pos = Linear(width, width, bias=False)
+        self.pos_bias_u = mx.zeros((self._heads, width // self._heads))
+        self.pos_bias_v = mx.zeros((self._heads, width // self._heads))
+
+    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
+        queries, keys, values = self._project(x)
+        keys, own = self._place(keys, positions.table[None])
+        bias = own if sight.mask is None else own + sight.mask
+        out: mx.array = self.linear_out(join_heads(_attend(queries, keys, values, bias)))
+        return out
+
+    def _place(self, keys: mx.array, positions: mx.array) -> tuple[mx.array, mx.array]:
+        """Keys [B, heads, T, D] with their positions [B or 1, T, d], and what each adds of its own."""
+        table = split_heads(self.linear_pos(positions), self._heads)
+        own = keys @ self.pos_bias_u[None, :, :, None] + table @ self.pos_bias_v[None, :, :, None]
+        return keys + table, own.swapaxes(2, 3).astype(mx.float32) * float(keys.shape[-1] ** -0.5)
+
+    def begin(self, reach: int, dtype: mx.Dtype) -> Past:
+        """As `RelPositionAttention.begin`."""
+        none = mx.zeros((1, self._heads, reach, self.pos_bias_u.shape[1]), dtype)
+        return none, none, mx.zeros((1, self._heads, 1, reach))
+
+    def step(self, x: mx.array, past: Past, positions: Positions, mask: mx.array) -> tuple[mx.array, Past]:
+        """As `RelPositionAttention.step`; positions of the chunk's own frames, [B, C, d], the mask float32
+        with -inf at keys that are not seen."""
+        queries, keys, values = self._project(x)
+        fresh = (*self._place(keys, positions.table), values)
+        keys, own, values = (
+            mx.concatenate([before, new], axis=axis)
+            for before, new, axis in zip((past[0], past[2], past[1]), fresh, (2, 3, 2), strict=True)
+        )
+        out: mx.array = self.linear_out(join_heads(_attend(queries, keys, values, own + mask)))
+        count = x.shape[1]
+        return out, (keys[:, :, count:], values[:, :, count:], own[..., count:])
+
+
+def _join_linear(parts: list[Linear]) -> tuple[mx.array, mx.array | None]:
+    """Weight and bias of one product for all."""
+    weight = mx.concatenate([part.weight for part in parts])
+    bias = mx.concatenate([part.bias for part in parts]) if "bias" in parts[0] else None
+    mx.eval(weight, [] if bias is None else bias)
+    for part, own in zip(parts, mx.split(weight, len(parts)), strict=True):
+        mx.eval(own)
+        part.weight = own  # a view: no second copy of them stays
+    return weight, bias
+
+
+def _attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array | None) -> mx.array:
+    """softmax((q·k) / √D + bias)·v: queries [B, H, Q, D], keys and values [B, H, T, D]; bias broadcasts to
+    [B, H, Q, T], -inf where a key is not seen, and leaves each query at least one -> [B, H, Q, D]."""
+    scale = queries.shape[-1] ** -0.5
+    if not compiles_for_cpu():
+        mask = None if bias is None else bias.astype(queries.dtype)
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
+    products = (mx.contiguous(queries * scale) @ mx.contiguous(keys).swapaxes(2, 3)).astype(mx.float32)
+    weights, total = row_exp(products if bias is None else products + bias)
+    return (weights.astype(values.dtype) @ mx.contiguous(values)) / total.astype(values.dtype)
 
 
 def shift(scores: mx.array, keys: int) -> mx.array:

@@ -1,10 +1,11 @@
-"""From samples of a batch of utterances to encoder frames: log-mel and the FastConformer behind it.
+"""From samples of a batch of utterances to encoder frames: a front end and the encoder behind it.
 
 Knows neither labels nor files.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import mlx.core as mx
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from worker.models.base import Ahead
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
-from worker.models.features import FeatureExtractor
 
 BYTES_A_FRAME = 40_000
 """A feature frame costs 20 kB on its way through the largest encoder in float32
@@ -28,11 +28,27 @@ class EncodedFrames:
     lengths: NDArray[np.int32]
 
 
+class FrontEnd(Protocol):
+    """Makes features of samples."""
+
+    def frames_of(self, samples: int) -> int:
+        """How many feature frames that many samples give."""
+
+    def batch(
+        self, samples: Sequence[NDArray[np.float32]], ahead: Ahead | None = None, /
+    ) -> tuple[mx.array, NDArray[np.int32]]:
+        """Utterances of [N] float32 each -> [B, T, bands] float32, zeros past the frames of each, and how
+        many these are, int32 [B]. `ahead`: what `ModelWithFront.front` has made of each already, or None."""
+
+
+Front = TypeVar("Front", bound=FrontEnd)
+
+
 @dataclass(frozen=True, slots=True)
-class FrameEncoder:
+class FrameEncoder(Generic[Front]):
     """Front end and encoder of one model, which computes in `dtype`."""
 
-    front_end: FeatureExtractor
+    front_end: Front
     encoder: ConformerEncoder
     dtype: mx.Dtype
 
@@ -43,8 +59,7 @@ class FrameEncoder:
     def features(
         self, samples: Sequence[NDArray[np.float32]], ahead: Ahead | None = None
     ) -> tuple[mx.array, NDArray[np.int32]]:
-        """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
-        hop). `ahead`: what the front end's `host_spectra` has made of each already, or None."""
+        """As `FrontEnd.batch`."""
         return self.front_end.batch([np.asarray(row, np.float32) for row in samples], ahead)
 
     def encode(
@@ -65,5 +80,5 @@ class FrameEncoder:
         self, features: mx.array, lengths: NDArray[np.int32], context: AttContext | None = None
     ) -> EncodedFrames:
         """What `features` gave, encoded."""
-        frames, counts = self.encoder(features.astype(self.dtype), lengths, context)
+        frames, counts = self.encoder(features, lengths, context)
         return EncodedFrames(frames, counts)

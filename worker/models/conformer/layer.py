@@ -9,28 +9,31 @@ from typing import NamedTuple
 import mlx.core as mx
 from mlx import nn
 
-from kernels.nn.convolution import glu_conv, taps_of
+from kernels.nn.convolution import fold_batch_norm, glu_conv, taps_of
 from kernels.nn.elementwise import layer_norm, residual_norm, silu
 from kernels.runtime.device import compiles_for_cpu, on_gpu
 from worker.models.conformer.attention import (
     AttentionContext,
-    KeysValues,
+    Past,
+    PlainAttention,
     Positions,
     RelPositionAttention,
     RelPositionLocalAttention,
+    UnshiftedAttention,
 )
+from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.linear import Linear
-from worker.models.nemo.config import EncoderConfig
 
 NORM_EPSILON = 1e-5
 
 
 class LayerPast(NamedTuple):
-    """What one layer keeps of the frames before a chunk. attention: of the P newest. gated: the input of the
-    depthwise convolution, [B, kernel - 1, d], the newest last."""
+    """What one layer keeps of the frames before a chunk. attention: of the P newest. convolution: the input
+    of the depthwise convolution, [B, kernel - 1, d], or of its gate, [B, kernel - 1, 2 d], the newest
+    last."""
 
-    attention: KeysValues
-    gated: mx.array
+    attention: Past
+    convolution: mx.array
 
 
 class RowNorm(nn.LayerNorm):
@@ -49,17 +52,19 @@ class RowNorm(nn.LayerNorm):
 
 
 class FeedForward(nn.Module):
-    """Linear, SiLU, linear."""
+    """Linear, SiLU (or ReLU), linear."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, relu: bool = False) -> None:
         super().__init__()
-        inner = config.d_model * config.ff_expansion_factor
+        inner = config.feed_forward_size
         self.linear1 = Linear(config.d_model, inner, bias=config.use_bias)
         self.linear2 = Linear(inner, config.d_model, bias=config.use_bias)
+        self._relu = relu
 
     def __call__(self, x: mx.array) -> mx.array:
         """[B, T, d] -> [B, T, d]."""
-        out: mx.array = self.linear2(silu(self.linear1(x)))
+        wide = self.linear1(x)
+        out: mx.array = self.linear2(mx.maximum(wide, 0) if self._relu else silu(wide))
         return out
 
 
@@ -129,6 +134,10 @@ class Convolution(nn.Module):
         out: mx.array = self.pointwise_conv2(x)
         return out
 
+    def begin(self, dtype: mx.Dtype) -> mx.array:
+        """What stands before a stream's first frame."""
+        return mx.zeros((1, self._kernel.shape[1] - 1, self._kernel.shape[0]), dtype)
+
     def step(self, x: mx.array, gated: mx.array) -> tuple[mx.array, mx.array]:
         """One chunk [B, C, d] behind `gated`, as `LayerPast` has it: [B, C, d], and the newest of what is
         gated. For a convolution that sees nothing of the future."""
@@ -148,6 +157,79 @@ class Convolution(nn.Module):
         return mx.conv1d(x, self._kernel, groups=x.shape[-1]) + self._offset
 
 
+class InputPaddedConvolution(Convolution):
+    """The same, whose zeros stand before the first pointwise convolution, so that its bias fills them."""
+
+    def fold(self, dtype: mx.Dtype) -> None:
+        kernel, offset, norm = self.depthwise_conv.weight, self.depthwise_conv.bias, self.batch_norm
+        taps = taps_of(kernel)
+        if isinstance(norm, BatchNorm):
+            moments = norm.running_mean, norm.running_var, norm.weight, norm.bias
+            taps, offset = fold_batch_norm(taps, offset, *moments)
+        else:
+            norm.weight, norm.bias = norm.weight.astype(dtype), norm.bias.astype(dtype)
+        self._taps, self._offset = taps.astype(dtype), offset.astype(dtype)
+        mx.eval(self._taps, self._offset, norm.parameters())
+
+    def begin(self, dtype: mx.Dtype) -> mx.array:  # noqa: ARG002 - that of the weights
+        bias = self.pointwise_conv1.bias
+        return mx.broadcast_to(bias, (1, max(self._padding[0] - self._padding[1], 0), bias.shape[0]))
+
+    def __call__(self, x: mx.array, valid: mx.array, lengths: mx.array) -> mx.array:  # noqa: ARG002
+        x, before = self.pointwise_conv1(x), self.begin(x.dtype)
+        if before.shape[1]:
+            x = mx.concatenate([mx.broadcast_to(before, (x.shape[0], *before.shape[1:])), x], axis=1)
+        return self._close(x, lengths + before.shape[1], before.shape[1])
+
+    def step(self, x: mx.array, opened: mx.array) -> tuple[mx.array, mx.array]:
+        """As `Convolution.step`, behind the newest outputs of the first pointwise convolution."""
+        before = opened.shape[1]
+        opened = mx.concatenate([opened, self.pointwise_conv1(x)], axis=1)
+        lengths = mx.full((x.shape[0],), opened.shape[1], dtype=mx.int32)
+        return self._close(opened, lengths, before), opened[:, x.shape[1] :]
+
+    def _close(self, opened: mx.array, lengths: mx.array, before: int) -> mx.array:
+        """Gate, depthwise convolution and what follows of [B, before + T, 2 d] -> [B, T, d]."""
+        folded = isinstance(self.batch_norm, BatchNorm)
+        lead = self._padding[0]
+        x = glu_conv(opened, self._taps, self._offset, lengths, lead, activates=folded)[:, before:]
+        out: mx.array = self.pointwise_conv2(x if folded else silu(self.batch_norm(x)))
+        return out
+
+
+ATTENTIONS: dict[str, type[RelPositionAttention | PlainAttention]] = {
+    "rel_pos": RelPositionAttention,
+    "rel_pos_local_attn": RelPositionLocalAttention,
+    "rel_pos_unshifted": UnshiftedAttention,
+    "abs_pos": PlainAttention,
+}
+
+
+class TransformerLayer(nn.Module):
+    """Attention and a feed-forward with ReLU, a norm before each."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = RowNorm(config.d_model), RowNorm(config.d_model)
+        self.self_attn = ATTENTIONS[config.self_attention_model](config)
+        self.feed_forward = FeedForward(config, relu=True)
+
+    def __call__(
+        self,
+        x: mx.array,
+        positions: Positions,
+        sight: AttentionContext,
+        valid: mx.array,  # noqa: ARG002 - only a convolution asks
+    ) -> mx.array:
+        """As `ConformerLayer`."""
+        x, normed = self.norm2.behind(x, self.self_attn(self.norm1(x), positions, sight))
+        out: mx.array = x + self.feed_forward(normed)
+        return out
+
+    def fold(self, dtype: mx.Dtype) -> None:  # noqa: ARG002 - nothing is rounded
+        self.self_attn.fold()
+
+
 class ConformerLayer(nn.Module):
     """One layer of the encoder."""
 
@@ -157,11 +239,9 @@ class ConformerLayer(nn.Module):
         self.norm_feed_forward1 = RowNorm(width)
         self.feed_forward1 = FeedForward(config)
         self.norm_self_att = RowNorm(width)
-        self.self_attn = (
-            RelPositionLocalAttention(config) if config.is_local else RelPositionAttention(config)
-        )
+        self.self_attn = ATTENTIONS[config.self_attention_model](config)
         self.norm_conv = RowNorm(width)
-        self.conv = Convolution(config)
+        self.conv = Convolution(config) if config.conv_pads == "gate" else InputPaddedConvolution(config)
         self.norm_feed_forward2 = RowNorm(width)
         self.feed_forward2 = FeedForward(config)
         self.norm_out = RowNorm(width)
@@ -179,8 +259,12 @@ class ConformerLayer(nn.Module):
     def fold(self, dtype: mx.Dtype) -> None:
         """Fixes what inference makes of the weights; called once they are in."""
         self.conv.fold(dtype)
-        if on_gpu():
+        if on_gpu() or isinstance(self.self_attn, PlainAttention):
             self.self_attn.fold()
+
+    def begin(self, reach: int, dtype: mx.Dtype) -> LayerPast:
+        """The past of a stream that sees `reach` frames of it, before its first chunk."""
+        return LayerPast(self.self_attn.begin(reach, dtype), self.conv.begin(dtype))
 
     def step(
         self, x: mx.array, past: LayerPast, positions: Positions, mask: mx.array
@@ -190,8 +274,8 @@ class ConformerLayer(nn.Module):
         x = x + 0.5 * self.feed_forward1(self.norm_feed_forward1(x))
         attended, attention = self.self_attn.step(self.norm_self_att(x), past.attention, positions, mask)
         x = x + attended
-        convolved, gated = self.conv.step(self.norm_conv(x), past.gated)
+        convolved, kept = self.conv.step(self.norm_conv(x), past.convolution)
         x = x + convolved
         x = x + 0.5 * self.feed_forward2(self.norm_feed_forward2(x))
         out: mx.array = self.norm_out(x)
-        return out, LayerPast(attention, gated)
+        return out, LayerPast(attention, kept)

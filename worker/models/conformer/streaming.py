@@ -1,15 +1,17 @@
-"""The FastConformer chunk by chunk ("Stateful Conformer with Cache-based Inference for Streaming Automatic
-Speech Recognition", Noroozi et al., 2023): what is carried from one chunk to the next, and the step.
+"""The encoder chunk by chunk ("Stateful Conformer with Cache-based Inference for Streaming Automatic Speech
+Recognition", Noroozi et al., 2023; Zhang et al. 2020): what is carried from one chunk to the next, and the
+step.
 
 With a context of [left, right] a chunk has right + 1 frames and sees left // (right + 1) chunks before it. In
-feature frames, f to an encoder frame: the first step takes 1 + f * right, each later one f * (right + 1)
-behind the last f + 1 of those before, which only the subsampling reads again. Knows neither audio nor labels.
+feature frames, f to an encoder frame: the first step takes f * right beside what the first frame needs, each
+later one f * (right + 1) behind the last of those before, which only the subsampling reads again (`Windows`).
+Knows neither audio nor labels.
 """
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -18,23 +20,35 @@ from numpy.typing import NDArray
 from kernels.runtime.device import on_gpu
 from spool.errors import InvalidRequest
 from worker.machine.blas import one_thread
-from worker.models.conformer.attention import KeysValues
+from worker.models.conformer.attention import Positions
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
-from worker.models.conformer.layer import LayerPast
-from worker.models.mel_stream import MelStream
-from worker.models.nemo.config import EncoderConfig
+from worker.models.conformer.layer import ConformerLayer, LayerPast
+from worker.models.conformer.subsampling import Windows
 
 SMALL_PRODUCT = 4_000_000
 """Multiply-adds of a layer's largest product for one stream, below which several threads of OpenBLAS gain
 nothing: at 14 frames of width 128 two took eight times the processor time of one, on two busy cores."""
 
 
+class FeatureStream(Protocol):
+    """The features of a recording that is still coming in, each as soon as no later sample can change it."""
+
+    def push(self, samples: NDArray[np.float32]) -> None:
+        """The next samples, [N] float32. Raises ValueError behind the end."""
+
+    def finish(self) -> None:
+        """No sample comes after this."""
+
+    def take(self) -> mx.array | NDArray[np.float32]:
+        """The features that are final and were not given yet, [n, bands] float32."""
+
+
 class EncoderPast(NamedTuple):
-    """One stream's past. layers: what each keeps, a batch of one. filled: how many of its frames were heard;
-    those in front of them are no frames."""
+    """One stream's past. layers: what each keeps, a batch of one. given: how many frames were heard; of the
+    layers' past as many are filled, those in front of them are no frames."""
 
     layers: tuple[LayerPast, ...]
-    filled: int
+    given: int
 
 
 class _Chunk(NamedTuple):
@@ -44,19 +58,14 @@ class _Chunk(NamedTuple):
     past: int
 
 
-def can_stream(config: EncoderConfig) -> bool:
-    """Whether an encoder sees nothing but whole chunks and the past."""
-    causal = (config.conv_kernel_size - 1, 0)
-    return config.is_chunked and config.causal_downsampling and config.convolution_padding == causal
-
-
 @dataclass
 class EncoderStream:
     """One recording on its way: as `worker.models.streaming.FrameStream`."""
 
-    mel: MelStream
+    mel: FeatureStream
     context: AttContext
     factor: int
+    windows: Windows
     past: EncoderPast
     _features: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     _heard: int = 0
@@ -73,22 +82,26 @@ class EncoderStream:
 
     @property
     def is_ready(self) -> bool:
-        waiting = self._waiting
-        return waiting >= self._wanted or (self._finished and waiting > 0)
+        return self._waiting >= (self._least if self._finished else self._wanted)
 
     @property
     def has_ended(self) -> bool:
-        return self._finished and self._waiting == 0
+        return self._finished and self._waiting < self._least
 
     @property
     def _wanted(self) -> int:
         right = self.context[1]
-        return self.factor * (right + 1) if self._heard else 1 + self.factor * right
+        return self.factor * (right + 1) if self._heard else self.windows.first + self.factor * right
+
+    @property
+    def _least(self) -> int:
+        """New features that give a frame."""
+        return self.windows.least if self._heard else self.windows.first
 
     @property
     def _past(self) -> int:
         """How many of the held feature frames were heard in the last step already."""
-        return min(self.factor + 1, self._heard)
+        return min(self.windows.past, self._heard)
 
     @property
     def _waiting(self) -> int:
@@ -116,22 +129,23 @@ class EncoderStream:
 class EncoderSteps:
     """Opens streams through one encoder, and steps them together."""
 
-    def __init__(self, encoder: ConformerEncoder, config: EncoderConfig, dtype: mx.Dtype) -> None:
-        self._encoder, self._config, self._dtype = encoder, config, dtype
+    def __init__(self, encoder: ConformerEncoder, dtype: mx.Dtype) -> None:
+        self._encoder, self._config, self._dtype = encoder, encoder.config, dtype
 
-    def open(self, mel: MelStream, context: AttContext) -> EncoderStream:
+    def open(self, mel: FeatureStream, context: AttContext) -> EncoderStream:
         """A recording at its start. Raises InvalidRequest."""
         if min(context) < 0:
             raise InvalidRequest(
                 f"att_context {context[0]},{context[1]}: a stream needs a context with an end on both sides"
             )
-        config = self._config
-        reach, width = context[0] // (context[1] + 1) * (context[1] + 1), config.d_model
-        heads = config.n_heads
-        none = mx.zeros((1, heads, reach, width // heads), self._dtype)
-        gated = mx.zeros((1, config.conv_kernel_size - 1, width), self._dtype)
-        layers = tuple(LayerPast(KeysValues(none, none), gated) for _ in range(config.n_layers))
-        return EncoderStream(mel, context, config.subsampling_factor, EncoderPast(layers, 0))
+        reach = context[0] // (context[1] + 1) * (context[1] + 1)
+        past = EncoderPast(tuple(layer.begin(reach, self._dtype) for layer in self._layers), 0)
+        windows = self._encoder.pre_encode.windows
+        return EncoderStream(mel, context, self._config.subsampling_factor, windows, past)
+
+    @property
+    def _layers(self) -> list[ConformerLayer]:
+        return [layer for layer in self._encoder.layers if isinstance(layer, ConformerLayer)]
 
     def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         """As `StreamingModel.step`. A GPU takes all as one batch; a CPU those whose chunks are of one shape,
@@ -155,27 +169,41 @@ class EncoderSteps:
             return self._step_group(streams)
 
     def _is_small(self, context: AttContext) -> bool:
-        width = self._config.d_model
-        return (context[1] + 1) * width * width * self._config.ff_expansion_factor <= SMALL_PRODUCT
+        return (context[1] + 1) * self._config.d_model * self._config.feed_forward_size <= SMALL_PRODUCT
 
     def _step_group(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         size = streams[0].context[1] + 1
         chunks = [stream.next_chunk() for stream in streams]
         frames, counts = self._subsample(chunks, size)
         past = [stream.past for stream in streams]
-        reach = past[0].layers[0].attention.keys.shape[2] if past[0].layers else 0
-        mask = _mask(np.array([each.filled for each in past]), counts, reach, size)
-        positions = self._encoder.positions(reach + size, frames.dtype)
+        reach = past[0].layers[0].attention[0].shape[2] if past[0].layers else 0
+        given = np.array([each.given for each in past])
+        positions, mask = self._sight(given, counts, reach, frames)
         kept = []
-        for index, layer in enumerate(self._encoder.layers):
+        for index, layer in enumerate(self._layers):
             before = _join_caches([each.layers[index] for each in past])
             frames, after = layer.step(frames, before, positions, mask)
             kept.append(after)
+        frames = self._encoder.finish(frames)
         mx.eval(frames, kept)
         for row, stream in enumerate(streams):
             layers = tuple(_row(layer, row, len(streams)) for layer in kept)
-            stream.past = EncoderPast(layers, min(reach, past[row].filled + size))
+            stream.past = EncoderPast(layers, past[row].given + int(counts[row]))
         return [frames[row, :count] for row, count in enumerate(counts.tolist())]
+
+    def _sight(
+        self, given: NDArray[np.int64], counts: NDArray[np.int32], reach: int, frames: mx.array
+    ) -> tuple[Positions, mx.array]:
+        """Positions of what chunks [B, C, d] see, and the mask [B, 1, 1, reach + C] over the heard part of
+        their past and the frames of the chunk."""
+        size = frames.shape[1]
+        place = np.arange(reach + size)
+        seen = (place >= reach - given[:, None]) & (place < reach + counts[:, None])
+        seen = seen[:, None, None]
+        if self._config.is_shifted:
+            return self._encoder.positions(reach + size, frames.dtype), mx.array(seen)
+        positions = self._encoder.positions_at(given[:, None] + np.arange(size), frames.dtype)
+        return positions, mx.array(np.where(seen, 0.0, -np.inf).astype(np.float32))
 
     def _subsample(self, chunks: Sequence[_Chunk], size: int) -> tuple[mx.array, NDArray[np.int32]]:
         """Frames [B, size, d] without those that were given before, and how many each row has."""
@@ -183,30 +211,22 @@ class EncoderSteps:
         padded = np.zeros((len(chunks), int(lengths.max()), self._config.feat_in), np.float32)
         for row, chunk in enumerate(chunks):
             padded[row, : lengths[row]] = chunk.features
-        frames = self._encoder.subsample(mx.array(padded).astype(self._dtype), lengths)
+        frames = self._encoder.subsample(mx.array(padded), lengths)
         rows, counts = [], []
         for row, chunk in enumerate(chunks):
-            first = -(-chunk.past // self._config.subsampling_factor)
+            first = self._encoder.pre_encode.frames_of(chunk.past)
             end = self._encoder.pre_encode.frames_of(int(lengths[row]))
             counts.append(end - first)
             rows.append(mx.pad(frames[row, first:end], [(0, size - (end - first)), (0, 0)]))
         return mx.stack(rows), np.array(counts, np.int32)
 
 
-def _mask(filled: NDArray[np.int64], counts: NDArray[np.int32], reach: int, size: int) -> mx.array:
-    """[B, 1, 1, reach + size]: the heard part of the past, and the frames of the chunk."""
-    place = np.arange(reach + size)
-    seen = (place >= reach - filled[:, None]) & (place < reach + counts[:, None])
-    return mx.array(seen[:, None, None])
-
-
 def _join_caches(rows: Sequence[LayerPast]) -> LayerPast:
     """The pasts of several streams as one batch."""
     if len(rows) == 1:
         return rows[0]
-    keys = mx.concatenate([row.attention.keys for row in rows])
-    values = mx.concatenate([row.attention.values for row in rows])
-    return LayerPast(KeysValues(keys, values), mx.concatenate([row.gated for row in rows]))
+    attention = (mx.concatenate(list(parts)) for parts in zip(*(row.attention for row in rows), strict=True))
+    return LayerPast(tuple(attention), mx.concatenate([row.convolution for row in rows]))
 
 
 def _row(layer: LayerPast, row: int, rows: int) -> LayerPast:
@@ -214,5 +234,5 @@ def _row(layer: LayerPast, row: int, rows: int) -> LayerPast:
         return layer
     at = slice(row, row + 1)
     # Copies: a view would keep the whole batch alive as long as one of its streams is.
-    keys, values = mx.contiguous(layer.attention.keys[at]), mx.contiguous(layer.attention.values[at])
-    return LayerPast(KeysValues(keys, values), mx.contiguous(layer.gated[at]))
+    attention = tuple(mx.contiguous(part[at]) for part in layer.attention)
+    return LayerPast(attention, mx.contiguous(layer.convolution[at]))

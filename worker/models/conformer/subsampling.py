@@ -1,19 +1,33 @@
 """Convolutional subsampling by depthwise-separable convolutions of stride two ("Fast Conformer with Linearly
-Scalable Attention", Rekesh et al., 2023), NeMo's `dw_striding`, causal too.
+Scalable Attention", Rekesh et al., 2023), NeMo's `dw_striding`, causal too; and by plain convolutions without
+padding, WeNet's `conv2d`, `conv2d6` and `conv2d8`.
 
-Knows how many frames come out; every convolution sees zeros beyond an utterance's end, so padding cannot leak
-in.
+Knows how many frames come out, and how a stream is cut into windows. Every convolution with padding sees
+zeros beyond an utterance's end, and those without see nothing beyond a frame's own features, so padding
+cannot leak in.
 """
+
+from typing import NamedTuple
 
 import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.convolution import depthwise_stride2, subsample_first, taps_of
+from kernels.runtime.device import on_gpu
+from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
 from worker.models.conformer.linear import Linear
-from worker.models.nemo.config import EncoderConfig
 
 KERNEL = 3
 STRIDE = 2
+
+
+class Windows(NamedTuple):
+    """How a stream's features are cut. first: what the first frame needs. past: how many of a step's last
+    features the next one reads again. least: new features of a later step that give a frame."""
+
+    first: int
+    past: int
+    least: int
 
 
 class StridedConvolution(nn.Module):
@@ -65,7 +79,7 @@ class DwStridingSubsampling(nn.Module):
                 Linear(channels, channels),
                 nn.ReLU(),
             ]
-        self._stages = stages
+        self._stages, self._factor = stages, config.subsampling_factor
         mels = config.feat_in
         for _ in range(stages):
             mels = self._halve(mels)
@@ -79,6 +93,15 @@ class DwStridingSubsampling(nn.Module):
         for _ in range(self._stages):
             features = self._halve(features) if features > 0 else 0
         return features
+
+    @property
+    def windows(self) -> Windows:
+        """How a stream is cut, if the convolutions are causal."""
+        return Windows(1, self._factor + 1, 1)
+
+    def features_for(self, frames: int) -> int:
+        """Feature frames that give so many encoder frames at least."""
+        return frames * self._factor
 
     def fold(self) -> None:
         """Lays the filters out for the kernels; called once the weights are in."""
@@ -116,3 +139,77 @@ class DwStridingSubsampling(nn.Module):
 def _mask_frames(x: mx.array, lengths: mx.array) -> mx.array:
     valid = mx.arange(x.shape[1])[None] < lengths[:, None]
     return mx.where(valid[:, :, None, None], x, mx.zeros((), dtype=x.dtype))
+
+
+class PlainConvolution(nn.Module):
+    """A square convolution over time and mel, without padding."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.weight, self.bias = mx.zeros((outputs, kernel, kernel, inputs)), mx.zeros((outputs,))
+        self._stride = stride
+        self._product = Linear(inputs, outputs, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[B, T, F, C] -> [B, T', F', C']."""
+        if on_gpu():
+            return mx.conv2d(x, self.weight, self._stride) + self.bias
+        # One product of the patches laid out side by side is faster on a CPU.
+        batch, frames, bands, channels = x.shape
+        kernel, stride = self.weight.shape[1], self._stride
+        rows, columns = (frames - kernel) // stride + 1, (bands - kernel) // stride + 1
+        row, frame = bands * channels, frames * bands * channels
+        patches = mx.as_strided(
+            mx.contiguous(x),
+            (batch, rows, columns, kernel, kernel * channels),
+            (frame, stride * row, stride * channels, row, 1),
+        )
+        self._product.weight = self.weight.reshape(self.weight.shape[0], -1)
+        convolved: mx.array = self._product(patches.reshape(batch, rows, columns, -1))
+        return convolved + self.bias
+
+
+class Conv2dSubsampling(nn.Module):
+    """Features [B, T, mels] to encoder frames [B, T', d_model]; `conv` counts ReLUs as well."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self._convolutions, width = CONVOLUTIONS[config.subsampling], config.d_model
+        self.conv: list[nn.Module] = []
+        for number, (kernel, stride) in enumerate(self._convolutions):
+            self.conv += [PlainConvolution(width if number else 1, width, kernel, stride), nn.ReLU()]
+        self._bands, self._factor = self.frames_of(config.feat_in), config.subsampling_factor
+        self.out = Linear(width * self._bands, width)
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames (or bands) that so many feature frames (or bands) give."""
+        for kernel, stride in self._convolutions:
+            features = (features - kernel) // stride + 1 if features >= kernel else 0
+        return features
+
+    @property
+    def windows(self) -> Windows:
+        """How a stream is cut."""
+        needed = 1
+        for kernel, stride in reversed(self._convolutions):
+            needed = (needed - 1) * stride + kernel
+        return Windows(needed, needed - self._factor, self._factor)
+
+    def features_for(self, frames: int) -> int:
+        """Feature frames that give so many encoder frames at least."""
+        return (frames + 2) * self._factor
+
+    def fold(self) -> None:
+        """Takes channels last, where a checkpoint's columns have them first; called once the weights are
+        in."""
+        width, shape = self.conv[0].weight.shape[0], self.out.weight.shape
+        weight = self.out.weight.reshape(width, -1, self._bands).swapaxes(1, 2)
+        self.out.weight = mx.contiguous(weight.reshape(shape))
+
+    def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:  # noqa: ARG002 - no frame reads beyond
+        """[B, T, mels] -> [B, T', d_model]; T' = frames_of(T)."""
+        x = features[..., None]
+        for layer in self.conv:
+            x = layer(x)
+        out: mx.array = self.out(x.reshape(*x.shape[:2], -1))
+        return out

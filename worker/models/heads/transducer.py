@@ -27,8 +27,8 @@ from kernels.nn.few_rows import (
     project_rows,
 )
 from kernels.runtime.device import fuse
+from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.ctc import CtcHead
-from worker.models.nemo.config import JointConfig, PredictionConfig
 
 Made = TypeVar("Made")
 

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import mlx.utils
 import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
 from spool.errors import ModelUnreadable
 from spool.planning.model_size import LANGUAGE_MODEL
-from worker.models.artifacts.safetensors import read_tensors
+from worker.models.artifacts.safetensors import read_tensors, sha256_of
 from worker.models.base import ModelInfo
 from worker.models.heads.transducer import LstmLayer, LstmStack, LstmState
-from worker.models.nemo.load import WEIGHTS_NAME, sha256_of
+from worker.models.nemo.load import WEIGHTS_NAME
 from worker.models.tokenizer import Tokenizer
-from worker.models.weights import install
+from worker.models.weights import install, parameter_bytes, precision
 
 MODEL_TYPE = LANGUAGE_MODEL
 FILES = {"weights": WEIGHTS_NAME, "config": "config.json", "tokenizer": "tokenizer.model"}
@@ -79,17 +78,15 @@ class LstmLanguageModel:
         self._network = LstmNetwork(self.sizes)
         weights = read_tensors(folder / FILES["weights"])
         install(self._network, weights.shapes, weights.read, mx.float32, str(folder))
-        parameters: Any = mlx.utils.tree_flatten(self._network.parameters())
-        mx.eval([value for _, value in parameters])
+        mx.eval(self._network.parameters())
         files = {role: sha256_of(folder / file) for role, file in FILES.items()}
         self.info = ModelInfo(
             name=name,
             sha256=files["weights"],
-            device=str(mx.default_device()),
-            size=sum(value.nbytes for _, value in parameters),
-            dtype="float32",
+            size=parameter_bytes(self._network),
             files=files,
             family=MODEL_TYPE,
+            **precision(mx.float32),
         )
 
     def score(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:

@@ -5,7 +5,6 @@ not enough, `tokenizer.model`. Knows where things lie; what they mean is the bus
 and `artifacts`.
 """
 
-import hashlib
 from pathlib import Path
 
 import mlx.core as mx
@@ -14,11 +13,12 @@ import numpy as np
 from kernels.runtime.device import compiles_for_cpu
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.nemo import open_nemo
-from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
 from worker.models.base import ModelFiles
+from worker.models.conformer.config import PreprocessorConfig
 from worker.models.features import FeatureExtractor, Float32
 from worker.models.heads.transducer import Transducer
-from worker.models.nemo.config import ModelConfig, PreprocessorConfig, parse_config, read_config
+from worker.models.nemo.config import ModelConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizer import Tokenizer
 from worker.models.weights import Shape, default_dtype, install
@@ -132,9 +132,3 @@ def _tokenizer(config: ModelConfig, name: str, pieces: Tokenizer | None) -> Toke
             f"the configuration names {len(config.vocabulary)}"
         )
     return pieces
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

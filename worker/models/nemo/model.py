@@ -1,32 +1,21 @@
-"""The acoustic model: samples of a batch of utterances to encoder frames, and the heads that a search drives.
+"""A loaded FastConformer and the heads that a search drives.
 
 Knows nothing of files (`load`) nor of search (`worker.decode`). A model belongs to the thread that made it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 import mlx.core as mx
-import numpy as np
 from mlx import nn
-from mlx.utils import tree_flatten
-from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.models.base import (
-    Ahead,
-    BatchCost,
-    Capabilities,
-    HeadName,
-    ModelInfo,
-    PreparedRequest,
-    SpeechOptions,
-    refuse_unsupported,
-)
+from worker.models.base import BatchCost, Capabilities, HeadName
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
-from worker.models.conformer.frames import BYTES_A_FRAME, EncodedFrames, FrameEncoder
-from worker.models.conformer.streaming import EncoderSteps, EncoderStream, can_stream
+from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
+from worker.models.conformer.streaming import EncoderStream
 from worker.models.features import FeatureExtractor, HostSpectra
+from worker.models.frame_model import FrameModel
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.mel_stream import MelStream
@@ -55,8 +44,10 @@ class Network(nn.Module):
 FRAME_OPTIONS = frozenset({"language_model", "phrases", "alternatives", "lattice"})
 
 
-class NemoModel:
+class NemoModel(FrameModel):
     """One loaded model. `sha256` is that of the weights file, hexadecimal."""
+
+    front_end: FeatureExtractor
 
     def __init__(
         self,
@@ -69,16 +60,10 @@ class NemoModel:
         sha256: str,
         dtype: mx.Dtype,
     ) -> None:
-        self.config = config
-        self.tokenizer = tokenizer
-        self.name = name
-        self.sha256 = sha256
-        self.files = {"weights": sha256}
-        self.dtype = dtype
-        self.network = network
-        self.front_end = features
-        self.frames = FrameEncoder(features, network.encoder, dtype)
-        self._steps = EncoderSteps(network.encoder, config.encoder, dtype)
+        frames = FrameEncoder(features, network.encoder, dtype)
+        files = {"weights": sha256}
+        super().__init__(network, frames, name=name, files=files, frame_seconds=config.frame_seconds)
+        self.config, self.tokenizer = config, tokenizer
 
     @cached_property
     def heads(self) -> Mapping[HeadName, Transducer | CtcHead]:
@@ -89,20 +74,6 @@ class NemoModel:
         if self.ctc is not None:
             heads["ctc"] = self.ctc
         return heads
-
-    @cached_property
-    def info(self) -> ModelInfo:
-        """Which weights these are."""
-        return ModelInfo(
-            name=self.name,
-            sha256=self.sha256,
-            heads=tuple(sorted(self.heads)),
-            frame_seconds=self.frame_seconds,
-            device=str(mx.default_device()),
-            size=self.size,
-            dtype=str(self.dtype).removeprefix("mlx.core."),
-            files=dict(self.files),
-        )
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -116,27 +87,11 @@ class NemoModel:
             att_contexts=self.config.encoder.att_contexts if self.config.encoder.is_chunked else (),
             family="nemo",
             # Features normalised over a recording are not known before its end.
-            streams=can_stream(self.config.encoder) and self.config.preprocessor.normalize is None,
+            streams=self.config.encoder.streams and self.config.preprocessor.normalize is None,
         )
-
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
-        """As `SpeechModel.prepare`: there is nothing that one may ask of this family itself."""
-        refuse_unsupported(self.name, self.capabilities, options)
-        return PreparedRequest(options)
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - the encoder is what counts
         return BatchCost(self.frames_of(samples), self.front_end.frames_of(samples) * BYTES_A_FRAME)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the weights in memory."""
-        parameters: list[tuple[str, mx.array]] = tree_flatten(self.network.parameters())  # type: ignore[assignment]
-        return sum(value.nbytes for _, value in parameters)
-
-    @property
-    def frame_seconds(self) -> float:
-        """Seconds from one encoder frame to the next."""
-        return self.config.frame_seconds
 
     @cached_property
     def transducer(self) -> Transducer | None:
@@ -156,33 +111,12 @@ class NemoModel:
         assert isinstance(head, CtcDecoder)
         return CtcHead(head, self.tokenizer.blank)
 
-    def frames_of(self, samples: int) -> int:
-        """How many encoder frames that many samples give."""
-        return self.frames.frames_of(samples)
-
     @property
     def front(self) -> HostSpectra | None:
         return self.front_end.host_spectra
-
-    def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
-        return self.frames.features(samples)
-
-    def encode(
-        self,
-        samples: Sequence[NDArray[np.float32]],
-        att_context: AttContext | None = None,
-        ahead: Ahead | None = None,
-    ) -> EncodedFrames:
-        return self.frames.encode(samples, att_context, ahead)
-
-    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> EncodedFrames:
-        return self.frames.encode_features(features, lengths)
 
     def open_stream(self, att_context: AttContext | None = None) -> EncoderStream:
         context = att_context or self.config.encoder.att_context_size
         if not self.capabilities.streams or context not in self.config.encoder.att_contexts:
             raise InvalidRequest(f"{self.name} cannot be run chunk by chunk with att_context {context}")
         return self._steps.open(MelStream(self.front_end), context)
-
-    def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
-        return self._steps.step(streams)

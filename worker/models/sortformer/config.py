@@ -8,14 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from spool.errors import ModelUnreadable
-from worker.models.nemo.config import (
+from worker.models.configuration import build_config, require, require_size
+from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
-    built_config,
     parse_encoder,
     parse_preprocessor,
-    require,
-    require_size,
 )
 
 SECTIONS = ("sortformer_modules", "preprocessor", "encoder", "transformer_encoder")
@@ -106,7 +104,7 @@ def is_sortformer(tree: Mapping[str, Any]) -> bool:
 
 def parse_sortformer(raw: bytes, name: str) -> SortformerConfig:
     """Parses a configuration's text. Raises ModelUnreadable naming the file and the setting."""
-    return built_config(raw, name, sortformer_config)
+    return build_config(raw, name, sortformer_config)
 
 
 def sortformer_config(tree: Mapping[str, Any]) -> SortformerConfig:

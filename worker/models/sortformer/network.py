@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
-import mlx.utils
 import numpy as np
 from mlx import nn
 
 from spool.errors import EngineError
-from worker.models.attention.blocks import AttentionNames, Tensors
+from worker.models.attention.blocks import AttentionNames, MlpNames, Tensors
 from worker.models.attention.layers import Linear, Norm, SelfAttention, attend_full
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.sortformer.config import SortformerConfig
 from worker.models.sortformer.steps import ChunkOutput, ChunkStep, Floats, MelStep, NormaliseStep, Step
-from worker.models.weights import Shape
+from worker.models.weights import Shape, linear_shapes, parameter_bytes
 
 LAYERS = "transformer_encoder.layers"
 MODULES = "sortformer_modules"
@@ -28,6 +27,7 @@ UNUSED = f"{MODULES}.hidden_to_spks"
 """Stored in every checkpoint; a rest of the model's training."""
 WAYS = ("query_net", "key_net", "value_net", "out_projection")
 ATTENTION = AttentionNames("layer_norm_1", *(f"first_sub_layer.{way}" for way in WAYS))
+FEED_FORWARD = MlpNames("layer_norm_2", "second_sub_layer.dense_in", "second_sub_layer.dense_out", "relu")
 
 
 class EncoderPart(nn.Module):
@@ -41,22 +41,16 @@ class EncoderPart(nn.Module):
 def shapes_of(config: SortformerConfig) -> dict[str, Shape]:
     """The tensors beside the encoder's, by their names in the file."""
     width, inner = config.transformer.hidden_size, config.transformer.inner_size
-    matrices: dict[str, Shape] = {
-        f"{MODULES}.encoder_proj": (width, config.encoder.d_model),
-        f"{MODULES}.first_hidden_to_hidden": (width, width),
-        f"{MODULES}.single_hidden_to_spks": (config.speakers, width),
-        UNUSED: (config.speakers, 2 * width),
+    shapes = {
+        **linear_shapes(f"{MODULES}.encoder_proj", width, config.encoder.d_model),
+        **linear_shapes(f"{MODULES}.first_hidden_to_hidden", width, width),
+        **linear_shapes(f"{MODULES}.single_hidden_to_spks", config.speakers, width),
+        **linear_shapes(UNUSED, config.speakers, 2 * width),
     }
-    norms = []
     for number in range(config.transformer.num_layers):
         layer = f"{LAYERS}.{number}"
-        norms += [f"{layer}.layer_norm_1", f"{layer}.layer_norm_2"]
-        matrices |= {f"{layer}.first_sub_layer.{way}": (width, width) for way in WAYS}
-        matrices[f"{layer}.second_sub_layer.dense_in"] = (inner, width)
-        matrices[f"{layer}.second_sub_layer.dense_out"] = (width, inner)
-    shapes: dict[str, Shape] = {f"{name}.weight": shape for name, shape in matrices.items()}
-    shapes |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
-    return shapes | {f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")}
+        shapes |= ATTENTION.shapes(layer, width) | FEED_FORWARD.shapes(layer, width, inner)
+    return shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +72,9 @@ class _Layer:
 def _layer(source: Tensors, name: str, heads: int) -> _Layer:
     return _Layer(
         source.self_attention(name, ATTENTION, heads),
-        source.linear(f"{name}.second_sub_layer.dense_in"),
-        source.linear(f"{name}.second_sub_layer.dense_out"),
-        source.norm(f"{name}.layer_norm_2"),
+        source.linear(f"{name}.{FEED_FORWARD.widen}"),
+        source.linear(f"{name}.{FEED_FORWARD.narrow}"),
+        source.norm(f"{name}.{FEED_FORWARD.norm}"),
     )
 
 
@@ -104,8 +98,7 @@ class SortformerNetwork:
         self._projection = source.linear(f"{MODULES}.encoder_proj")
         self._hidden = source.linear(f"{MODULES}.first_hidden_to_hidden")
         self._speakers = source.linear(f"{MODULES}.single_hidden_to_spks")
-        parameters: list[tuple[str, mx.array]] = mlx.utils.tree_flatten(encoder.parameters())  # type: ignore[assignment]
-        self.size = sum(value.nbytes for value in (*dict(parameters).values(), *tensors.values()))
+        self.size = parameter_bytes(encoder) + sum(value.nbytes for value in tensors.values())
 
     def run(self, samples: Floats, step: Step) -> Floats | ChunkOutput:
         """As `worker.diarization.base.Network.run`. Raises EngineError where the output is no numbers."""

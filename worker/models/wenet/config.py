@@ -4,6 +4,7 @@ Sizes come from the weights, and the configuration must agree with them. What a 
 this family does not compute is refused by the setting's name. Reads no file.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,53 +12,12 @@ from typing import Any
 import yaml
 
 from spool.errors import ModelUnreadable, WeightsMismatch
+from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
 
 Shape = tuple[int, ...]
+
 FEATURES = 80
-SUBSAMPLINGS: dict[str, tuple[tuple[int, int], ...]] = {
-    "conv2d": ((3, 2), (3, 2)),
-    "conv2d6": ((3, 2), (5, 3)),
-    "conv2d8": ((3, 2), (3, 2), (3, 2)),
-}
-"""Kernel and stride of each convolution over time and bands, without padding."""
 HOP_SECONDS = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSizes:
-    """The encoder. `convolutions` as in SUBSAMPLINGS. `relative`: positions enter attention's keys, else they
-    are added to the frames. `kernel` is 0 for transformer layers, which have no convolution."""
-
-    width: int
-    heads: int
-    layers: int
-    inner: int
-    kernel: int
-    causal: bool
-    batch_norm: bool
-    relative: bool
-    convolutions: tuple[tuple[int, int], ...]
-    has_cmvn: bool
-    chunked: bool = False
-
-    @property
-    def is_conformer(self) -> bool:
-        """Whether its layers have a convolution."""
-        return self.kernel > 0
-
-    @property
-    def rate(self) -> int:
-        """Feature frames to an encoder frame."""
-        product = 1
-        for _, stride in self.convolutions:
-            product *= stride
-        return product
-
-    def frames_of(self, features: int) -> int:
-        """Encoder frames that so many feature frames (or bands) give."""
-        for kernel, stride in self.convolutions:
-            features = (features - kernel) // stride + 1 if features >= kernel else 0
-        return features
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +48,14 @@ class WenetConfig:
     vocabulary: int
     sos: int
     eos: int
-    encoder: EncoderSizes
+    encoder: EncoderConfig
     decoders: tuple[DecoderSizes, ...]
     transducer: TransducerSizes | None
 
     @property
     def frame_seconds(self) -> float:
         """Seconds from one encoder frame to the next."""
-        return HOP_SECONDS * self.encoder.rate
+        return HOP_SECONDS * self.encoder.subsampling_factor
 
 
 Tree = Mapping[str, Any]
@@ -129,11 +89,11 @@ def read_config(tree: Tree, shapes: Mapping[str, Shape], units: int, source: str
         source,
         ("output_dim", tree.get("output_dim"), vocabulary),
         ("units.txt", units, vocabulary),
-        ("encoder_conf.output_size", config.get("output_size"), encoder.width),
-        ("encoder_conf.attention_heads", config.get("attention_heads"), encoder.heads),
-        ("encoder_conf.num_blocks", config.get("num_blocks"), encoder.layers),
+        ("encoder_conf.output_size", config.get("output_size"), encoder.d_model),
+        ("encoder_conf.attention_heads", config.get("attention_heads"), encoder.n_heads),
+        ("encoder_conf.num_blocks", config.get("num_blocks"), encoder.n_layers),
         ("encoder_conf.linear_units", config.get("linear_units"), encoder.inner),
-        ("encoder_conf.cnn_module_kernel", config.get("cnn_module_kernel"), encoder.kernel or None),
+        ("encoder_conf.cnn_module_kernel", config.get("cnn_module_kernel"), encoder.conv_kernel_size or None),
     )
     special = _section(_section(tree, "tokenizer_conf"), "special_tokens")
     last = vocabulary - 1
@@ -170,7 +130,7 @@ def _refuse_unknown(tree: Tree, source: str) -> None:
             _section(dataset, "resample_conf").get("resample_rate", 16_000),
             (16_000,),
         ),
-        ("encoder_conf.input_layer", encoder.get("input_layer", "conv2d"), tuple(SUBSAMPLINGS)),
+        ("encoder_conf.input_layer", encoder.get("input_layer", "conv2d"), tuple(CONVOLUTIONS)),
         ("encoder_conf.normalize_before", encoder.get("normalize_before", True), (True,)),
         ("encoder_conf.macaron_style", encoder.get("macaron_style", True), (True,)),
         ("encoder_conf.use_cnn_module", encoder.get("use_cnn_module", True), (True,)),
@@ -228,7 +188,7 @@ def _count(shapes: Mapping[str, Shape], prefix: str, suffix: str) -> int:
     return layers
 
 
-def _encoder(tree: Tree, shapes: Mapping[str, Shape]) -> EncoderSizes:
+def _encoder(tree: Tree, shapes: Mapping[str, Shape]) -> EncoderConfig:
     config = _section(tree, "encoder_conf")
     first = "encoder.encoders.0"
     conformer = tree["encoder"] == "conformer"
@@ -236,18 +196,26 @@ def _encoder(tree: Tree, shapes: Mapping[str, Shape]) -> EncoderSizes:
     heads = (
         shapes[f"{first}.self_attn.pos_bias_u"][0] if relative else int(config.get("attention_heads") or 4)
     )
-    return EncoderSizes(
-        width=shapes["encoder.after_norm.weight"][0],
-        heads=heads,
-        layers=_count(shapes, "encoder.encoders", "self_attn.linear_q.weight"),
+    layer = str(config.get("input_layer", "conv2d"))
+    kernel = shapes[f"{first}.conv_module.depthwise_conv.weight"][-1] if conformer else 0
+    causal = bool(config.get("causal", False))
+    return EncoderConfig(
+        feat_in=FEATURES,
+        n_layers=_count(shapes, "encoder.encoders", "self_attn.linear_q.weight"),
+        d_model=shapes["encoder.after_norm.weight"][0],
+        n_heads=heads,
         inner=shapes[f"{first}.feed_forward.w_1.weight"][0],
-        kernel=shapes[f"{first}.conv_module.depthwise_conv.weight"][-1] if conformer else 0,
-        causal=bool(config.get("causal", False)),
-        batch_norm=f"{first}.conv_module.norm.running_mean" in shapes,
-        relative=relative,
-        convolutions=SUBSAMPLINGS[str(config.get("input_layer", "conv2d"))],
-        has_cmvn="encoder.global_cmvn.mean" in shapes,
-        chunked=relative and bool(config.get("causal")) and bool(config.get("use_dynamic_chunk")),
+        subsampling=layer,
+        subsampling_factor=math.prod(stride for _, stride in CONVOLUTIONS[layer]),
+        self_attention_model="rel_pos_unshifted" if relative else "abs_pos",
+        att_context_style="chunked_limited",
+        conv_kernel_size=kernel,
+        conv_context_size=(kernel - 1, 0) if causal and conformer else None,
+        conv_norm_type="batch_norm" if f"{first}.conv_module.norm.running_mean" in shapes else "layer_norm",
+        conv_pads="input",
+        has_feature_norm="encoder.global_cmvn.mean" in shapes,
+        has_final_norm=True,
+        any_chunk=relative and causal and bool(config.get("use_dynamic_chunk")),
     )
 
 

@@ -4,21 +4,22 @@ Sequences to be scored share what they begin with: the decoder goes once over a 
 nodes see what lies between them and the root.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames
+from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames, Tensors
 from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, TokenTree, tokens_last
 from worker.models.attention.layers import is_cpu, log_sum_exp
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
+from worker.models.conformer.attention import sinusoids
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
+from worker.models.weights import Shape, linear_shapes, norm_shapes
 from worker.models.wenet.config import DecoderSizes, WenetConfig
-from worker.models.wenet.layers import Reader, sinusoids
 
 MOST_TOKENS = 5000  # rows of WeNet's own table of positions
 _LAYERS = ("linear_q", "linear_k", "linear_v", "linear_out")
@@ -29,20 +30,34 @@ BLOCK = BlockNames(
 )
 
 
-def decoder_of(sizes: DecoderSizes, config: WenetConfig, reader: Reader, dtype: mx.Dtype) -> "WenetDecoder":
-    """One decoder's weights."""
-    width, heads = config.encoder.width, sizes.heads
-    blocks = tuple(
-        reader.block(f"{sizes.name}.decoders.{layer}", BLOCK, heads) for layer in range(sizes.layers)
-    )
-    output = reader.linear(f"{sizes.name}.output_layer")
+def shapes_of(config: WenetConfig) -> dict[str, Shape]:
+    """The tensors of both decoders, by their names in the file."""
+    width, vocabulary = config.encoder.d_model, config.vocabulary
+    shapes: dict[str, Shape] = {}
+    for sizes in config.decoders:
+        shapes[f"{sizes.name}.embed.0.weight"] = (vocabulary, width)
+        for layer in range(sizes.layers):
+            shapes |= BLOCK.shapes(f"{sizes.name}.decoders.{layer}", width, sizes.inner)
+        shapes |= norm_shapes(f"{sizes.name}.after_norm", width)
+        shapes |= linear_shapes(f"{sizes.name}.output_layer", vocabulary, width)
+    return shapes
+
+
+def decoder_of(
+    sizes: DecoderSizes, config: WenetConfig, tensors: Mapping[str, mx.array], dtype: mx.Dtype
+) -> "WenetDecoder":
+    """One decoder of the tensors of `shapes_of`, float32."""
+    source, width, name = Tensors(tensors, dtype), config.encoder.d_model, sizes.name
+    output = source.linear(f"{name}.output_layer")
     weights = DecoderWeights(
         table=tokens_last(output.weight, output.bias),
         positions=sinusoids(mx.arange(MOST_TOKENS), width).astype(dtype),
-        blocks=blocks,
-        norm=reader.norm(f"{sizes.name}.after_norm"),
-        heads=heads,
-        embedding=reader.kept(reader.raw(f"{sizes.name}.embed.0.weight") * float(width**0.5)),
+        blocks=tuple(
+            source.block(f"{name}.decoders.{layer}", BLOCK, sizes.heads) for layer in range(sizes.layers)
+        ),
+        norm=source.norm(f"{name}.after_norm"),
+        heads=sizes.heads,
+        embedding=(tensors[f"{name}.embed.0.weight"] * float(width**0.5)).astype(dtype),
     )
     return WenetDecoder(weights, dtype, config.eos)
 

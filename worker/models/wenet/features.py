@@ -5,12 +5,15 @@ itself, and nothing is padded. Computed in 64 bit, for a band near silence is le
 transform leaves intact. Without dither: an answer depends on the recording alone.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.models.base import Ahead
 from worker.models.wenet.config import FEATURES
 
 Float32 = NDArray[np.float32]
@@ -70,15 +73,48 @@ def _mel(hertz: NDArray[np.floating[Any]]) -> Float64:
     return scaled
 
 
+class FilterBank:
+    """The front end of a batch."""
+
+    def frames_of(self, samples: int) -> int:
+        """How many frames that many samples give."""
+        return feature_frames(samples)
+
+    def batch(
+        self, samples: Sequence[Float32], ahead: Ahead | None = None
+    ) -> tuple[mx.array, NDArray[np.int32]]:
+        """As `FrontEnd.batch`."""
+        rows = zip(samples, ahead or [None] * len(samples), strict=True)
+        return pad_features([filter_bank(row) if made is None else made for row, made in rows])
+
+
+def pad_features(rows: Sequence[Float32]) -> tuple[mx.array, NDArray[np.int32]]:
+    """Features [T, 80] of each utterance as one array with zeros behind them, and how many there are."""
+    lengths = np.array([len(row) for row in rows], np.int32)
+    padded = np.zeros((len(rows), int(lengths.max(initial=0)), FEATURES), np.float32)
+    for row, each in zip(padded, rows, strict=True):
+        row[: len(each)] = each
+    return mx.array(padded), lengths
+
+
 class FilterBankStream:
     """The frames of `filter_bank` of a recording that is still coming in."""
 
     def __init__(self) -> None:
-        self._held = np.zeros(0, np.float32)
+        self._held, self._ended = np.zeros(0, np.float32), False
 
-    def push(self, samples: Float32) -> Float32:
-        """The next samples, [N] -> the frames that they complete, [n, 80]."""
+    def push(self, samples: Float32) -> None:
+        """The next samples, [N]."""
+        if self._ended:
+            raise ValueError("the recording has ended; nothing can be pushed behind its end")
         self._held = np.concatenate([self._held, np.asarray(samples, np.float32)])
+
+    def finish(self) -> None:
+        """No sample comes after this; nothing is padded."""
+        self._ended = True
+
+    def take(self) -> Float32:
+        """The frames that are complete and were not given yet, [n, 80]."""
         frames = filter_bank(self._held)
         self._held = self._held[len(frames) * HOP :]
         return frames

@@ -1,109 +1,145 @@
-"""A loaded U2 or U2++ model: samples to encoder frames, and the heads that a search drives.
+"""A loaded U2 or U2++ model: WeNet's names of the network's parameters, and the heads that a search drives.
 
 Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx import nn
 from numpy.typing import NDArray
 
-from worker.models.base import (
-    Ahead,
-    BatchCost,
-    Capabilities,
-    HeadName,
-    ModelFiles,
-    ModelInfo,
-    PreparedRequest,
-    SpeechOptions,
-    refuse_unsupported,
+from spool.errors import InvalidRequest
+from worker.models.artifacts.safetensors import Weights
+from worker.models.base import BatchCost, Capabilities, HeadName
+from worker.models.conformer.encoder import AttContext, ConformerEncoder
+from worker.models.conformer.frames import FrameEncoder
+from worker.models.conformer.streaming import EncoderStream
+from worker.models.frame_model import FrameModel
+from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
+from worker.models.weights import NameMap, install
+from worker.models.wenet.config import WenetConfig
+from worker.models.wenet.decoder import WenetDecoder, WenetHead, decoder_of, shapes_of
+from worker.models.wenet.features import FilterBank, FilterBankStream, filter_bank
+from worker.models.wenet.heads import CtcOutput, Joint, LstmPredictor, joint_config
+from worker.models.wenet.tokenizer import UnitTokenizer
+
+LIVE_CONTEXT = (128, 15)
+"""Chunks of 16 frames, as WeNet's runtime has them, and 8 of them behind."""
+MAX_SYMBOLS = 64  # labels of a frame at most, as WeNet's greedy search has it
+
+WENET = NameMap(
+    ignored=re.compile(r"\.pe$|\.concat_linear\.|\.num_batches_tracked$"),
+    renames=(
+        (r"^encoder\.layers\.", "encoder.encoders."),
+        (r"\.pre_encode\.out\.", ".embed.out.0."),
+        (r"\.pre_encode\.", ".embed."),
+        (r"\.feed_forward1\.linear", ".feed_forward_macaron.w_"),
+        (r"\.feed_forward2?\.linear", ".feed_forward.w_"),
+        (r"\.norm_feed_forward1\.", ".norm_ff_macaron."),
+        (r"\.norm_feed_forward2\.", ".norm_ff."),
+        (r"\.norm_self_att\.", ".norm_mha."),
+        (r"\.norm_out\.", ".norm_final."),
+        (r"\.conv\.batch_norm\.", ".conv_module.norm."),
+        (r"^(encoder\.encoders\.\d+)\.conv\.", r"\1.conv_module."),
+        (r"^predictor\.prediction\.dec_rnn\.lstm", "predictor.rnn"),
+        (r"^predictor\.prediction\.", "predictor."),
+        (r"^joint\.(enc|pred)\.", r"joint.\1_ffn."),
+        (r"^joint\.joint_net\.2\.", "joint.ffn_out."),
+    ),
+    otherwise=((r"^encoder\.embed\.out\.0\.", "encoder.embed.linear."),),
 )
-from worker.models.weights import default_dtype
-from worker.models.wenet.artifacts import WenetArtifacts, is_wenet_folder, open_folder
-from worker.models.wenet.decoder import WenetHead, decoder_of
-from worker.models.wenet.encoder import WenetEncoder
-from worker.models.wenet.features import feature_frames, filter_bank
-from worker.models.wenet.heads import ctc_head, transducer_head
-from worker.models.wenet.layers import Reader
-from worker.models.wenet.streaming import LIVE_CONTEXT, WenetSteps, WenetStream
-
-OPTIONS = frozenset({"language_model", "phrases"})
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Encoder frames of a batch: [B, T, d], zero past each utterance's length, and the lengths, [B] int32."""
+class WenetNetwork(nn.Module):
+    """Encoder, CTC and transducer."""
 
-    frames: mx.array
-    lengths: NDArray[np.int32]
+    def __init__(self, config: WenetConfig) -> None:
+        super().__init__()
+        width, sizes = config.encoder.d_model, config.transducer
+        self.encoder = ConformerEncoder(config.encoder)
+        self.ctc = CtcOutput(width, config.vocabulary)
+        if sizes is not None:
+            self.predictor = LstmPredictor(sizes, config.vocabulary)
+            self.joint = Joint(sizes, width, config.vocabulary)
+
+    def fold(self, dtype: mx.Dtype) -> None:
+        """Fixes what inference makes of the weights; called once they are in."""
+        self.encoder.fold(dtype)
+        self.ctc.fold()
+        if "joint" in self:
+            self.predictor.fold()
+            self.joint.fold()
 
 
-class WenetModel:
+class WenetModel(FrameModel):
     """Encoder and heads of one model."""
 
-    def __init__(self, artifacts: WenetArtifacts, dtype: mx.Dtype) -> None:
-        self.name, self.files = artifacts.name, artifacts.files
-        self.config, self.tokenizer, self.dtype = artifacts.config, artifacts.tokenizer, dtype
-        config, reader = artifacts.config, Reader(artifacts.tensors, dtype)
-        self.encoder = WenetEncoder(config.encoder, reader)
-        heads: dict[HeadName, Any] = {"ctc": ctc_head(config.vocabulary, reader)}
-        if config.transducer is not None:
-            heads["rnnt"] = transducer_head(
-                config.transducer, config.encoder.width, config.vocabulary, heads["ctc"], reader
-            )
-        decoders = [decoder_of(sizes, config, reader, dtype) for sizes in config.decoders]
-        if decoders:
-            right = decoders[1] if len(decoders) > 1 else None
-            head = WenetHead(heads["ctc"], decoders[0], right, config.sos, heads.get("rnnt"))
+    def __init__(
+        self,
+        config: WenetConfig,
+        network: WenetNetwork,
+        decoders: list[WenetDecoder],
+        tokenizer: UnitTokenizer,
+        dtype: mx.Dtype,
+        *,
+        name: str,
+        files: Mapping[str, str],
+    ) -> None:
+        frames = FrameEncoder(FilterBank(), network.encoder, dtype)
+        super().__init__(network, frames, name=name, files=files, frame_seconds=config.frame_seconds)
+        self.config, self.tokenizer, self._decoders = config, tokenizer, decoders
+
+    @cached_property
+    def heads(self) -> Mapping[HeadName, Any]:
+        network, vocabulary, sizes = self.network, self.config.vocabulary, self.config.transducer
+        ctc = CtcHead(network.ctc, vocabulary, sums=True, blank_first=True)
+        heads: dict[HeadName, Any] = {"ctc": ctc}
+        if sizes is not None:
+            parts = network.predictor, network.joint, joint_config(sizes), vocabulary
+            heads["rnnt"] = Transducer(*parts, max_symbols=MAX_SYMBOLS, ctc=ctc)
+        if self._decoders:
+            left, *right = self._decoders
+            head = WenetHead(ctc, left, right[0] if right else None, self.config.sos, heads.get("rnnt"))
             heads["ctc+attention"] = head
             if head.transducer is not None:
                 heads["rnnt+attention"] = head
-        self.heads: Mapping[HeadName, Any] = heads
-        mx.eval(reader.arrays, [decoder.parameters for decoder in decoders])
-        self.size = sum(array.nbytes for array in reader.arrays)
-        self.info = ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            heads=tuple(sorted(heads)),
-            frame_seconds=config.frame_seconds,
-            device=str(mx.default_device()),
-            size=self.size,
-            dtype=str(dtype).removeprefix("mlx.core."),
-            files=self.files,
-        )
-        self.capabilities = Capabilities(
-            decoders=frozenset(
-                {"greedy", "beam", "wfst"} | ({"rescore", "attention"} if config.decoders else set())
-            ),
+        return heads
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        streams = self.config.encoder.streams
+        attends = {"rescore", "attention"} if self.config.decoders else set[str]()
+        return Capabilities(
+            decoders=frozenset({"greedy", "beam", "wfst"} | attends),
             languages=frozenset(),
             tasks=frozenset({"transcribe"}),
             timing="frames",
-            options=OPTIONS,
+            options=frozenset({"language_model", "phrases"}),
             chunking=self.info.chunking,
-            any_context=config.encoder.chunked,
-            streams=config.encoder.chunked,
+            any_context=streams,
+            streams=streams,
         )
-        self._steps = WenetSteps(self.encoder, dtype)
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
-        """As `SpeechModel.prepare`: there is nothing that one may ask of this family itself."""
-        refuse_unsupported(self.name, self.capabilities, options)
-        return PreparedRequest(options)
+    @property
+    def size(self) -> int:
+        """Bytes of the weights in memory."""
+        decoders = (array for decoder in self._decoders for array in decoder.parameters)
+        return super().size + sum(array.nbytes for array in decoders)
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:
         """As `SpeechModel.cost`: the subsampling's and the layers' arrays, and what the hypotheses of a beam
         take in the decoders."""
-        sizes = self.config.encoder
-        frames = sizes.frames_of(feature_frames(samples))
-        width, size = sizes.width, self.dtype.size
-        patches = 9 * width * sizes.frames_of(80) * 2
-        layers = 4 * sizes.inner + 8 * width + sizes.heads * frames
-        searched = beam * (4 * sizes.inner + self.config.vocabulary) if beam > 1 else 0
+        config, frames, size = self.config.encoder, self.frames_of(samples), self.dtype.size
+        bands = self.frames.encoder.pre_encode.frames_of(config.feat_in)
+        patches = 9 * config.d_model * bands * 2
+        layers = 4 * config.inner + 8 * config.d_model + config.n_heads * frames
+        searched = beam * (4 * config.inner + self.config.vocabulary) if beam > 1 else 0
         return BatchCost(frames, frames * size * (patches + layers + searched))
 
     @property
@@ -111,42 +147,31 @@ class WenetModel:
         """As `ModelWithFront.front`: the filter bank."""
         return filter_bank
 
-    def features(self, samples: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-        """The filter bank of each utterance, [T, 80]."""
-        return [filter_bank(np.asarray(row, np.float32)) for row in samples]
-
-    def encode(
-        self,
-        samples: Sequence[NDArray[np.float32]],
-        att_context: tuple[int, int] | None = None,
-        ahead: Ahead | None = None,
-    ) -> Encoded:
-        """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
-        frame has length 0. att_context: attention is kept to chunks of right + 1 encoder frames and left //
-        (right + 1) chunks before them."""
-        if ahead is None:
-            return Encoded(*self.encoder(self.features(samples), att_context))
-        rows = zip(samples, ahead, strict=True)
-        features = [self.features([row])[0] if made is None else made for row, made in rows]
-        return Encoded(*self.encoder(features, att_context))
-
-    def open_stream(self, att_context: tuple[int, int] | None = None) -> WenetStream:
-        return self._steps.open(att_context or LIVE_CONTEXT)
-
-    def step(self, streams: Sequence[WenetStream]) -> list[mx.array]:
-        return self._steps.step(streams)
+    def open_stream(self, att_context: AttContext | None = None) -> EncoderStream:
+        context = att_context or LIVE_CONTEXT
+        if not self.config.encoder.streams:
+            raise InvalidRequest(
+                f"att_context {context[0]},{context[1]}: a stream needs a model that was trained in chunks"
+            )
+        return self._steps.open(FilterBankStream(), context)
 
 
-class Wenet:
-    """The family of WeNet's U2, U2++ and their transducers."""
-
-    def matches(self, files: ModelFiles) -> bool:
-        return is_wenet_folder(files.path)
-
-    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WenetModel:
-        return load_wenet(files.path, files.name, dtype)
-
-
-def load_wenet(folder: Path, name: str, dtype: mx.Dtype | None = None) -> WenetModel:
-    """Loads a model's folder. Raises UnknownModel, ModelUnreadable, WeightsMismatch."""
-    return WenetModel(open_folder(folder, name), dtype or default_dtype())
+def build_wenet(
+    config: WenetConfig,
+    tokenizer: UnitTokenizer,
+    weights: Weights,
+    dtype: mx.Dtype,
+    *,
+    name: str,
+    source: str,
+    files: Mapping[str, str],
+) -> WenetModel:
+    """The model of these weights. Raises WeightsMismatch, ModelUnreadable."""
+    network = WenetNetwork(config)
+    beside = shapes_of(config)
+    tensors = install(network, weights.shapes, weights.read, dtype, source, beside, WENET, mx.float32)
+    network.fold(dtype)
+    network.eval()
+    decoders = [decoder_of(sizes, config, tensors, dtype) for sizes in config.decoders]
+    mx.eval(network.parameters(), [decoder.parameters for decoder in decoders])
+    return WenetModel(config, network, decoders, tokenizer, dtype, name=name, files=files)

@@ -12,7 +12,6 @@ The layouts of named tensors are told apart by the names. A checkpoint is read w
 Every tensor that is missing, surplus or of another shape is named. Knows nothing of how the network computes.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +23,8 @@ import mlx.core as mx
 import numpy as np
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.weights import Shape, check_shapes
+from worker.models.artifacts.safetensors import sha256_of
+from worker.models.weights import Shape, check_shapes, norm_shapes
 from worker.models.whisper import ctranslate2
 from worker.models.whisper.config import (
     DecodingSettings,
@@ -32,6 +32,7 @@ from worker.models.whisper.config import (
     parse_dims,
     parse_settings,
 )
+from worker.models.whisper.names import BLOCK
 from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantise, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
@@ -139,7 +140,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         "config": weights if checkpoint else folder / CONFIG,
         "settings": stated,
     }
-    files = {role: _sha256(path) for role, path in read.items()}
+    files = {role: sha256_of(path) for role, path in read.items()}
     return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, quantised)
 
 
@@ -152,38 +153,17 @@ def shapes_of(dims: WhisperDims) -> dict[str, Shape]:
         "encoder.conv1.bias": (width,),
         "encoder.conv2.weight": (width, width, 3),
         "encoder.conv2.bias": (width,),
-        "encoder.ln_post.weight": (width,),
-        "encoder.ln_post.bias": (width,),
-        "decoder.ln.weight": (width,),
-        "decoder.ln.bias": (width,),
+        **norm_shapes("encoder.ln_post", width),
+        **norm_shapes("decoder.ln", width),
         "decoder.positional_embedding": (dims.n_text_ctx, width),
         "decoder.token_embedding.weight": (dims.n_vocab, width),
     }
-    for side, layers in (("encoder", dims.n_audio_layer), ("decoder", dims.n_text_layer)):
-        for layer in range(layers):
-            for block in ("attn", "cross_attn") if side == "decoder" else ("attn",):
-                shapes |= _attention_shapes(f"{side}.blocks.{layer}.{block}", width)
-            shapes |= _mlp_shapes(f"{side}.blocks.{layer}", width)
+    for layer in range(dims.n_audio_layer):
+        block = f"encoder.blocks.{layer}"
+        shapes |= BLOCK.own.shapes(block, width) | BLOCK.mlp.shapes(block, width, 4 * width)
+    for layer in range(dims.n_text_layer):
+        shapes |= BLOCK.shapes(f"decoder.blocks.{layer}", width, 4 * width)
     return shapes
-
-
-def _attention_shapes(prefix: str, width: int) -> dict[str, Shape]:
-    shapes: dict[str, Shape] = {
-        f"{prefix}.{way}.weight": (width, width) for way in ("query", "key", "value", "out")
-    }
-    shapes |= {f"{prefix}.{way}.bias": (width,) for way in ("query", "value", "out")}
-    return shapes | {f"{prefix}_ln.{kind}": (width,) for kind in ("weight", "bias")}
-
-
-def _mlp_shapes(prefix: str, width: int) -> dict[str, Shape]:
-    return {
-        f"{prefix}.mlp.0.weight": (4 * width, width),
-        f"{prefix}.mlp.0.bias": (4 * width,),
-        f"{prefix}.mlp.2.weight": (width, 4 * width),
-        f"{prefix}.mlp.2.bias": (width,),
-        f"{prefix}.mlp_ln.weight": (width,),
-        f"{prefix}.mlp_ln.bias": (width,),
-    }
 
 
 def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str) -> dict[str, mx.array]:
@@ -277,11 +257,6 @@ def _from_hugging_face(name: str) -> str:
         return f"{prefix}.{HUGGING_FACE_INNER[parts[2]]}.{kind}"
     block, way = HUGGING_FACE_ATTENTION.get(parts[2]), HUGGING_FACE_WAYS.get(parts[3])
     return f"{prefix}.{block}.{way}.{kind}" if block and way else name
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sinusoids(length: int, width: int) -> mx.array:

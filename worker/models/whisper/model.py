@@ -37,6 +37,7 @@ from worker.models.base_attention import (
     Verdict,
     Window,
 )
+from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
@@ -123,13 +124,12 @@ class WhisperModel:
             sha256=self.files["weights"],
             heads=("attention",),
             frame_seconds=FRAME_SECONDS,
-            device=str(mx.default_device()),
             size=self.nbytes,
-            dtype=str(dtype).removeprefix("mlx.core."),
             files=self.files,
             chunking=CHUNKING,
             family="whisper",
             quantised=artifacts.quantised,
+            **precision(dtype),
         )
 
     @property

@@ -12,8 +12,7 @@ import pytest
 from spool.errors import InvalidRequest
 from worker.decode import SearchOptions, check_options, log_likelihoods
 from worker.decode.search import search
-from worker.models import Transducer, WenetHead, WenetModel, load_model
-from worker.models.wenet.model import Encoded
+from worker.models import EncodedFrames, Transducer, WenetHead, WenetModel, load_model
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 
@@ -26,13 +25,13 @@ def model() -> WenetModel:
 
 
 @pytest.fixture(scope="module")
-def encoded() -> Encoded:
+def encoded() -> EncodedFrames:
     """WeNet's own frames of its two recordings."""
     dump = np.load(GOLDEN / "rnnt.npz")
     rows = [dump[f"u{row}.encoder"].reshape(-1, dump[f"u{row}.encoder"].shape[-1]) for row in range(2)]
     lengths = np.array([len(row) for row in rows], np.int32)
     padded = [np.pad(row, [(0, lengths.max() - len(row)), (0, 0)]) for row in rows]
-    return Encoded(mx.array(np.stack(padded)), lengths)
+    return EncodedFrames(mx.array(np.stack(padded)), lengths)
 
 
 def grid(transducer: Transducer, frames: mx.array, tokens: tuple[int, ...]) -> np.ndarray:
@@ -49,7 +48,7 @@ def grid(transducer: Transducer, frames: mx.array, tokens: tuple[int, ...]) -> n
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
-def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded: Encoded) -> None:
+def test_a_likelihood_is_the_sum_over_all_alignments(model: WenetModel, encoded: EncodedFrames) -> None:
     transducer, frames, tokens = model.heads["rnnt"], encoded.frames[0, :4], (13, 6, 6)
     logs = grid(transducer, frames, tokens)
     paths = []
@@ -77,7 +76,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("listed", "weights"), ASKED)
 def test_the_list_is_ordered_by_wenets_sum(
-    model: WenetModel, encoded: Encoded, listed: str, weights: str, monkeypatch: pytest.MonkeyPatch
+    model: WenetModel, encoded: EncodedFrames, listed: str, weights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every weight, 0 too, against `transducer_attention_rescoring` as the golden script restates it."""
     attention, beam_score, transducer, reverse = map(float, weights.split(","))
@@ -108,11 +107,11 @@ def test_the_list_is_ordered_by_wenets_sum(
         )
 
 
-def test_neighbours_change_nothing(model: WenetModel, encoded: Encoded) -> None:
+def test_neighbours_change_nothing(model: WenetModel, encoded: EncodedFrames) -> None:
     options = SearchOptions("rescore", 4, 4, "rnnt", reverse_weight=0.4, transducer_weight=0.7)
     together = search(model, encoded, options)
     for row, length in enumerate(encoded.lengths.tolist()):
-        alone = Encoded(encoded.frames[row : row + 1, :length], encoded.lengths[row : row + 1])
+        alone = EncodedFrames(encoded.frames[row : row + 1, :length], encoded.lengths[row : row + 1])
         (own,) = search(model, alone, options)
         assert [each.tokens for each in own] == [each.tokens for each in together[row]]
         assert [each.score for each in own] == pytest.approx([each.score for each in together[row]], abs=1e-3)

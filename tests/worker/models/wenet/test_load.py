@@ -54,7 +54,7 @@ def test_what_the_weights_were_normalised_with_may_be_missing(tmp_path: Path) ->
     tensors = {name: each for name, each in tensors_of(folder).items() if "global_cmvn" not in name}
     (folder / "final.pt").unlink()
     mx.save_safetensors(str(folder / "final.safetensors"), tensors)
-    assert not load_model(folder).encoder.sizes.has_cmvn  # type: ignore[attr-defined]
+    assert not load_model(folder).config.encoder.has_feature_norm  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,15 @@ from spool.domain import Hypothesis
 from worker.decode import DecodeRequest, SearchOptions
 from worker.decode.search import search
 from worker.models import (
-    SUBSAMPLINGS,
-    EncoderSizes,
-    Reader,
-    Subsampling,
+    CONVOLUTIONS,
+    Conv2dSubsampling,
+    EncodedFrames,
+    EncoderConfig,
     WenetModel,
     feature_frames,
     filter_bank,
     load_model,
 )
-from worker.models.wenet.model import Encoded
 
 pytestmark = pytest.mark.slow
 
@@ -111,42 +110,40 @@ def test_features_are_of_frames_that_stand_alone() -> None:
     assert np.all(filter_bank(np.zeros(800, np.float32)) == np.log(1.1920928955078125e-07).astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", SUBSAMPLINGS)
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
 def test_subsampling_is_convolutions_without_padding(kind: str) -> None:
-    sizes = EncoderSizes(6, 2, 1, 8, 3, True, False, True, SUBSAMPLINGS[kind], has_cmvn=False)
-    bands = sizes.frames_of(80)
+    subsampling = Conv2dSubsampling(EncoderConfig(80, 1, 6, subsampling=kind))
+    bands = subsampling.frames_of(80)
     rng = np.random.default_rng(1)
     tensors: dict[str, np.ndarray] = {}
-    for index, (kernel, _) in enumerate(sizes.convolutions):
+    for index, (kernel, _) in enumerate(CONVOLUTIONS[kind]):
         shape = (6, 6 if index else 1, kernel, kernel)
-        tensors[f"encoder.embed.conv.{2 * index}.weight"] = rng.normal(size=shape) * 0.3
-        tensors[f"encoder.embed.conv.{2 * index}.bias"] = rng.normal(size=6)
-    linear = "encoder.embed.out.0" if kind == "conv2d" else "encoder.embed.linear"
-    tensors[f"{linear}.weight"], tensors[f"{linear}.bias"] = (
-        rng.normal(size=(6, 6 * bands)),
-        rng.normal(size=6),
-    )
+        tensors[f"conv.{2 * index}.weight"] = rng.normal(size=shape) * 0.3
+        tensors[f"conv.{2 * index}.bias"] = rng.normal(size=6)
+    tensors["out.weight"], tensors["out.bias"] = rng.normal(size=(6, 6 * bands)), rng.normal(size=6)
     features = rng.normal(size=(47, 80))
 
     x = features[None]
-    for index, (kernel, stride) in enumerate(sizes.convolutions):
-        weight = tensors[f"encoder.embed.conv.{2 * index}.weight"]
+    for index, (kernel, stride) in enumerate(CONVOLUTIONS[kind]):
+        weight = tensors[f"conv.{2 * index}.weight"]
         patches = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
-        bias = tensors[f"encoder.embed.conv.{2 * index}.bias"]
+        bias = tensors[f"conv.{2 * index}.bias"]
         x = np.maximum(np.einsum("ctfij,ocij->otf", patches, weight) + bias[:, None, None], 0)
     flat = x.transpose(1, 0, 2).reshape(x.shape[1], -1)
-    expected = (flat @ tensors[f"{linear}.weight"].T + tensors[f"{linear}.bias"]) * np.sqrt(6)
+    expected = (flat @ tensors["out.weight"].T + tensors["out.bias"]) * np.sqrt(6)
 
-    arrays = {name: mx.array(value.astype(np.float32)) for name, value in tensors.items()}
-    made = np.array(
-        Subsampling(sizes, Reader(arrays, mx.float32))(mx.array(features.astype(np.float32))[None])[0]
-    )
-    assert made.shape == expected.shape == (sizes.frames_of(47), 6)
+    arrays = [(name, mx.array(value.astype(np.float32))) for name, value in tensors.items()]
+    # A checkpoint's [out, in, time, band].
+    subsampling.load_weights([(name, mx.moveaxis(a, 1, -1) if a.ndim == 4 else a) for name, a in arrays])
+    subsampling.fold()
+    made = subsampling(mx.array(features.astype(np.float32))[None], mx.array([47])) * np.sqrt(6)
+    made = np.array(made[0])
+    assert made.shape == expected.shape == (subsampling.frames_of(47), 6)
     assert np.abs(made - expected).max() < 1e-4
 
 
 def test_frames_of_nothing() -> None:
     encoded = model_of("offline").encode([np.zeros(0, np.float32)])
-    assert isinstance(encoded, Encoded)
+    assert isinstance(encoded, EncodedFrames)
     assert encoded.lengths.tolist() == [0]
     assert search(model_of("offline"), encoded, SearchOptions("beam", 4, 4))[0][0].score == 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spool.errors import InvalidRequest
 from worker.decode import DecodeRequest, SearchOptions, check_decoding, decode_utterances
 from worker.live import EndpointRules, Event, Final, LiveGroup, LiveOptions
-from worker.models import FilterBankStream, WenetModel, WenetStream, filter_bank, load_wenet
+from worker.models import EncoderStream, FilterBankStream, WenetModel, filter_bank, load_wenet, pad_features
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 CONTEXTS = {"chunk4.left2": (8, 3), "chunk7.left1": (7, 6)}
@@ -31,7 +31,7 @@ def audio(number: int) -> NDArray[np.float32]:
     return dump()[f"u{number}.wav"].astype(np.float32) / np.float32(32_768)
 
 
-def frames_of(stream: WenetStream, samples: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+def frames_of(stream: EncoderStream, samples: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     given = []
     for first in range(0, len(samples), size):
         stream.push(samples[first : first + size])
@@ -48,10 +48,10 @@ def frames_of(stream: WenetStream, samples: NDArray[np.float32], size: int) -> N
 def test_chunk_masks_are_wenets(name: str) -> None:
     # From WeNet's own features: it computes them in 32 bit.
     features = [dump()[f"u{number}.feats"] for number in (0, 1)]
-    frames, lengths = model().encoder(features, CONTEXTS[name])
+    encoded = model().encode_features(*pad_features(features), CONTEXTS[name])
     for number in (0, 1):
         expected = dump()[f"u{number}.encoder.{name}"]
-        given = np.array(frames[number, : lengths[number]])
+        given = np.array(encoded.frames[number, : encoded.lengths[number]])
         np.testing.assert_allclose(given, expected, rtol=0, atol=1e-5)
 
 
@@ -66,7 +66,10 @@ def test_steps_give_the_frames_of_the_whole(context: tuple[int, int]) -> None:
 
 def test_features_do_not_depend_on_the_blocks() -> None:
     stream, samples = FilterBankStream(), audio(0)
-    parts = [stream.push(samples[first : first + 777]) for first in range(0, len(samples), 777)]
+    parts = []
+    for first in range(0, len(samples), 777):
+        stream.push(samples[first : first + 777])
+        parts.append(stream.take())
     assert np.array_equal(np.concatenate(parts), filter_bank(samples))
 
 

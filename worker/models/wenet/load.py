@@ -4,10 +4,8 @@ Paths in `train.yaml` are those of the machine that trained; only the names besi
 read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.nemo`).
 """
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import mlx.core as mx
@@ -16,10 +14,12 @@ import sentencepiece
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.nemo import TorchCheckpoint
 from worker.models.artifacts.nemo_files import BROKEN
-from worker.models.artifacts.safetensors import Weights, read_tensors
-from worker.models.wenet.config import WenetConfig, read_config, read_tree
-from worker.models.wenet.tokenizer import UnitTokenizer, read_units
-from worker.models.wenet.weights import read_weights
+from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
+from worker.models.base import ModelFiles
+from worker.models.weights import default_dtype
+from worker.models.wenet.config import read_config, read_tree
+from worker.models.wenet.model import WenetModel, build_wenet
+from worker.models.wenet.tokenizer import read_units
 
 CONFIG_NAME, UNITS_NAME, SCRIPTED_NAME = "train.yaml", "units.txt", "final.zip"
 WEIGHTS_NAMES = ("final.safetensors", "model.safetensors", "final.pt")
@@ -27,25 +27,24 @@ WEIGHTS_NAMES = ("final.safetensors", "model.safetensors", "final.pt")
 CONFIG_BYTES_MAX = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class WenetArtifacts:
-    """All that a model is made of. files: SHA-256 by role."""
+class Wenet:
+    """The family of WeNet's U2, U2++ and their transducers."""
 
-    name: str
-    config: WenetConfig
-    tokenizer: UnitTokenizer
-    tensors: dict[str, mx.array]
-    files: dict[str, str]
+    def matches(self, files: ModelFiles) -> bool:
+        return is_wenet_folder(files.path)
+
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WenetModel:
+        return load_wenet(files.path, files.name, dtype)
 
 
 def is_wenet_folder(path: Path) -> bool:
     """Whether a folder holds WeNet's configuration or its units: one without the other is no other family's,
-    and `open_folder` says what is missing."""
+    and `load_wenet` says what is missing."""
     return path.is_dir() and ((path / CONFIG_NAME).is_file() or (path / UNITS_NAME).is_file())
 
 
-def open_folder(folder: Path, name: str) -> WenetArtifacts:
-    """Reads a model's folder. Raises UnknownModel, ModelUnreadable, WeightsMismatch."""
+def load_wenet(folder: Path, name: str, dtype: mx.Dtype | None = None) -> WenetModel:
+    """Loads a model's folder. Raises UnknownModel, ModelUnreadable, WeightsMismatch."""
     path = next((folder / each for each in WEIGHTS_NAMES if (folder / each).is_file()), None)
     if path is None:
         if (folder / SCRIPTED_NAME).is_file():
@@ -66,12 +65,13 @@ def open_folder(folder: Path, name: str) -> WenetArtifacts:
     tokenizer = read_units(folder / UNITS_NAME, _processor(pieces))
     with _open_archive(path) as weights:
         config = read_config(tree, weights.shapes, len(tokenizer.pieces), str(settings))
-        tensors = read_weights(config, weights, str(path))
-    roles = {"weights": path, "config": settings, "units": folder / UNITS_NAME}
-    if pieces is not None:
-        roles["tokenizer"] = pieces
-    files = {role: _sha256(each) for role, each in roles.items()}
-    return WenetArtifacts(name, config, tokenizer, tensors, files)
+        roles = {"weights": path, "config": settings, "units": folder / UNITS_NAME}
+        if pieces is not None:
+            roles["tokenizer"] = pieces
+        files = {role: sha256_of(each) for role, each in roles.items()}
+        return build_wenet(
+            config, tokenizer, weights, dtype or default_dtype(), name=name, source=str(path), files=files
+        )
 
 
 @contextmanager
@@ -96,8 +96,3 @@ def _processor(path: Path | None) -> sentencepiece.SentencePieceProcessor | None
         return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
     except (RuntimeError, OSError, ValueError) as cause:
         raise ModelUnreadable(f"{path}: not a sentencepiece model: {cause}") from cause
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

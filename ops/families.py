@@ -1,0 +1,33 @@
+"""Prints how many lines of Python each family of models has, as `docs/models.md` shows it:
+
+.venv/bin/python -m ops.families
+"""
+
+from pathlib import Path
+
+MODELS = Path(__file__).parents[1] / "worker" / "models"
+FAMILIES = ("canary", "nemo", "sortformer", "wenet", "whisper")
+
+
+def count_lines() -> dict[str, int]:
+    """Lines of each folder of `worker/models`, and of the files beside the folders under an empty name."""
+    lines: dict[str, int] = {}
+    for path in sorted(MODELS.rglob("*.py")):
+        folders = path.relative_to(MODELS).parts[:-1]
+        name = folders[0] if folders else ""
+        lines[name] = lines.get(name, 0) + path.read_text().count("\n")
+    return lines
+
+
+def table() -> str:
+    """The families, and what they share."""
+    lines = count_lines()
+    shared = {name: count for name, count in lines.items() if name not in FAMILIES}
+    parts = ", ".join(f"`{name}/` {count:,}" for name, count in shared.items() if name)
+    rows = [f"| `{name}/` | {lines[name]:,} |" for name in FAMILIES]
+    last = f"| shared: {parts}, files beside the folders {shared['']:,} | {sum(shared.values()):,} |"
+    return "\n".join(["| folder of `worker/models/` | lines of Python |", "|---|---|", *rows, last])
+
+
+if __name__ == "__main__":
+    print(table())

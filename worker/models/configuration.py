@@ -1,0 +1,57 @@
+"""Reads a model's configuration: sections of JSON or YAML, and settings that are refused by their names.
+
+Knows no family and no setting.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import yaml
+
+from spool.errors import ModelUnreadable
+
+CONFIG_BYTES_MAX = 16 << 20
+SIZE_MAX = 1 << 16  # of any one dimension: beyond it a configuration is broken, not large
+
+Config = TypeVar("Config")
+Tree = Mapping[str, Any]
+
+
+def parse_tree(raw: bytes, name: str) -> Tree:
+    """The sections of a configuration; JSON is tried first, then YAML (safe loader: data alone)."""
+    if len(raw) > CONFIG_BYTES_MAX:
+        raise ModelUnreadable(f"{name}: a configuration of {len(raw)} bytes is no model's configuration")
+    try:
+        tree = json.loads(raw) if raw.lstrip().startswith(b"{") else yaml.safe_load(raw)
+    except (ValueError, yaml.YAMLError, RecursionError) as cause:
+        raise ModelUnreadable(f"{name}: not a readable configuration: {cause}") from cause
+    if not isinstance(tree, Mapping):
+        raise ModelUnreadable(f"{name}: a model's configuration is a mapping, this is not")
+    return tree
+
+
+def build_config(raw: bytes, name: str, build: Callable[[Tree], Config]) -> Config:
+    """What `build` makes of a configuration's sections. Raises ModelUnreadable naming the file and the
+    cause."""
+    tree = parse_tree(raw, name)
+    try:
+        return build(tree)
+    except ModelUnreadable as cause:
+        raise ModelUnreadable(f"{name}: {cause.message}") from cause
+    except (TypeError, ValueError, KeyError, AttributeError) as cause:
+        raise ModelUnreadable(f"{name}: a setting is missing or of the wrong kind: {cause}") from cause
+
+
+def require(name: str, value: object, *allowed: object) -> None:
+    """Raises ModelUnreadable, naming the setting, where its value is none of those allowed."""
+    if value not in allowed:
+        choices = " or ".join(repr(choice) for choice in allowed)
+        raise ModelUnreadable(f"{name} is {value!r}; this engine computes {choices}")
+
+
+def require_size(name: str, value: object) -> int:
+    """The value, a size of at least 1. Raises ModelUnreadable, naming the setting."""
+    if type(value) is not int or not 1 <= value <= SIZE_MAX:
+        raise ModelUnreadable(f"{name} is {value!r}, not a size of 1 to {SIZE_MAX}")
+    return value
