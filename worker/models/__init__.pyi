@@ -35,6 +35,7 @@ from .base_attention import (
     Verdict as Verdict,
     Window as Window,
 )
+from .byte_tokenizer import byte_table as byte_table
 from .canary.config import CanaryConfig as CanaryConfig, parse_canary as parse_canary
 from .canary.decoder import CanaryHead as CanaryHead, round_vocabulary as round_vocabulary
 from .canary.load import Canary as Canary
@@ -63,7 +64,7 @@ from .conformer.frames import EncodedFrames as EncodedFrames
 from .conformer.layer import ConformerLayer as ConformerLayer
 from .conformer.subsampling import Conv2dSubsampling as Conv2dSubsampling
 from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
-from .features import FeatureExtractor as FeatureExtractor
+from .front_ends.log_mel import FeatureExtractor as FeatureExtractor, mel_filters as mel_filters
 from .heads.config import JointConfig as JointConfig, PredictionConfig as PredictionConfig
 from .heads.ctc import CtcDecoder as CtcDecoder, CtcHead as CtcHead
 from .heads.transducer import (
@@ -74,7 +75,7 @@ from .heads.transducer import (
 )
 from .language.lstm import FILES as FILES, LstmLanguageModel as LstmLanguageModel
 from .load import load_model as load_model, load_reader as load_reader
-from .mel_stream import MelStream as MelStream
+from .front_ends.mel_stream import MelStream as MelStream
 from .nemo.config import parse_config as parse_config, read_config as read_config
 from .nemo.model import NemoModel as NemoModel, Network as Network
 from .registry import FAMILIES as FAMILIES
@@ -87,7 +88,7 @@ from .tokenizer import Tokenizer as Tokenizer, WORD_START as WORD_START
 from .turns import give_way as give_way, giving_way_to as giving_way_to
 from .weights import NEMO as NEMO, read_stored as read_stored, stored_shapes as stored_shapes
 from .wenet.decoder import WenetHead as WenetHead
-from .wenet.features import (
+from .front_ends.filter_bank import (
     FilterBankStream as FilterBankStream,
     feature_frames as feature_frames,
     filter_bank as filter_bank,
@@ -96,7 +97,7 @@ from .wenet.features import (
 from .wenet.load import load_wenet as load_wenet
 from .wenet.model import WENET as WENET, WenetModel as WenetModel, WenetNetwork as WenetNetwork
 from .wenet.tokenizer import UnitTokenizer as UnitTokenizer, read_units as read_units
-from .whisper.alignment import attention_matrix as attention_matrix
+from .attention.alignment import attention_matrix as attention_matrix
 from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder
 from .whisper.config import (
     DecodingSettings as DecodingSettings,
@@ -105,17 +106,16 @@ from .whisper.config import (
     SpecialTokens as SpecialTokens,
     WhisperDims as WhisperDims,
 )
-from .whisper.features import log_mel as log_mel, mel_filters as mel_filters
+from .front_ends.whisper_mel import log_mel as log_mel
 from .whisper.model import Languages as Languages, WhisperModel as WhisperModel, load_whisper as load_whisper
 from .whisper.rules import WhisperOptions as WhisperOptions
 from .whisper.tokenizer import (
     WhisperTokenizer as WhisperTokenizer,
-    byte_table as byte_table,
-    join_punctuation as join_punctuation,
 )
 from .whisper.windows import close_timestamps as close_timestamps, is_steady as is_steady
-from .whisper.words import (
+from .attention.words import (
     TimedWord as TimedWord,
+    join_punctuation as join_punctuation,
     join_unspaced as join_unspaced,
     time_words as time_words,
     without_pauses as without_pauses,

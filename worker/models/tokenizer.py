@@ -3,7 +3,7 @@ configuration. Owns pieces and how they join; knows no times.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -33,20 +33,12 @@ class Tokenizer:
     @classmethod
     def from_bytes(cls, model: bytes, name: str = "tokenizer.model") -> "Tokenizer":
         """Reads a sentencepiece model. Raises ModelUnreadable."""
-        try:
-            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            size = processor.get_piece_size()
-            return cls([processor.id_to_piece(index) for index in range(size)], processor)
-        except (RuntimeError, OSError, ValueError, IndexError) as cause:
-            raise ModelUnreadable(f"{name}: not a sentencepiece model: {cause}") from cause
+        return cls(*parse_pieces(model, name))
 
     @classmethod
     def from_file(cls, path: Path) -> "Tokenizer":
         """Reads a sentencepiece model file. Raises ModelUnreadable."""
-        try:
-            return cls.from_bytes(path.read_bytes(), str(path))
-        except OSError as cause:
-            raise ModelUnreadable(f"{path}: the tokenizer cannot be read: {cause.strerror}") from cause
+        return cls(*read_pieces(path))
 
     @property
     def vocabulary_size(self) -> int:
@@ -89,19 +81,45 @@ class Tokenizer:
         left. Raises InvalidRequest where a part of it is no piece."""
         if self._processor is not None:
             tokens = [int(token) for token in self._processor.encode(text)]
-            if self._processor.unk_id() in tokens:
-                raise InvalidRequest(f"{text!r} holds what the model has no token for")
-            return tokens
-        table = {piece: token for token, piece in enumerate(self.pieces)}
-        rest, tokens = WORD_START + text.replace(" ", WORD_START), []
-        longest = max(map(len, self.pieces))
-        while rest:
-            size = next((n for n in range(min(longest, len(rest)), 0, -1) if rest[:n] in table), 0)
-            if size == 0:
-                raise InvalidRequest(f"{text!r} holds what the model has no token for")
-            tokens.append(table[rest[:size]])
-            rest = rest[size:]
-        return tokens
+            spelled = None if self._processor.unk_id() in tokens else tokens
+        else:
+            table = {piece: token for token, piece in enumerate(self.pieces)}
+            spelled = longest_pieces(WORD_START + text.replace(" ", WORD_START), table)
+        if spelled is None:
+            raise InvalidRequest(f"{text!r} holds what the model has no token for")
+        return spelled
+
+
+Processor = sentencepiece.SentencePieceProcessor
+
+
+def parse_pieces(model: bytes, name: str) -> tuple[list[str], Processor]:
+    """The pieces of a sentencepiece model, and what encodes by it. Raises ModelUnreadable."""
+    try:
+        processor = Processor(model_proto=model)
+        return [processor.id_to_piece(index) for index in range(processor.get_piece_size())], processor
+    except (RuntimeError, OSError, ValueError, IndexError) as cause:
+        raise ModelUnreadable(f"{name}: not a sentencepiece model: {cause}") from cause
+
+
+def read_pieces(path: Path) -> tuple[list[str], Processor]:
+    """As `parse_pieces`, of a file."""
+    try:
+        return parse_pieces(path.read_bytes(), str(path))
+    except OSError as cause:
+        raise ModelUnreadable(f"{path}: the tokenizer cannot be read: {cause.strerror}") from cause
+
+
+def longest_pieces(text: str, tokens: Mapping[str, int]) -> list[int] | None:
+    """A text in the longest pieces that fit, from the left; None where a part of it is no piece."""
+    spelled, longest = [], max(map(len, tokens))
+    while text:
+        size = next((n for n in range(min(longest, len(text)), 0, -1) if text[:n] in tokens), 0)
+        if size == 0:
+            return None
+        spelled.append(tokens[text[:size]])
+        text = text[size:]
+    return spelled
 
 
 def begins_word(before: str, piece: str) -> bool:

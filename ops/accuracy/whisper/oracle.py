@@ -28,7 +28,8 @@ import soundfile  # noqa: E402
 
 from worker.decode.attention.beam import AttentionSearch, BeamSettings, ScoredTokens, SearchRequest  # noqa: E402  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow  # noqa: E402
-from worker.models.whisper.features import mel_filters  # noqa: E402
+from worker.models.conformer.config import PreprocessorConfig  # noqa: E402
+from worker.models.front_ends.log_mel import mel_filters  # noqa: E402
 from worker.models.whisper.model import WhisperModel, load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
 
@@ -55,7 +56,7 @@ def log_mel_padded(samples: np.ndarray, mels: int) -> np.ndarray:
     )[::160][: len(samples) // 160 + 3000]
     taper = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
     power = np.abs(np.fft.rfft(frames * taper, axis=1)) ** 2
-    mel = np.log10(np.maximum(power @ mel_filters(mels).T, 1e-10))
+    mel = np.log10(np.maximum(power @ mel_filters(PreprocessorConfig(features=mels, n_fft=400)).T, 1e-10))
     mel = (np.maximum(mel, mel.max() - 8) + 4) / 4
     padded = np.zeros((3000, mels), np.float32)
     kept = min(len(samples) // 160, 3000)

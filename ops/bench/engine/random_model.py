@@ -16,7 +16,7 @@ from worker.decode.search import search
 from worker.decode.types import SearchOptions
 from worker.models.conformer.config import EncoderConfig, PreprocessorConfig
 from worker.models.conformer.encoder import ConformerEncoder
-from worker.models.features import FeatureExtractor
+from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import ModelConfig

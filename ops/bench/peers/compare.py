@@ -215,7 +215,7 @@ def _one_of_each_third(count: int) -> list[int]:
 
 def _features(samples: np.ndarray) -> np.ndarray:
     from worker.models.conformer.config import PreprocessorConfig  # brings MLX, which only this needs
-    from worker.models.features import FeatureExtractor
+    from worker.models.front_ends.log_mel import FeatureExtractor
 
     config = PreprocessorConfig(window_size=0.025, features=80, n_fft=512)
     return np.array(FeatureExtractor(config)(samples))

@@ -191,7 +191,7 @@ def test_frames_are_the_same_bits_in_any_company() -> None:
 
 
 def test_a_long_recording_is_transformed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import worker.models.features as features
+    import worker.models.front_ends.log_mel as features
 
     samples = speech()[2]
     whole = np.array(model("hybrid.nemo").features([samples])[0])

@@ -197,6 +197,20 @@ def _read_tensors(state: object, key: str) -> dict[str, Tensor]:
     return {name: value for name, value in state.items() if isinstance(value, Tensor)}
 
 
+@contextmanager
+def open_checkpoint(path: Path, tensors: str = "state_dict") -> Iterator[TorchCheckpoint]:
+    """Opens a file of PyTorch's. Raises ModelUnreadable naming the file and the cause."""
+    try:
+        with path.open("rb") as file:
+            yield TorchCheckpoint(file, str(path), tensors)
+    except ModelUnreadable as cause:
+        if cause.message.startswith(str(path)):
+            raise
+        raise ModelUnreadable(f"{path}: {cause.message}") from cause
+    except BROKEN as cause:
+        raise ModelUnreadable(f"{path}: not a readable checkpoint: {cause}") from cause
+
+
 @dataclass(frozen=True, slots=True)
 class NemoArchive:
     """An open `.nemo`: the configuration's text, the small files by name, and the weights."""

@@ -23,6 +23,7 @@ from worker.models.attention.layers import (
     SelfAttention,
     attend_frames,
     attend_table,
+    is_cpu,
     join_heads,
     log_sum_exp,
     pack,
@@ -30,6 +31,7 @@ from worker.models.attention.layers import (
 )
 from worker.models.attention.state import (
     DecoderState,
+    EncodedBatch,
     EncodedWindow,
     Memory,
     empty_state,
@@ -197,6 +199,29 @@ class AttentionDecoder:
         # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
         state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)
         return self.logits(self.weights.norm(x).reshape(count * beam, -1)), state
+
+    def project(self, frames: mx.array) -> mx.array:
+        """Encoder frames [B, T, d_model] as the decoder attends to them, [B, T, d]."""
+        return frames
+
+    def windows(
+        self, frames: mx.array, lengths: NDArray[np.int32], *, masked: bool = False
+    ) -> list[EncodedWindow]:
+        """Frames [B, T, d_model] as utterances with cross keys and values. A CPU takes each by itself, for
+        the bits of a product depend on its number of rows there. masked: an utterance of no frames attends
+        to none; else a CPU lets it attend to one of zeros."""
+        batches = [(frames, lengths)]
+        if is_cpu():
+            batches = [
+                (frames[row : row + 1, : max(length, 1)], lengths[row : row + 1])
+                for row, length in enumerate(lengths.tolist())
+            ]
+        windows: list[EncodedWindow] = []
+        for own, counts in batches:
+            attended = self.project(own)
+            batch = EncodedBatch(attended, counts, self.cross_memory(attended), masked or not is_cpu())
+            windows += [EncodedWindow(batch, row) for row in range(len(counts))]
+        return windows
 
     def reorder(self, state: DecoderState, parents: mx.array) -> DecoderState:
         """As `AttentionHead.reorder`: the parent table's rows move, nothing else."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
-from worker.models.attention.layers import is_cpu
 from worker.models.attention.rules import NoRules
-from worker.models.attention.state import EncodedBatch, EncodedWindow
+from worker.models.attention.state import EncodedWindow
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -44,7 +43,7 @@ from worker.models.canary.stamps import StampedWord, time_stamped_words
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
-from worker.models.features import FeatureExtractor
+from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.nemo.model import NemoModel
 from worker.models.weights import parameter_bytes, precision
 
@@ -150,19 +149,9 @@ class CanaryModel:
         A CPU takes them one by one: the bits of a product depend on its number of rows there.
         """
         encoded = self.frames.encode(samples)
-        batches = [(encoded.frames, encoded.lengths)]
-        if is_cpu():
-            batches = [
-                (encoded.frames[row : row + 1, : max(length, 1)], encoded.lengths[row : row + 1])
-                for row, length in enumerate(encoded.lengths.tolist())
-            ]
-        windows: list[EncodedWindow] = []
-        for frames, lengths in batches:
-            projected = self.head.project(frames)
-            cross = self.head.cross_memory(projected)
-            mx.eval(projected, cross)
-            batch = EncodedBatch(projected, lengths, cross, masked=True)
-            windows += [EncodedWindow(batch, index) for index in range(len(lengths))]
+        windows = self.head.windows(encoded.frames, encoded.lengths, masked=True)
+        for window in windows:
+            mx.eval(window.batch.frames, window.batch.cross)
         return windows
 
     def ask(

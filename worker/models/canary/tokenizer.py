@@ -8,10 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import sentencepiece
-
 from spool.errors import ModelUnreadable
-from worker.models.tokenizer import UNKNOWN, Tokenizer
+from worker.models.tokenizer import UNKNOWN, Processor, Tokenizer, parse_pieces
 
 SPECIAL_PART = "spl_tokens"
 SPECIAL = re.compile(r"^<\|[^|]+\|>$|^<pad>$")
@@ -30,7 +28,7 @@ class Part:
 
     name: str
     offset: int
-    processor: sentencepiece.SentencePieceProcessor
+    processor: Processor
 
     @property
     def size(self) -> int:
@@ -46,13 +44,7 @@ class CanaryTokenizer(Tokenizer):
         self.parts: list[Part] = []
         pieces: list[str] = []
         for name, model in models.items():
-            try:
-                processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-                size = processor.get_piece_size()
-                own = [processor.id_to_piece(index) for index in range(size)]
-            except (RuntimeError, OSError, ValueError, IndexError) as cause:
-                where = f"{source}: {name or 'tokenizer'}"
-                raise ModelUnreadable(f"{where}: not a sentencepiece model: {cause}") from cause
+            own, processor = parse_pieces(model, f"{source}: {name or 'tokenizer'}")
             self.parts.append(Part(name, len(pieces), processor))
             pieces += own
         super().__init__(pieces)

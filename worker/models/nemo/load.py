@@ -16,7 +16,7 @@ from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
 from worker.models.base import ModelFiles
 from worker.models.conformer.config import PreprocessorConfig
-from worker.models.features import FeatureExtractor, Float32
+from worker.models.front_ends.log_mel import FeatureExtractor, Float32
 from worker.models.heads.transducer import Transducer
 from worker.models.nemo.config import ModelConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network

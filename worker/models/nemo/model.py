@@ -14,11 +14,11 @@ from worker.models.base import BatchCost, Capabilities, HeadName
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.conformer.streaming import EncoderStream
-from worker.models.features import FeatureExtractor, HostSpectra
 from worker.models.frame_model import FrameModel
+from worker.models.front_ends.log_mel import FeatureExtractor, HostSpectra
+from worker.models.front_ends.mel_stream import MelStream
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
-from worker.models.mel_stream import MelStream
 from worker.models.nemo.config import ModelConfig
 from worker.models.tokenizer import Tokenizer
 

@@ -16,7 +16,7 @@ from spool.errors import EngineError
 from worker.models.attention.blocks import AttentionNames, MlpNames, Tensors
 from worker.models.attention.layers import Linear, Norm, SelfAttention, attend_full
 from worker.models.conformer.encoder import ConformerEncoder
-from worker.models.features import FeatureExtractor
+from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.sortformer.config import SortformerConfig
 from worker.models.sortformer.steps import ChunkOutput, ChunkStep, Floats, MelStep, NormaliseStep, Step
 from worker.models.weights import Shape, linear_shapes, parameter_bytes

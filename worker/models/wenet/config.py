@@ -13,10 +13,10 @@ import yaml
 
 from spool.errors import ModelUnreadable, WeightsMismatch
 from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
+from worker.models.front_ends.filter_bank import FEATURES
 
 Shape = tuple[int, ...]
 
-FEATURES = 80
 HOP_SECONDS = 0.01
 
 
@@ -59,6 +59,40 @@ class WenetConfig:
 
 
 Tree = Mapping[str, Any]
+
+COMPUTED: dict[str, tuple[object, ...]] = {
+    "encoder": ("conformer", "transformer"),
+    "decoder": ("transformer", "bitransformer"),
+    "model": ("asr_model", "transducer"),
+    "ctc": ("ctc",),
+    "ctc_conf.ctc_blank_id": (0,),
+    "input_dim": (FEATURES,),
+    "dataset_conf.feats_type": ("fbank",),
+    "dataset_conf.fbank_conf.num_mel_bins": (FEATURES,),
+    "dataset_conf.fbank_conf.frame_shift": (10,),
+    "dataset_conf.fbank_conf.frame_length": (25,),
+    "dataset_conf.resample_conf.resample_rate": (16_000,),
+    "encoder_conf.input_layer": tuple(CONVOLUTIONS),
+    "encoder_conf.normalize_before": (True,),
+    "encoder_conf.macaron_style": (True,),
+    "encoder_conf.use_cnn_module": (True,),
+    "encoder_conf.activation_type": ("swish",),
+    "encoder_conf.static_chunk_size": (0, -1),
+    "encoder_conf.layer_norm_type": ("layer_norm",),
+    "encoder_conf.mlp_type": ("position_wise_feed_forward",),
+    "decoder_conf.tie_word_embedding": (False,),
+}
+"""The values of settings that this family computes, the default first. The encoder has to be named."""
+COMPUTED_OF_TRANSDUCERS: dict[str, tuple[object, ...]] = {
+    "predictor": ("rnn",),
+    "predictor_conf.rnn_type": ("lstm",),
+    "predictor_conf.bias": (True,),
+    "joint": ("transducer_joint",),
+    "joint_conf.joint_mode": ("add",),
+    "joint_conf.activation": ("tanh",),
+    "joint_conf.prejoin_linear": (True,),
+    "joint_conf.postjoin_linear": (False,),
+}
 
 
 def read_tree(text: bytes, source: str) -> Tree:
@@ -110,65 +144,27 @@ def _section(tree: Tree, name: str) -> Tree:
 
 def _refuse_unknown(tree: Tree, source: str) -> None:
     """Raises ModelUnreadable, naming the first setting that this family does not compute."""
-    encoder, dataset = _section(tree, "encoder_conf"), _section(tree, "dataset_conf")
-    filters = _section(dataset, "fbank_conf")
-    joint, predictor = _section(tree, "joint_conf"), _section(tree, "predictor_conf")
+    encoder = _section(tree, "encoder_conf")
     conformer = tree.get("encoder") == "conformer"
-    rules: list[tuple[str, Any, tuple[Any, ...]]] = [
-        ("encoder", tree.get("encoder"), ("conformer", "transformer")),
-        ("decoder", tree.get("decoder", "transformer"), ("transformer", "bitransformer")),
-        ("model", tree.get("model", "asr_model"), ("asr_model", "transducer")),
-        ("ctc", tree.get("ctc", "ctc"), ("ctc",)),
-        ("ctc_conf.ctc_blank_id", _section(tree, "ctc_conf").get("ctc_blank_id", 0), (0,)),
-        ("input_dim", tree.get("input_dim", FEATURES), (FEATURES,)),
-        ("dataset_conf.feats_type", dataset.get("feats_type", "fbank"), ("fbank",)),
-        ("dataset_conf.fbank_conf.num_mel_bins", filters.get("num_mel_bins", FEATURES), (FEATURES,)),
-        ("dataset_conf.fbank_conf.frame_shift", filters.get("frame_shift", 10), (10,)),
-        ("dataset_conf.fbank_conf.frame_length", filters.get("frame_length", 25), (25,)),
-        (
-            "dataset_conf.resample_conf.resample_rate",
-            _section(dataset, "resample_conf").get("resample_rate", 16_000),
-            (16_000,),
-        ),
-        ("encoder_conf.input_layer", encoder.get("input_layer", "conv2d"), tuple(CONVOLUTIONS)),
-        ("encoder_conf.normalize_before", encoder.get("normalize_before", True), (True,)),
-        ("encoder_conf.macaron_style", encoder.get("macaron_style", True), (True,)),
-        ("encoder_conf.use_cnn_module", encoder.get("use_cnn_module", True), (True,)),
-        ("encoder_conf.activation_type", encoder.get("activation_type", "swish"), ("swish",)),
-        ("encoder_conf.static_chunk_size", encoder.get("static_chunk_size", 0), (0, -1)),
-        ("encoder_conf.layer_norm_type", encoder.get("layer_norm_type", "layer_norm"), ("layer_norm",)),
-        ("encoder_conf.n_kv_head", encoder.get("n_kv_head"), (None, encoder.get("attention_heads"))),
-        (
-            "encoder_conf.mlp_type",
-            encoder.get("mlp_type", "position_wise_feed_forward"),
-            ("position_wise_feed_forward",),
-        ),
-        (
-            "encoder_conf.pos_enc_layer_type",
-            encoder.get("pos_enc_layer_type", "rel_pos" if conformer else "abs_pos"),
-            ("rel_pos", "abs_pos") if conformer else ("abs_pos",),
-        ),
-        (
-            "decoder_conf.tie_word_embedding",
-            _section(tree, "decoder_conf").get("tie_word_embedding", False),
-            (False,),
-        ),
-    ]
+    positions = ("rel_pos", "abs_pos") if conformer else ("abs_pos",)
+    known = COMPUTED | {
+        "encoder_conf.n_kv_head": (None, encoder.get("attention_heads")),
+        "encoder_conf.pos_enc_layer_type": positions,
+    }
     if tree.get("model") == "transducer":
-        rules += [
-            ("predictor", tree.get("predictor", "rnn"), ("rnn",)),
-            ("predictor_conf.rnn_type", predictor.get("rnn_type", "lstm"), ("lstm",)),
-            ("predictor_conf.bias", predictor.get("bias", True), (True,)),
-            ("joint", tree.get("joint", "transducer_joint"), ("transducer_joint",)),
-            ("joint_conf.joint_mode", joint.get("joint_mode", "add"), ("add",)),
-            ("joint_conf.activation", joint.get("activation", "tanh"), ("tanh",)),
-            ("joint_conf.prejoin_linear", joint.get("prejoin_linear", True), (True,)),
-            ("joint_conf.postjoin_linear", joint.get("postjoin_linear", False), (False,)),
-        ]
-    for name, value, known in rules:
-        if value not in known:
-            supported = ", ".join(str(each) for each in known if each is not None)
+        known |= COMPUTED_OF_TRANSDUCERS
+    for name, values in known.items():
+        value = _setting(tree, name, None if name == "encoder" else values[0])
+        if value not in values:
+            supported = ", ".join(str(each) for each in values if each is not None)
             raise ModelUnreadable(f"{source}: {name}: {value!r} is not supported, only {supported}")
+
+
+def _setting(tree: Tree, name: str, default: object) -> object:
+    *sections, last = name.split(".")
+    for section in sections:
+        tree = _section(tree, section)
+    return tree.get(last, default)
 
 
 def _agree(source: str, *rows: tuple[str, Any, int | None]) -> None:

@@ -1,20 +1,15 @@
-"""The attention decoders of U2 and U2++: one reads from left to right, the other from right to left.
-
-Sequences to be scored share what they begin with: the decoder goes once over a tree of their tokens, whose
-nodes see what lies between them and the root.
-"""
+"""The attention decoders of U2 and U2++: one reads from left to right, the other from right to left."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames, Tensors
-from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, TokenTree, tokens_last
-from worker.models.attention.layers import is_cpu, log_sum_exp
-from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
+from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
+from worker.models.attention.state import EncodedWindow
+from worker.models.attention.token_tree import score_together
 from worker.models.conformer.attention import sinusoids
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
@@ -62,32 +57,8 @@ def decoder_of(
     return WenetDecoder(weights, dtype, config.eos)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """The tokens of an utterance's sequences, each prefix once. tokens, depths: of the nodes, the prompt's
-    first. parents: their nodes before. steps: of each sequence the nodes that it goes through and the tokens
-    that it reads there."""
-
-    tokens: list[int]
-    depths: list[int]
-    parents: list[int]
-    steps: list[tuple[list[int], list[int]]]
-
-
 class WenetDecoder(AttentionDecoder):
     """A decoder that reads in one direction."""
-
-    def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> list[EncodedWindow]:
-        """Frames [B, T, d] as this decoder attends to them. A CPU takes each utterance by itself."""
-        if not is_cpu():
-            batch = EncodedBatch(frames, lengths, self.cross_memory(frames), masked=True)
-            return [EncodedWindow(batch, row) for row in range(len(lengths))]
-        windows = []
-        for row, length in enumerate(lengths.tolist()):
-            own = frames[row : row + 1, : max(length, 1)]  # of no frames one of zeros is attended to
-            alone = EncodedBatch(own, lengths[row : row + 1], self.cross_memory(own))
-            windows.append(EncodedWindow(alone, 0))
-        return windows
 
     def score(
         self,
@@ -100,59 +71,7 @@ class WenetDecoder(AttentionDecoder):
         """As `AttentionHead.score`; `reverse` is the caller's other decoder."""
         if reverse:
             raise ValueError("this decoder reads in one direction; the other is a decoder of its own")
-        trees = [_tree(*each) for each in zip(prompts, nbest, strict=True)]
-        size = 1 if is_cpu() else len(trees)
-        scores: list[NDArray[np.float32]] = []
-        for first in range(0, len(trees), max(size, 1)):
-            scores += self._score_tokens(encoded[first : first + size], trees[first : first + size])
-        return scores
-
-    def _score_tokens(
-        self, encoded: Sequence[EncodedWindow], trees: Sequence[_Tree]
-    ) -> list[NDArray[np.float32]]:
-        longest = max(len(tree.tokens) for tree in trees)
-        tokens = np.zeros((len(trees), longest), np.int32)
-        depths = np.zeros_like(tokens)
-        behind = np.zeros((len(trees), longest, longest), bool)
-        behind[:, np.arange(longest), np.arange(longest)] = True
-        for row, tree in enumerate(trees):
-            tokens[row, : len(tree.tokens)], depths[row, : len(tree.tokens)] = tree.tokens, tree.depths
-            for node, parent in enumerate(tree.parents):
-                if parent >= 0:
-                    behind[row, node] |= behind[row, parent]
-        forced = self.force(Memory.of(encoded), tokens, tree=TokenTree(depths, behind))
-        logits = self.logits(forced.hidden)
-        sums = log_sum_exp(logits)[..., 0]
-        scores = []
-        for row, tree in enumerate(trees):
-            nodes = mx.array([node for path, _ in tree.steps for node in path], mx.int32)
-            read = mx.array([token for _, spoken in tree.steps for token in spoken], mx.int32)
-            each = np.array(logits[row, nodes, read] - sums[row, nodes]) if nodes.size else np.zeros(0)
-            ends = np.cumsum([0, *(len(path) for path, _ in tree.steps)])
-            sequences = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-            scores.append(np.array([each[a:b].sum(dtype=np.float64) for a, b in sequences], np.float32))
-        return scores
-
-
-def _tree(prompt: Sequence[int], sequences: Sequence[Sequence[int]]) -> _Tree:
-    tokens, depths = list(prompt), list(range(len(prompt)))
-    parents = [depth - 1 for depth in depths]
-    children: dict[tuple[int, int], int] = {}
-    steps = []
-    for sequence in sequences:
-        node, path = len(prompt) - 1, []
-        for at, token in enumerate(sequence):
-            path.append(node)
-            if at + 1 == len(sequence):
-                break  # what the last token leads to is not asked
-            if (node, token) not in children:
-                children[node, token] = len(tokens)
-                tokens.append(token)
-                depths.append(depths[node] + 1)
-                parents.append(node)
-            node = children[node, token]
-        steps.append((path, list(sequence)))
-    return _Tree(tokens, depths, parents, steps)
+        return score_together(self, encoded, prompts, nbest)
 
 
 class WenetHead:

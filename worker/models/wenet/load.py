@@ -4,18 +4,16 @@ Paths in `train.yaml` are those of the machine that trained; only the names besi
 read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.nemo`).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import mlx.core as mx
-import sentencepiece
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.nemo import TorchCheckpoint
-from worker.models.artifacts.nemo_files import BROKEN
+from worker.models.artifacts.nemo import open_checkpoint
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
 from worker.models.base import ModelFiles
+from worker.models.tokenizer import read_pieces
 from worker.models.weights import default_dtype
 from worker.models.wenet.config import read_config, read_tree
 from worker.models.wenet.model import WenetModel, build_wenet
@@ -62,7 +60,7 @@ def load_wenet(folder: Path, name: str, dtype: mx.Dtype | None = None) -> WenetM
         raise ModelUnreadable(f"{settings}: larger than {CONFIG_BYTES_MAX} bytes")
     tree = read_tree(settings.read_bytes(), str(settings))
     pieces = next(iter(sorted(folder.glob("*.model"))), None)
-    tokenizer = read_units(folder / UNITS_NAME, _processor(pieces))
+    tokenizer = read_units(folder / UNITS_NAME, read_pieces(pieces)[1] if pieces else None)
     with _open_archive(path) as weights:
         config = read_config(tree, weights.shapes, len(tokenizer.pieces), str(settings))
         roles = {"weights": path, "config": settings, "units": folder / UNITS_NAME}
@@ -74,25 +72,5 @@ def load_wenet(folder: Path, name: str, dtype: mx.Dtype | None = None) -> WenetM
         )
 
 
-@contextmanager
-def _open_archive(path: Path) -> Iterator[Weights]:
-    if path.suffix != ".pt":
-        yield read_tensors(path)
-        return
-    with path.open("rb") as file:
-        try:
-            checkpoint = TorchCheckpoint(file, str(path))
-        except ModelUnreadable as cause:
-            raise ModelUnreadable(f"{path}: {cause.message}") from cause
-        except BROKEN as cause:
-            raise ModelUnreadable(f"{path}: not a readable PyTorch checkpoint: {cause}") from cause
-        yield checkpoint
-
-
-def _processor(path: Path | None) -> sentencepiece.SentencePieceProcessor | None:
-    if path is None:
-        return None
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
-    except (RuntimeError, OSError, ValueError) as cause:
-        raise ModelUnreadable(f"{path}: not a sentencepiece model: {cause}") from cause
+def _open_archive(path: Path) -> AbstractContextManager[Weights]:
+    return open_checkpoint(path) if path.suffix == ".pt" else nullcontext(read_tensors(path))

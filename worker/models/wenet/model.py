@@ -20,12 +20,12 @@ from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import FrameEncoder
 from worker.models.conformer.streaming import EncoderStream
 from worker.models.frame_model import FrameModel
+from worker.models.front_ends.filter_bank import FilterBank, FilterBankStream, filter_bank
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 from worker.models.weights import NameMap, install
 from worker.models.wenet.config import WenetConfig
 from worker.models.wenet.decoder import WenetDecoder, WenetHead, decoder_of, shapes_of
-from worker.models.wenet.features import FilterBank, FilterBankStream, filter_bank
 from worker.models.wenet.heads import CtcOutput, Joint, LstmPredictor, joint_config
 from worker.models.wenet.tokenizer import UnitTokenizer
 

@@ -5,12 +5,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import sentencepiece
-
 from spool.errors import InvalidRequest, ModelUnreadable
 from worker.models.base import WIDE, TokenSpan, is_wide
+from worker.models.tokenizer import WORD_START, Processor, longest_pieces
 
-WORD_START = "▁"
 BLANK = "<blank>"
 SILENT = re.compile(r"<(blank|unk|sos|eos|sos/eos|context|/context)>|</context>")
 
@@ -18,14 +16,11 @@ SILENT = re.compile(r"<(blank|unk|sos|eos|sos/eos|context|/context)>|</context>"
 class UnitTokenizer:
     """Units by id; 0 is blank."""
 
-    def __init__(
-        self, units: Sequence[str], processor: sentencepiece.SentencePieceProcessor | None = None
-    ) -> None:
+    def __init__(self, units: Sequence[str], processor: Processor | None = None) -> None:
         self.pieces: tuple[str, ...] = tuple(units)
         self._processor = processor
         self._ids = {unit: index for index, unit in enumerate(self.pieces)}
         self._marked = any(unit.startswith(WORD_START) for unit in self.pieces)
-        self._longest = max(map(len, self.pieces))
         letters = "".join(unit for unit in self.pieces if not SILENT.fullmatch(unit))
         self._upper = any(map(str.isupper, letters)) and not any(map(str.islower, letters))
 
@@ -73,14 +68,9 @@ class UnitTokenizer:
         return self._longest_units(WORD_START + part, text)
 
     def _longest_units(self, part: str, text: str) -> list[int]:
-        tokens = []
-        while part:
-            sizes = range(min(self._longest, len(part)), 0, -1)
-            size = next((size for size in sizes if part[:size] in self._ids), 0)
-            if size == 0:
-                raise InvalidRequest(f"{text!r} holds what the model has no unit for")
-            tokens.append(self._ids[part[:size]])
-            part = part[size:]
+        tokens = longest_pieces(part, self._ids)
+        if tokens is None:
+            raise InvalidRequest(f"{text!r} holds what the model has no unit for")
         return tokens
 
     def _unit(self, token: int) -> str:
@@ -95,7 +85,7 @@ def _span(text: str, first: int, last: int) -> list[TokenSpan]:
     return [TokenSpan(word, first, last)] if word else []
 
 
-def read_units(path: Path, processor: sentencepiece.SentencePieceProcessor | None) -> UnitTokenizer:
+def read_units(path: Path, processor: Processor | None) -> UnitTokenizer:
     """The units of a file: `unit id` a line. Raises ModelUnreadable."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -14,7 +14,7 @@ Every tensor that is missing, surplus or of another shape is named. Knows nothin
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,19 @@ import mlx.core as mx
 import numpy as np
 
 from spool.errors import ModelUnreadable, UnknownModel
+from worker.models.artifacts.ctranslate2 import read_binary
+from worker.models.artifacts.grouped import GROUPED, dequantise
+from worker.models.artifacts.nemo import open_checkpoint
 from worker.models.artifacts.safetensors import sha256_of
 from worker.models.weights import Shape, check_shapes, norm_shapes
-from worker.models.whisper import ctranslate2
 from worker.models.whisper.config import (
     DecodingSettings,
     WhisperDims,
     parse_dims,
     parse_settings,
 )
+from worker.models.whisper.layouts import binary_names, dims_of, openai_names
 from worker.models.whisper.names import BLOCK
-from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantise, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 CONFIG = "config.json"
@@ -43,22 +45,6 @@ BINARY = "model.bin"
 NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
 INDEX = "model.safetensors.index.json"
 
-HUGGING_FACE_PART = re.compile(r"^(?:model\.)?(encoder|decoder)\.(.*)$")
-HUGGING_FACE_TOP = {
-    "embed_positions.weight": "positional_embedding",
-    "embed_tokens.weight": "token_embedding.weight",
-    "layer_norm.weight": "ln.weight",
-    "layer_norm.bias": "ln.bias",
-}
-HUGGING_FACE_INNER = {
-    "self_attn_layer_norm": "attn_ln",
-    "encoder_attn_layer_norm": "cross_attn_ln",
-    "final_layer_norm": "mlp_ln",
-    "fc1": "mlp.0",
-    "fc2": "mlp.2",
-}
-HUGGING_FACE_ATTENTION = {"self_attn": "attn", "encoder_attn": "cross_attn"}
-HUGGING_FACE_WAYS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
 # The output projection is the token table.
 DERIVED = re.compile(r"^proj_out\.weight$|^alignment_heads$")
 POSITIONS = "encoder.positional_embedding"
@@ -110,18 +96,18 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     weights = checkpoint or _weights_file(folder)
     source, quantised = str(weights), False
     if checkpoint:
-        config, named = read_checkpoint(checkpoint)
+        config, named = _read_checkpoint(checkpoint)
         dims = parse_dims(config, source)
     elif weights.name == BINARY:
-        variables, quantised = ctranslate2.read_binary(weights)
-        dims = ctranslate2.dims_of(variables, source)
-        named = {key: mx.array(value) for key, value in ctranslate2.openai_names(variables, source).items()}
+        variables, quantised = read_binary(weights, "WhisperSpec")
+        dims = dims_of(variables, source)
+        named = {key: mx.array(value) for key, value in binary_names(variables, source).items()}
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
         stored = _read_tensors(weights)
         quantised = any(name.endswith(GROUPED) for name in stored)
-        named = _openai_names(dequantise(stored, config, source))
+        named = openai_names(dequantise(stored, config, source))
     tensors = check_tensors(named, dims, source)
     tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
     generation = folder / GENERATION
@@ -176,6 +162,24 @@ def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str)
     return {name: named[name] for name in expected}
 
 
+def checkpoint_of(folder: Path) -> Path | None:
+    """The `.pt` file of a folder that holds one and a tokenizer.json, but no config.json; None where there is
+    none, or several."""
+    if (folder / CONFIG).is_file() or not folder.is_dir():
+        return None
+    files = sorted(folder.glob("*.pt"))
+    return files[0] if len(files) == 1 and (folder / TOKENIZER).is_file() else None
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
+    """Sizes and tensors of OpenAI's checkpoint."""
+    with open_checkpoint(path, "model_state_dict") as checkpoint:
+        sizes = checkpoint.others.get("dims")
+        if not isinstance(sizes, Mapping):
+            raise ModelUnreadable("it holds no 'dims', so it is no checkpoint of OpenAI's Whisper")
+        return dict(sizes), {name: checkpoint.read(name) for name in checkpoint.shapes}
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
@@ -217,46 +221,6 @@ def _load(path: Path) -> dict[str, mx.array]:
     if not isinstance(loaded, dict) or not loaded:
         raise ModelUnreadable(f"{path}: holds no named tensors")
     return loaded
-
-
-def _openai_names(tensors: dict[str, mx.array]) -> dict[str, mx.array]:
-    """Hugging Face's or mlx-community's names and layouts as OpenAI's."""
-    rename: Callable[[str], str]
-    if any(".layers." in name for name in tensors):
-        rename = _from_hugging_face
-    elif any(re.search(r"\.mlp[12]\.", name) for name in tensors):
-        rename = _from_mlx
-        # Channels last here, second in OpenAI's.
-        tensors = {
-            name: mx.swapaxes(value, 1, 2) if re.search(r"\.conv[12]\.weight$", name) else value
-            for name, value in tensors.items()
-        }
-    else:
-        rename = str
-    return {rename(name): value for name, value in tensors.items()}
-
-
-def _from_mlx(name: str) -> str:
-    return name.replace(".mlp1.", ".mlp.0.").replace(".mlp2.", ".mlp.2.")
-
-
-def _from_hugging_face(name: str) -> str:
-    """Names that are none of Whisper's come back as they are, and are refused as surplus."""
-    match = HUGGING_FACE_PART.match(name)
-    if match is None:
-        return name
-    side, rest = match.groups()
-    if rest in HUGGING_FACE_TOP:
-        top = HUGGING_FACE_TOP[rest]
-        return f"{side}.{top.replace('ln.', 'ln_post.') if side == 'encoder' else top}"
-    parts = rest.split(".")
-    if parts[0] != "layers" or len(parts) < 4:
-        return f"{side}.{rest}"
-    prefix, kind = f"{side}.blocks.{parts[1]}", parts[-1]
-    if parts[2] in HUGGING_FACE_INNER:
-        return f"{prefix}.{HUGGING_FACE_INNER[parts[2]]}.{kind}"
-    block, way = HUGGING_FACE_ATTENTION.get(parts[2]), HUGGING_FACE_WAYS.get(parts[3])
-    return f"{prefix}.{block}.{way}.{kind}" if block and way else name
 
 
 def sinusoids(length: int, width: int) -> mx.array:

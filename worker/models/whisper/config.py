@@ -4,7 +4,6 @@ Reads the three kinds of `config.json` (Hugging Face, OpenAI's dims as mlx-commu
 settings). Knows no weights and no text.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,9 +11,6 @@ from typing import Any
 from spool.errors import InvalidRequest, ModelUnreadable
 
 SAMPLE_RATE = 16_000
-WINDOW_SECONDS = 30
-WINDOW_SAMPLES = SAMPLE_RATE * WINDOW_SECONDS
-MEL_FRAMES = 3000
 ENCODER_FRAMES = 1500
 FRAME_SECONDS = 0.02
 TIME_STEP = 0.02
@@ -261,8 +257,3 @@ def _alignment_heads(named: object, dims: WhisperDims) -> tuple[tuple[int, int],
         return known
     upper = range(dims.n_text_layer // 2, dims.n_text_layer)
     return tuple((layer, head) for layer in upper for head in range(dims.n_text_head))
-
-
-def is_layer_name(name: str) -> re.Match[str] | None:
-    """`layer_12` -> its match, whose first group is the number; None for `layer_norm`."""
-    return re.fullmatch(r"layer_(\d+)", name)

@@ -15,6 +15,7 @@ from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow, join_encoded
 from worker.models.attention.unread import pause_spans, unread_windows
+from worker.models.attention.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -37,6 +38,8 @@ from worker.models.base_attention import (
     Verdict,
     Window,
 )
+from worker.models.byte_tokenizer import UNSPACED
+from worker.models.front_ends.whisper_mel import HOP, log_mel
 from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
@@ -48,11 +51,8 @@ from worker.models.whisper.config import (
 )
 from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
-from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
-from worker.models.whisper.tokenizer import UNSPACED
 from worker.models.whisper.windows import judge
-from worker.models.whisper.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 
 # A window costs 30 s whatever is in it, yet fuller chunks (aim 24) gain nothing: of 3,613 words of books and
 # conversation 682 are wrong instead of 676, 80 left out instead of 56 (tiny.en, greedy; ops/bench/LOG.md).

@@ -1,47 +1,13 @@
-"""Whisper's weights that must be unpacked first: OpenAI's `.pt` checkpoints, and matrices that MLX quantised
-in groups. Knows neither names of layouts nor the network.
-"""
+"""Matrices that MLX quantised in groups, as the arrays that they stand for. Knows no names of weights."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
-from spool.errors import ModelUnreadable, WeightsMismatch
-from worker.models.artifacts.nemo import TorchCheckpoint
-from worker.models.artifacts.nemo_files import BROKEN
+from spool.errors import WeightsMismatch
 
-TENSORS = "model_state_dict"
-SIZES = "dims"
 GROUPED = (".scales", ".biases")
-
-
-def checkpoint_of(folder: Path) -> Path | None:
-    """The `.pt` file of a folder that holds one and a tokenizer.json, but no config.json; None where there is
-    none, or several."""
-    if (folder / "config.json").is_file() or not folder.is_dir():
-        return None
-    files = sorted(folder.glob("*.pt"))
-    return files[0] if len(files) == 1 and (folder / "tokenizer.json").is_file() else None
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
-    """Sizes and tensors of OpenAI's checkpoint, without executing its pickle.
-
-    Raises ModelUnreadable naming what the pickle asks for, or what is missing.
-    """
-    try:
-        with path.open("rb") as file:
-            checkpoint = TorchCheckpoint(file, str(path), tensors=TENSORS)
-            sizes = checkpoint.others.get(SIZES)
-            if not isinstance(sizes, Mapping):
-                raise ModelUnreadable(f"it holds no {SIZES!r}, so it is no checkpoint of OpenAI's Whisper")
-            return dict(sizes), {name: checkpoint.read(name) for name in checkpoint.shapes}
-    except ModelUnreadable as cause:
-        raise ModelUnreadable(f"{path}: {cause.message}") from cause
-    except BROKEN as cause:
-        raise ModelUnreadable(f"{path}: not a readable checkpoint: {cause}") from cause
 
 
 def dequantise(

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.base import Ahead
-from worker.models.wenet.config import FEATURES
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
+FEATURES = 80
 RATE = 16_000
 FRAME, HOP, TRANSFORM = 400, 160, 512
 SCALE = 32_768.0

@@ -6,7 +6,7 @@ The frames are those of `FeatureExtractor.log_mel` on the whole recording, whate
 import mlx.core as mx
 import numpy as np
 
-from worker.models.features import FeatureExtractor, Float32
+from worker.models.front_ends.log_mel import FeatureExtractor, Float32
 
 
 class MelStream:

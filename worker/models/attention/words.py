@@ -14,8 +14,9 @@ import numpy as np
 
 from worker.models.base import TokenSpan
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.tokenizer import join_punctuation
 
+OPENING = "\"'“¿([{-"
+CLOSING = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-width marks are meant
 SENTENCE_MARKS = ".。!！?？"  # noqa: RUF001 - full-width marks are meant
 MEDIAN_SECONDS_MAX = 0.7
 WORD_PAUSE_SECONDS = 0.2  # what counts as a pause between words, as where chunks are cut
@@ -37,7 +38,7 @@ class TimedWord:
 
 
 def time_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord]:
-    """spans: `WhisperTokenizer.words` of the tokens that `times` are of. No word ends before it
+    """spans: `Tokenizer.words` of the tokens that `times` are of. No word ends before it
     starts."""
     words = [_time_span(span, times) for span in spans]
     lengths = [word.seconds for word in words if word.seconds > 0]
@@ -115,3 +116,22 @@ def _shorten_at_start(words: list[TimedWord], median: float) -> list[TimedWord]:
         first, second = replace(first, end=boundary), replace(second, start=boundary)
     first = replace(first, start=max(0.0, first.end - longest))
     return [first, *([second] if second is not None else []), *words[2:]]
+
+
+def join_punctuation(words: Sequence[TokenSpan]) -> list[TokenSpan]:
+    """Opening marks joined to the word that follows them, closing marks to the one before (openai-whisper,
+    timing.merge_punctuations)."""
+    joined: list[TokenSpan] = []
+    for word in reversed(words):
+        if joined and word.text.startswith(" ") and word.text.strip() in OPENING:
+            after = joined.pop()
+            joined.append(TokenSpan(word.text + after.text, word.first, after.last))
+        else:
+            joined.append(word)
+    out: list[TokenSpan] = []
+    for word in reversed(joined):
+        if out and not out[-1].text.endswith(" ") and word.text in CLOSING:
+            out[-1] = TokenSpan(out[-1].text + word.text, out[-1].first, word.last)
+        else:
+            out.append(word)
+    return out

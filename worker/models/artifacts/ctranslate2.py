@@ -1,11 +1,10 @@
-"""Reads CTranslate2's binary of a Whisper model, version 4 to 6, into arrays under OpenAI's names.
+"""Reads CTranslate2's binary of a model, version 4 to 6, into arrays under its names.
 
 Little endian, nothing aligned: u32 version, str spec, u32 revision, u32 n, n variables, u32 m, m aliases. A
 str is u16 length with its closing zero, then the bytes. A variable is str name, u8 rank, u32 dims, u8 dtype,
 u32 bytes, data row-major; an alias two str. Rank 0 is a setting. A quantised `X/weight` stands beside its
-`X/weight_scale` (int8: one number a row, int16: one) and is real = stored / scale. Keys have no bias in
-Whisper, so their third of a fused bias must be zero. (CTranslate2, include/ctranslate2/models/model.h and
-python/ctranslate2/specs/model_spec.py.)
+`X/weight_scale` (int8: one number a row, int16: one) and is real = stored / scale. Knows no family.
+(CTranslate2, include/ctranslate2/models/model.h and python/ctranslate2/specs/model_spec.py.)
 """
 
 import struct
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import ModelUnreadable, WeightsMismatch
-from worker.models.whisper.config import WhisperDims, check_dims, is_layer_name
 
 Array = NDArray[np.generic]
 
@@ -27,29 +25,8 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     3: np.dtype("<i4"),
     4: np.dtype("<f2"),
 }
-SPEC = "WhisperSpec"
 VARIABLES_MAX = 100_000
 RANK_MAX = 8
-TIED = "decoder/projection/weight"  # the token table, under another name
-
-TOP_NAMES = {
-    ("encoder", "conv1"): "encoder.conv1",
-    ("encoder", "conv2"): "encoder.conv2",
-    ("encoder", "layer_norm"): "encoder.ln_post",
-    ("decoder", "layer_norm"): "decoder.ln",
-    ("decoder", "embeddings"): "decoder.token_embedding",
-}
-BLOCKS = {"self_attention": "attn", "attention": "cross_attn", "ffn": "mlp"}
-FUSED = {
-    ("attn", 0): ("query", "key", "value"),
-    ("attn", 1): ("out",),
-    ("cross_attn", 0): ("query",),
-    ("cross_attn", 1): ("key", "value"),
-    ("cross_attn", 2): ("out",),
-    ("mlp", 0): ("0",),
-    ("mlp", 1): ("2",),
-}
-KINDS = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias", "encodings": "weight"}
 
 
 class _Reader:
@@ -97,11 +74,11 @@ class _Reader:
         return name, value.reshape(shape)
 
 
-def read_binary(path: Path) -> tuple[dict[str, Array], bool]:
+def read_binary(path: Path, kind: str) -> tuple[dict[str, Array], bool]:
     """Every variable by its own name, integers turned into real numbers; settings are 0-dimensional. And
     whether any was an integer: the weights are quantised.
 
-    Raises ModelUnreadable where the file is not a Whisper of this format, whole.
+    kind: the model's specification. Raises ModelUnreadable where the file is not a whole one of it.
     """
     try:
         data = memoryview(path.read_bytes())
@@ -112,8 +89,8 @@ def read_binary(path: Path) -> tuple[dict[str, Array], bool]:
     if not 4 <= version <= 6:
         raise ModelUnreadable(f"{path}: binary version {version}; 4 to 6 are known")
     spec = reader.text()
-    if spec != SPEC:
-        raise ModelUnreadable(f"{path}: a {spec}, not a {SPEC}")
+    if spec != kind:
+        raise ModelUnreadable(f"{path}: a {spec}, not a {kind}")
     reader.number("I")  # the revision says how the vocabulary is kept
     variables = dict(reader.variable() for _ in range(_count(reader)))
     for _ in range(_count(reader)):
@@ -150,82 +127,4 @@ def dequantize(variables: dict[str, Array], source: str) -> dict[str, Array]:
             )
         else:
             out[name] = value
-    return out
-
-
-def dims_of(variables: dict[str, Array], source: str) -> WhisperDims:
-    """The dimensions, from shapes and settings."""
-
-    def shape(name: str, rank: int) -> tuple[int, ...]:
-        value = variables.get(name)
-        if value is None or value.ndim != rank:
-            raise WeightsMismatch(f"{source}: {name} is missing or has another rank than {rank}")
-        return value.shape
-
-    def layers(side: str) -> int:
-        parts = (name.split("/") for name in variables)
-        numbers = [
-            int(match[1]) for p in parts if p[0] == side and len(p) > 1 and (match := is_layer_name(p[1]))
-        ]
-        return 1 + max(numbers, default=-1)
-
-    tokens, width = shape("decoder/embeddings/weight", 2)
-    audio = shape("encoder/position_encodings/encodings", 2)
-    text = shape("decoder/position_encodings/encodings", 2)
-    heads = {}
-    for side in ("encoder", "decoder"):
-        shape(f"{side}/num_heads", 0)
-        heads[side] = int(np.asarray(variables[f"{side}/num_heads"]).astype(np.int64))
-    return check_dims(
-        WhisperDims(
-            n_mels=shape("encoder/conv1/weight", 3)[1],
-            n_audio_ctx=audio[0],
-            n_audio_state=audio[1],
-            n_audio_head=heads["encoder"],
-            n_audio_layer=layers("encoder"),
-            n_vocab=tokens,
-            n_text_ctx=text[0],
-            n_text_state=width,
-            n_text_head=heads["decoder"],
-            n_text_layer=layers("decoder"),
-        ),
-        source,
-    )
-
-
-def openai_names(variables: dict[str, Array], source: str) -> dict[str, Array]:
-    """Fused projections taken apart, under OpenAI's names. Raises WeightsMismatch for what has no such
-    name."""
-    out: dict[str, Array] = {}
-    for name, value in variables.items():
-        if value.ndim == 0 or name == TIED:
-            continue
-        try:
-            out.update(_rename_tensor(name, value, source))
-        except (KeyError, IndexError, ValueError) as cause:
-            raise WeightsMismatch(
-                f"{source}: {name} {list(value.shape)} is no tensor of a Whisper"
-            ) from cause
-    return out
-
-
-def _rename_tensor(name: str, value: Array, source: str) -> dict[str, Array]:
-    side, *path, last = name.split("/")
-    kind = KINDS[last]
-    if last == "encodings":
-        return {f"{side}.positional_embedding": value}
-    layer = is_layer_name(path[0])
-    if layer is None:
-        return {f"{TOP_NAMES[side, path[0]]}.{kind}": value}
-    prefix, block = f"{side}.blocks.{layer[1]}", BLOCKS[path[1]]
-    if path[2] == "layer_norm":
-        return {f"{prefix}.{block}_ln.{kind}": value}
-    pieces = FUSED[block, int(path[2].removeprefix("linear_"))]
-    out = {}
-    for piece, part in zip(pieces, np.split(value, len(pieces)), strict=True):
-        if piece == "key" and kind == "bias":
-            if np.any(part):
-                raise WeightsMismatch(f"{source}: {name} has a bias on keys, which Whisper has not")
-            continue
-        out[f"{prefix}.{block}.{piece}.{kind}"] = part
     return out

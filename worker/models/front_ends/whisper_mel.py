@@ -11,37 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import AudioTooLong
-from worker.models.whisper.config import MEL_FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
+from worker.models.conformer.config import PreprocessorConfig
+from worker.models.front_ends.log_mel import mel_filters
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
+SAMPLE_RATE = 16_000
+WINDOW_SECONDS = 30
+WINDOW_SAMPLES = SAMPLE_RATE * WINDOW_SECONDS
+MEL_FRAMES = 3000
 HOP = 160
 TRANSFORM = 400
 POWER_FLOOR = 1e-10
 DYNAMIC_RANGE = 8.0  # of log10
-MEL_BREAK = 15.0  # below it the scale is linear, 200 / 3 Hz a mel
-MEL_BREAK_HZ = 1000.0
-MEL_LOG_STEP = float(np.log(6.4) / 27.0)
-TOP_HZ = 8000.0
 
 
 @cache
-def mel_filters(mels: int) -> Float64:
-    """Slaney's scale, triangles of equal area from 0 to 8000 Hz, [mels, 201], rounded to float32 as
-    trained."""
-    top = MEL_BREAK + np.log(TOP_HZ / MEL_BREAK_HZ) / MEL_LOG_STEP
-    scale = np.linspace(0.0, top, mels + 2)
-    edges = np.where(
-        scale < MEL_BREAK, scale * 200.0 / 3.0, MEL_BREAK_HZ * np.exp(MEL_LOG_STEP * (scale - MEL_BREAK))
-    )
-    bins = np.linspace(0.0, SAMPLE_RATE / 2, TRANSFORM // 2 + 1)
-    ramps = edges[:, None] - bins[None, :]
-    width = np.diff(edges)
-    triangles = np.maximum(0.0, np.minimum(-ramps[:-2] / width[:-1, None], ramps[2:] / width[1:, None]))
-    area = 2.0 / (edges[2:] - edges[:-2])
-    filters: Float64 = (triangles * area[:, None]).astype(np.float32).astype(np.float64)
-    return filters
+def _filters(mels: int) -> Float64:
+    """[mels, 201], rounded to float32 as trained."""
+    return mel_filters(PreprocessorConfig(features=mels, n_fft=TRANSFORM)).astype(np.float64)
 
 
 @cache
@@ -69,6 +58,6 @@ def log_mel(samples: Float32, mels: int) -> Float32:
     spectrum = np.fft.rfft(frames * _taper(), axis=1)
     power = spectrum.real**2 + spectrum.imag**2
     mel = np.full((MEL_FRAMES, mels), np.log10(POWER_FLOOR))
-    mel[:active] = np.log10(np.maximum(power @ mel_filters(mels).T, POWER_FLOOR))
+    mel[:active] = np.log10(np.maximum(power @ _filters(mels).T, POWER_FLOOR))
     scaled: Float32 = ((np.maximum(mel, mel.max() - DYNAMIC_RANGE) + 4.0) / 4.0).astype(np.float32)
     return scaled

@@ -12,16 +12,69 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.attention.dtw import dtw
+from worker.models.attention.decoder import AttentionDecoder
+from worker.models.attention.layers import log_sum_exp
+from worker.models.attention.state import EncodedWindow, Memory
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.config import FRAME_SECONDS
 
 Float32 = NDArray[np.float32]
 MEDIAN_WIDTH = 7
 FRAMES_MIN = 2
 
 
+def align_tokens(
+    decoder: AttentionDecoder,
+    heads: Sequence[tuple[int, int]],
+    encoded: Sequence[EncodedWindow],
+    prompts: Sequence[Sequence[int]],
+    tokens: Sequence[Sequence[int]],
+    frame_seconds: float,
+) -> list[TokenTimes | None]:
+    """When each text token of each utterance was spoken behind its prompt, by these heads (layer, head); None
+    where nothing can be told."""
+    usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]
+    # Window by window: what stands in the matrix must not know the batch.
+    heard = [_hear(decoder, heads, encoded[index], prompts[index], tokens[index]) for index in usable]
+    answers = time_tokens(
+        [products for products, _ in heard],
+        [len(prompts[index]) - 1 for index in usable],
+        [shares for _, shares in heard],
+        frame_seconds,
+    )
+    times: list[TokenTimes | None] = [None] * len(encoded)
+    for index, answer in zip(usable, answers, strict=True):
+        times[index] = answer
+    return times
+
+
+def _hear(
+    decoder: AttentionDecoder,
+    heads: Sequence[tuple[int, int]],
+    window: EncodedWindow,
+    prompt: Sequence[int],
+    text: Sequence[int],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Products of the alignment heads over the window's own frames, [heads, rows, frames], and each text
+    token's probability among text tokens."""
+    rows = np.array([[*prompt, *text, decoder.eos]], np.int32)
+    forced = decoder.force(Memory.of([window]), rows, keep=[layer for layer, _ in heads])
+    products = [
+        forced.products[layer][0, mx.array(own)]
+        for layer in range(len(decoder.blocks))
+        if (own := [head for at, head in heads if at == layer])
+    ]
+    logits = decoder.logits(forced.hidden[0, len(prompt) - 1 : -2])[:, : decoder.eos]
+    shares = mx.exp(logits - log_sum_exp(logits))
+    chosen = mx.take_along_axis(shares, mx.array(list(text), mx.int32)[:, None], axis=-1)
+    heard = mx.concatenate(products).astype(mx.float32)[:, :, : window.length]
+    return np.array(heard), np.array(chosen[:, 0])
+
+
 def time_tokens(
-    products: Sequence[Float32], first_rows: Sequence[int], probabilities: Sequence[Float32]
+    products: Sequence[Float32],
+    first_rows: Sequence[int],
+    probabilities: Sequence[Float32],
+    frame_seconds: float,
 ) -> list[TokenTimes | None]:
     """products: each utterance's scaled q·k [heads, rows, frames of its own sound]; first_rows: the row that
     predicts its first token, the end's own row being its last; each has two frames and one token at least.
@@ -37,7 +90,7 @@ def time_tokens(
         gain[: matrix.shape[0], : matrix.shape[1]] = matrix
     starts = np.array(dtw(mx.array(gains), mx.array(shapes[:, 0]), mx.array(shapes[:, 1])))
     for index, matrix, own in zip(usable, matrices, starts, strict=True):
-        seconds = (own[: matrix.shape[0]] * FRAME_SECONDS).astype(np.float32)
+        seconds = (own[: matrix.shape[0]] * frame_seconds).astype(np.float32)
         times[index] = TokenTimes(seconds, np.asarray(probabilities[index], np.float32))
     return times
 
