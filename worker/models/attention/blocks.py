@@ -24,12 +24,11 @@ class AttentionNames:
 
     def shapes(self, block: str, width: int) -> dict[str, Shape]:
         """The tensors of a block's attention."""
-        shapes = norm_shapes(f"{block}.{self.norm}", width)
-        for layer in (self.query, self.key, self.value, self.out):
-            shapes |= linear_shapes(f"{block}.{layer}", width, width)
-        if not self.key_bias:
-            del shapes[f"{block}.{self.key}.bias"]
-        return shapes
+        layers = (self.query, self.key, self.value, self.out)
+        biased = layers if self.key_bias else (self.query, self.value, self.out)
+        shapes: dict[str, Shape] = {f"{block}.{layer}.weight": (width, width) for layer in layers}
+        shapes |= {f"{block}.{layer}.bias": (width,) for layer in biased}
+        return shapes | norm_shapes(f"{block}.{self.norm}", width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ class MlpNames:
     def shapes(self, block: str, width: int, inner: int) -> dict[str, Shape]:
         """The tensors of a block's feed-forward part."""
         return {
-            **norm_shapes(f"{block}.{self.norm}", width),
             **linear_shapes(f"{block}.{self.widen}", inner, width),
             **linear_shapes(f"{block}.{self.narrow}", width, inner),
+            **norm_shapes(f"{block}.{self.norm}", width),
         }
 
 
