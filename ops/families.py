@@ -1,4 +1,4 @@
-"""Prints how many lines of Python each family of models has, as `docs/models.md` shows it:
+"""Prints how many lines of Python each family of models has, in steps of 50, as `docs/models.md` shows it:
 
 .venv/bin/python -m ops.families
 """
@@ -23,10 +23,14 @@ def table() -> str:
     """The families, and what they share."""
     lines = count_lines()
     shared = {name: count for name, count in lines.items() if name not in FAMILIES}
-    parts = ", ".join(f"`{name}/` {count:,}" for name, count in shared.items() if name)
-    rows = [f"| `{name}/` | {lines[name]:,} |" for name in FAMILIES]
-    last = f"| shared: {parts}, files beside the folders {shared['']:,} | {sum(shared.values()):,} |"
+    parts = ", ".join(f"`{name}/`" for name in shared if name)
+    rows = [f"| `{name}/` | {_rounded(lines[name])} |" for name in FAMILIES]
+    last = f"| shared: {parts}, and files beside the folders | {_rounded(sum(shared.values()))} |"
     return "\n".join(["| folder of `worker/models/` | lines of Python |", "|---|---|", *rows, last])
+
+
+def _rounded(count: int) -> str:
+    return f"{50 * round(count / 50):,}"
 
 
 if __name__ == "__main__":
