@@ -130,6 +130,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         cross_attention(queries, keys, values, utterances[:1], lengths, beam=1)
 
 
+@pytest.mark.slow  # each width is compiled
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_wide_heads_and_wide_beams_fit_a_threadgroup(width: int) -> None:
     """The fibers have the memory of an Apple GPU's threadgroup and no more."""

@@ -44,6 +44,7 @@ def test_every_position_attends_to_all(length: int, scale: float) -> None:
     np.testing.assert_allclose(reference, expected, atol=tolerance)
 
 
+@pytest.mark.slow  # each width is compiled
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("width", [8, 24, 64, 80, 96])
 def test_heads_of_other_widths(heads: int, width: int) -> None:

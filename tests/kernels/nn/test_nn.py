@@ -27,6 +27,7 @@ def test_the_kernel_gives_what_its_reference_gives(case: Case, dtype: str, batch
 
 
 @every_case
+@pytest.mark.slow  # each kernel is compiled twice
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 def test_one_lane_and_32_fibers_agree_bit_for_bit(case: Case, dtype: str) -> None:
     inputs = case.make(4, DTYPES[dtype])

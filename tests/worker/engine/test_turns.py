@@ -79,6 +79,7 @@ FAMILIES: dict[str, tuple[Callable[[], Any], SearchOptions]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_gives_the_same_bits_however_often_it_is_interrupted(family: str) -> None:
     load, options = FAMILIES[family]
