@@ -1,5 +1,7 @@
 """Which files are recordings, and their reference texts from a manifest. Opens no audio."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,9 +12,9 @@ from rich.text import Text
 
 from api.cli.connection import err
 from api.cli.tables import count_of
+from spool import schemas
 from spool.errors import InvalidRequest
 from spool.recordings.folder import walk
-from spool.schemas.jobs import JobDeletion
 
 MANIFEST = "manifest.jsonl"
 _MANIFESTS = {".jsonl", ".ndjson", ".csv"}
@@ -87,7 +89,7 @@ def _references(folder: Path, lines: Iterable[str]) -> Iterable[tuple[Path, str]
             raise InvalidRequest(f"{folder / MANIFEST}:{number} needs `file` and `text`.") from None
 
 
-def print_copies(jobs: Iterable[JobDeletion]) -> None:
+def print_copies(jobs: Iterable[schemas.JobDeletion]) -> None:
     """Print which jobs still have a transcript that was deleted."""
     gone = [job for job in jobs if job.deleted is not None and job.deleted.transcript is not None]
     held = sorted({copy for job in gone for copy in job.copies} - {job.id for job in gone})

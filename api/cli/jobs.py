@@ -15,7 +15,6 @@ from rich.text import Text
 from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
 from api.cli.files import DELETED, Copies, print_copies
-from api.cli.progress import follow
 from api.cli.tables import count_of, job_sheet, job_table
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
@@ -69,6 +68,8 @@ def follow_jobs(
     as_json: Json = False,
 ) -> None:
     """Follow jobs until they end."""
+    from api.cli.progress import follow
+
     with connect(url) as (spool, _):
         if job_ids:
             jobs: list[JobOut] = [spool.job(job_id) for job_id in job_ids]

@@ -1,5 +1,7 @@
 """Follows uploads, jobs and batches with one progress line; draws nothing if there is no terminal."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,10 +12,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, T
 from rich.text import Text
 
 from api.cli.tables import format_duration
+from spool import schemas
 from spool.client import Spool
 from spool.client.exchange import Sent
-from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDetail, JobOut
 
 _POLL_S = 0.4
 _LINE_S = 10.0
@@ -25,20 +26,20 @@ _WORTH_A_LINE = 4 * 2**20
 
 def follow(
     spool: Spool,
-    jobs: Sequence[JobOut],
+    jobs: Sequence[schemas.JobOut],
     console: Console,
     between: Callable[[], None] = lambda: None,
     *,
     says: bool = False,
-) -> list[JobDetail]:
+) -> list[schemas.JobDetail]:
     """Wait until every job has ended; returns them in the given order.
 
     `between` is called in each round and may raise to stop waiting. says: without a terminal, print a line
     every ten seconds.
     """
     next_line = time.monotonic() + _LINE_S if says and not console.is_terminal else math.inf
-    ended: dict[str, JobDetail] = {}
-    last: dict[str, JobOut] = {job.id: job for job in jobs}
+    ended: dict[str, schemas.JobDetail] = {}
+    last: dict[str, schemas.JobOut] = {job.id: job for job in jobs}
     printed = {job.waiting_for for job in jobs}
     with _progress(console, "transcribing", *_fields("files", "audio"), TimeElapsedColumn()) as progress:
         bar = progress.add_task("", total=float(len(last)), audio="", files="")
@@ -66,13 +67,13 @@ def follow(
             time.sleep(_POLL_S)
 
 
-def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
+def follow_batch(spool: Spool, batch_id: str, console: Console) -> schemas.BatchDetail:
     """Wait until the batch has ended, and return it."""
     with _progress(console, "transcribing", *_fields("files", "left"), TimeElapsedColumn()) as progress:
         bar = progress.add_task("", total=None, files="", left="")
         printed: set[str] = set()
 
-        def show(batch: BatchDetail) -> None:
+        def show(batch: schemas.BatchDetail) -> None:
             total = sum(batch.counts.values())
             ended = sum(number for state, number in batch.counts.items() if state.terminal)
             for reason in batch.waiting_for:

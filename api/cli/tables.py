@@ -1,5 +1,7 @@
 """Formats jobs, costs and durations for a terminal. Pure: records in, text and tables out."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from decimal import Decimal
 
@@ -8,11 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from spool import schemas
 from spool.domain.jobs import JobState
 from spool.domain.options import JobOptions
-from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
-from spool.schemas.jobs import HeardSpeakerOut, HeldOut, JobDetail, JobOut, VoiceOut
-from spool.schemas.outputs import ExportOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -52,17 +52,17 @@ def format_speed(rtfx: float | None) -> str:
     return "RTFx —" if rtfx is None else f"RTFx {rtfx:.1f}"
 
 
-def describe_hold(held: HeldOut) -> str:
+def describe_hold(held: schemas.HeldOut) -> str:
     """Why jobs wait, and until when."""
     return held.reason if held.until is None else f"{held.reason} They resume at {format_time(held.until)}."
 
 
-def describe_deadline(job: JobOut) -> str:
+def describe_deadline(job: schemas.JobOut) -> str:
     """The deadline, and whether it is out of reach."""
     return f"{format_time(job.deadline)}{', out of reach' if job.late else ''}"
 
 
-def job_table(jobs: list[JobOut]) -> RenderableType:
+def job_table(jobs: list[schemas.JobOut]) -> RenderableType:
     """Jobs, one per line, followed by the reasons and the recording's location for those that failed, wait or
     are cut off; print it with `crop=False`, so that long paths stay whole."""
     reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
@@ -95,21 +95,21 @@ def _columns(*, header: bool, name: str) -> Table:
     return table
 
 
-def _state(job: JobOut) -> Text:
+def _state(job: schemas.JobOut) -> Text:
     if job.waiting_for:
         return Text("waiting", style="yellow")
     return Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state])
 
 
-def _name(job: JobOut) -> Text:
+def _name(job: schemas.JobOut) -> Text:
     return _mark_reuse(Text(job.name, no_wrap=True, overflow="ellipsis"), job)
 
 
-def _mark_reuse(text: Text, job: JobOut) -> Text:
+def _mark_reuse(text: Text, job: schemas.JobOut) -> Text:
     return text.append("  reused, free of charge", style="dim") if job.reused_from else text
 
 
-def _reasons(job: JobOut) -> list[RenderableType]:
+def _reasons(job: schemas.JobOut) -> list[RenderableType]:
     """Where the recording is, uncut so that it can be copied, and remarks on the job."""
     where = _name(job) if job.source.kind in ("upload", "live") else _mark_reuse(Text(job.source.uri), job)
     lines: list[RenderableType] = [Text.assemble("  ", where, no_wrap=True, overflow="ignore")]
@@ -126,7 +126,7 @@ def _reasons(job: JobOut) -> list[RenderableType]:
     return lines
 
 
-def describe_length(job: JobOut) -> Text:
+def describe_length(job: schemas.JobOut) -> Text:
     """Whether the recording is complete, according to its header."""
     if job.complete is None:
         return Text("not stated by the file")
@@ -138,7 +138,7 @@ def describe_length(job: JobOut) -> Text:
     return Text(f"cut off: {missing}", style="yellow")
 
 
-def describe_coverage(job: JobOut) -> str:
+def describe_coverage(job: schemas.JobOut) -> str:
     """How the recording's samples were used."""
     parts = [f"{job.coverage or 0:.2%} of the samples in exactly one chunk"]
     if job.decoded_seconds is not None:
@@ -154,7 +154,7 @@ def describe_options(options: JobOptions) -> str:
     return options.decoder if options.align is None else "aligned text"
 
 
-def job_sheet(job: JobDetail) -> Table:
+def job_sheet(job: schemas.JobDetail) -> Table:
     """Everything about one job."""
     sheet = Table(box=None, show_header=False, pad_edge=False)
     sheet.add_column(style="dim", no_wrap=True)
@@ -205,7 +205,7 @@ def job_sheet(job: JobDetail) -> Table:
     return sheet
 
 
-def _file_words(file: ExportOut) -> Text:
+def _file_words(file: schemas.ExportOut) -> Text:
     """Where a file of the output is, or why it is not there."""
     if file.state == "written":
         return Text(file.uri or "", "green")
@@ -214,7 +214,7 @@ def _file_words(file: ExportOut) -> Text:
     return Text(f"{file.state}{reason}", "yellow" if file.state == "pending" else "red")
 
 
-def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
+def speaker_table(speakers: list[schemas.HeardSpeakerOut]) -> Table:
     """The speakers of a transcript, one per line, with the voices that they resemble."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("speaker", "name"):
@@ -236,7 +236,7 @@ def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
     return table
 
 
-def voice_table(voices: list[VoiceOut]) -> Table:
+def voice_table(voices: list[schemas.VoiceOut]) -> Table:
     """Voices, one per line."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("voice", "project", "name"):
@@ -247,7 +247,7 @@ def voice_table(voices: list[VoiceOut]) -> Table:
     return table
 
 
-def cost_table(report: CostReportOut) -> RenderableType:
+def cost_table(report: schemas.CostReportOut) -> RenderableType:
     """The report's groups, their total, and the fleet's idle time."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(report.group_by, no_wrap=True)
@@ -265,7 +265,7 @@ def cost_table(report: CostReportOut) -> RenderableType:
     return Group(table, *(_budget_line(one, report.currency) for one in report.budgets))
 
 
-def _budget_line(budget: BudgetOut, currency: str) -> Text:
+def _budget_line(budget: schemas.BudgetOut, currency: str) -> Text:
     share = "" if budget.share is None else f" ({budget.share:.0%})"
     spent, limit = format_money(budget.spent, currency), format_money(budget.budget, currency)
     words = f"{budget.project}: {spent} of {limit} this month"
@@ -278,7 +278,7 @@ def indent(*parts: RenderableType) -> Padding:
     return Padding(Group(*parts), (0, 0, 0, 2), expand=False)
 
 
-def _amounts(row: CostRowOut, currency: str) -> list[str]:
+def _amounts(row: schemas.CostRowOut, currency: str) -> list[str]:
     rate = "—" if row.rtfx is None else f"{row.rtfx:.1f}"
     return [
         format_duration(row.audio_seconds),

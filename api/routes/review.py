@@ -12,12 +12,12 @@ from api.auth.principal import Principal, get_visible_batch, get_visible_job
 from api.queries import Cursor, JobQuery, Limit, ListedProject
 from api.services import ServicesDep
 from api.submission.bodies import json_body
+from spool.domain.archive.review import Reason
 from spool.errors import NotFound
 from spool.schemas.common import Page, Project, Versions
 from spool.schemas.review import (
     CheckRequest,
     Margin,
-    Reason,
     ReviewPassageOut,
     ReviewRecordingOut,
     SampleOut,

@@ -9,40 +9,6 @@ exceptions; the other modules have the calls, written once for both classes. Ans
 (`spool.schemas`).
 """
 
-from spool.client.aio import AsyncSpool
-from spool.client.errors import (
-    ClientError,
-    Conflict,
-    Deleted,
-    Forbidden,
-    InvalidRequest,
-    NotFound,
-    RateLimited,
-    Refused,
-    ServerFailed,
-    TimedOut,
-    TooLarge,
-    Unauthorized,
-    Unreachable,
-)
-from spool.client.exchange import Retries
-from spool.client.sync import Spool
+import lazy_loader
 
-__all__ = [
-    "AsyncSpool",
-    "ClientError",
-    "Conflict",
-    "Deleted",
-    "Forbidden",
-    "InvalidRequest",
-    "NotFound",
-    "RateLimited",
-    "Refused",
-    "Retries",
-    "ServerFailed",
-    "Spool",
-    "TimedOut",
-    "TooLarge",
-    "Unauthorized",
-    "Unreachable",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

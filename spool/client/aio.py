@@ -36,7 +36,7 @@ class AsyncSpool(Methods, Session):
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
     ) -> None:
         super().__init__(url, key, retries=retries)
-        self._http = httpx.AsyncClient(base_url=self.url, headers=self._headers)
+        self._http = httpx.AsyncClient(base_url=self.url, headers=self._headers, verify=self._verify)
 
     async def __aenter__(self) -> Self:
         return self

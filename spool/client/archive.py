@@ -1,16 +1,14 @@
 """The calls about words after transcription: speakers, corrections, the search and the review."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Unpack
 
+from spool import schemas
 from spool.client.exchange import Ask, Flow, all_pages, body_of, read, read_list, receive
 from spool.client.fields import PassageQuery, ReviewQuery, SearchQuery
 from spool.client.jobs import LONGEST_PAGE, new_key
-from spool.schemas.common import ListOf, Page
-from spool.schemas.edits import EditOut
-from spool.schemas.jobs import HeardSpeakerOut, JobDetail, VoiceOut
-from spool.schemas.review import ReviewPassageOut, ReviewRecordingOut, SampleOut, SizeOut
-from spool.schemas.search import HitOut
 
 
 def diarize(
@@ -21,7 +19,7 @@ def diarize(
     model: str = "default",
     voice_prints: bool = False,
     idempotency_key: str | None = None,
-) -> Flow[JobDetail]:
+) -> Flow[schemas.JobDetail]:
     """Find the speakers of a finished job; no word is transcribed again. Wait for the job as usual.
 
     `speakers`: how many there are, or `{"min": 2, "max": 4}`. `model`: the diarization model, such as
@@ -30,27 +28,27 @@ def diarize(
     body = body_of({"speakers": speakers, "within_channels": within_channels, "model": model})
     body["voice_prints"] = voice_prints
     ask = Ask("POST", f"/v1/jobs/{job_id}/diarize", json=body, key=idempotency_key or new_key())
-    return read(ask, JobDetail)
+    return read(ask, schemas.JobDetail)
 
 
 def name_speakers(
     job_id: str, names: Mapping[str, str | None], *, remember: bool = False
-) -> Flow[ListOf[HeardSpeakerOut]]:
+) -> Flow[schemas.ListOf[schemas.HeardSpeakerOut]]:
     """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs. `remember`:
     recognise them in the project's other recordings, by their voice prints."""
     body = {"names": dict(names), "remember": remember}
     ask = Ask("PATCH", f"/v1/jobs/{job_id}/speakers", json=body, key=new_key())
-    return read(ask, ListOf[HeardSpeakerOut])
+    return read(ask, schemas.ListOf[schemas.HeardSpeakerOut])
 
 
-def speakers(job_id: str) -> Flow[ListOf[HeardSpeakerOut]]:
+def speakers(job_id: str) -> Flow[schemas.ListOf[schemas.HeardSpeakerOut]]:
     """The speakers of a job's transcript, and the named voices that they resemble."""
-    return read(Ask("GET", f"/v1/jobs/{job_id}/speakers"), ListOf[HeardSpeakerOut])
+    return read(Ask("GET", f"/v1/jobs/{job_id}/speakers"), schemas.ListOf[schemas.HeardSpeakerOut])
 
 
-def voices() -> Flow[list[VoiceOut]]:
+def voices() -> Flow[list[schemas.VoiceOut]]:
     """The named voices."""
-    return read_list(Ask("GET", "/v1/voices"), VoiceOut)
+    return read_list(Ask("GET", "/v1/voices"), schemas.VoiceOut)
 
 
 def forget_voice(voice_id: str) -> Flow[None]:
@@ -58,9 +56,9 @@ def forget_voice(voice_id: str) -> Flow[None]:
     yield from receive(Ask("DELETE", f"/v1/voices/{voice_id}"))
 
 
-def edits(job_id: str) -> Flow[list[EditOut]]:
+def edits(job_id: str) -> Flow[list[schemas.EditOut]]:
     """All corrections of a transcript and all undos, oldest first."""
-    return read_list(Ask("GET", f"/v1/jobs/{job_id}/edits"), EditOut)
+    return read_list(Ask("GET", f"/v1/jobs/{job_id}/edits"), schemas.EditOut)
 
 
 def edit(
@@ -72,7 +70,7 @@ def edit(
     speaker: str | None = None,
     seen: int = 0,
     author: str | None = None,
-) -> Flow[EditOut]:
+) -> Flow[schemas.EditOut]:
     """Replace words of a transcript by a text, or give them another speaker.
 
     `first_word` and `last_word`, both included, count from 0 in the transcript as it was recognised. `seen`
@@ -80,24 +78,26 @@ def edit(
     since; `problem["other"]` is that edit.
     """
     body = {"first_word": first_word, "last_word": last_word, "text": text, "speaker": speaker, "seen": seen}
-    return read(Ask("POST", f"/v1/jobs/{job_id}/edits", json=body | {"author": author}), EditOut)
+    return read(Ask("POST", f"/v1/jobs/{job_id}/edits", json=body | {"author": author}), schemas.EditOut)
 
 
-def undo_edit(job_id: str, revision: int, *, author: str | None = None) -> Flow[EditOut]:
+def undo_edit(job_id: str, revision: int, *, author: str | None = None) -> Flow[schemas.EditOut]:
     """Undo a correction; what it replaced is restored."""
-    return read(Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", json={"author": author}), EditOut)
+    return read(
+        Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", json={"author": author}), schemas.EditOut
+    )
 
 
 def search_page(
     q: str, *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[SearchQuery]
-) -> Flow[Page[HitOut]]:
+) -> Flow[schemas.Page[schemas.HitOut]]:
     """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
 
     `docs/search.md` describes `q`; the other arguments narrow it down, `versions="newest"` to the newest
     transcript of each recording. Raises Refused if `q` is invalid.
     """
     query = {"q": q, **only, "limit": limit, "cursor": cursor}
-    return read(Ask("GET", "/v1/search", query), Page[HitOut])
+    return read(Ask("GET", "/v1/search", query), schemas.Page[schemas.HitOut])
 
 
 search = all_pages(search_page)
@@ -105,11 +105,14 @@ search = all_pages(search_page)
 
 def review_page(
     *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[PassageQuery]
-) -> Flow[Page[ReviewPassageOut]]:
+) -> Flow[schemas.Page[schemas.ReviewPassageOut]]:
     """Up to `limit` (1 to 200) unchecked passages, the most doubtful first, after the `next_cursor` of
     another page. `checked`: the checked ones instead. `versions`: `all` includes transcripts whose recording
     was transcribed again."""
-    return read(Ask("GET", "/v1/review", {**only, "limit": limit, "cursor": cursor}), Page[ReviewPassageOut])
+    return read(
+        Ask("GET", "/v1/review", {**only, "limit": limit, "cursor": cursor}),
+        schemas.Page[schemas.ReviewPassageOut],
+    )
 
 
 review = all_pages(review_page)
@@ -117,11 +120,11 @@ review = all_pages(review_page)
 
 def review_recordings_page(
     *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[ReviewQuery]
-) -> Flow[Page[ReviewRecordingOut]]:
+) -> Flow[schemas.Page[schemas.ReviewRecordingOut]]:
     """Up to `limit` (1 to 200) recordings with unchecked passages, the most doubtful first, after the
     `next_cursor` of another page."""
     query = {**only, "limit": limit, "cursor": cursor}
-    return read(Ask("GET", "/v1/review/recordings", query), Page[ReviewRecordingOut])
+    return read(Ask("GET", "/v1/review/recordings", query), schemas.Page[schemas.ReviewRecordingOut])
 
 
 review_recordings = all_pages(review_recordings_page)
@@ -129,10 +132,10 @@ review_recordings = all_pages(review_recordings_page)
 
 def check_passage(
     job_id: str, passage: int, *, author: str | None = None, checked: bool = True
-) -> Flow[ReviewPassageOut]:
+) -> Flow[schemas.ReviewPassageOut]:
     """Mark a passage as checked, because its words are right, or with `checked=False` undo that."""
     path = f"/v1/jobs/{job_id}/passages/{passage}/check"
-    return read(Ask("POST", path, json={"author": author, "checked": checked}), ReviewPassageOut)
+    return read(Ask("POST", path, json={"author": author, "checked": checked}), schemas.ReviewPassageOut)
 
 
 def sample_size(
@@ -141,10 +144,10 @@ def sample_size(
     batch: str | None = None,
     model: str | None = None,
     margin: float = 0.02,
-) -> Flow[SizeOut]:
+) -> Flow[schemas.SizeOut]:
     """How many passages are needed to know the word error rate within ± `margin` with 95 % confidence."""
     query = {"project": project, "batch": batch, "model": model, "margin": margin}
-    return read(Ask("GET", "/v1/review/size", query), SizeOut)
+    return read(Ask("GET", "/v1/review/size", query), schemas.SizeOut)
 
 
 def draw_sample(
@@ -156,24 +159,24 @@ def draw_sample(
     passages: int | None = None,
     seed: int | None = None,
     author: str | None = None,
-) -> Flow[SampleOut]:
+) -> Flow[schemas.SampleOut]:
     """Draw passages at random, by default as many as `margin` requires. Raises Conflict if there are none."""
     body = body_of({"project": project, "batch": batch, "model": model, "margin": margin, "author": author})
     body |= body_of({"passages": passages, "seed": seed})
-    return read(Ask("POST", "/v1/review/samples", json=body), SampleOut)
+    return read(Ask("POST", "/v1/review/samples", json=body), schemas.SampleOut)
 
 
-def sample(sample_id: str) -> Flow[SampleOut]:
+def sample(sample_id: str) -> Flow[schemas.SampleOut]:
     """The error rate of a sample, with its 95 % interval."""
-    return read(Ask("GET", f"/v1/review/samples/{sample_id}"), SampleOut)
+    return read(Ask("GET", f"/v1/review/samples/{sample_id}"), schemas.SampleOut)
 
 
 def samples_page(
     *, project: str | None = None, limit: int = 100, cursor: str | None = None
-) -> Flow[Page[SampleOut]]:
+) -> Flow[schemas.Page[schemas.SampleOut]]:
     """Up to `limit` (1 to 100) samples, newest first, after the `next_cursor` of another page."""
     query = {"project": project, "limit": limit, "cursor": cursor}
-    return read(Ask("GET", "/v1/review/samples", query), Page[SampleOut])
+    return read(Ask("GET", "/v1/review/samples", query), schemas.Page[schemas.SampleOut])
 
 
 samples = all_pages(samples_page)

@@ -1,6 +1,7 @@
 """What every client is opened with: the server's address and the key."""
 
 import os
+import ssl
 from pathlib import Path
 
 from spool.client.exchange import Contact, Retries
@@ -20,6 +21,8 @@ class Session:
         token = key or _key_of_environment()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._contact = Contact(retries or Retries())
+        # Plain http has no certificate to verify, and reading the system's takes time.
+        self._verify = self.url.startswith("https:") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _key_of_environment() -> str | None:

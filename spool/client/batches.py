@@ -1,15 +1,16 @@
 """The calls about batches: submit an archive, show its progress, read its results, retry, cancel."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from spool import schemas
 from spool.client.exchange import Ask, Flow, Lines, Sent, Upload, all_pages, body_of, read
 from spool.client.fields import BatchFields, State
 from spool.client.jobs import LONGEST_PAGE, new_key, poll_until
-from spool.schemas.batches import BatchDetail, BatchOut, BatchResult, BatchRetried
-from spool.schemas.common import Page
 
 _NDJSON = "application/x-ndjson"
 
@@ -20,7 +21,7 @@ def submit_batch(
     idempotency_key: str | None = None,
     sent: Sent | None = None,
     **fields: Unpack[BatchFields],
-) -> Flow[BatchDetail]:
+) -> Flow[schemas.BatchDetail]:
     """Submit many recordings at once and return their batch; `bad_lines` lists the lines that make no job.
 
     `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
@@ -32,28 +33,31 @@ def submit_batch(
     Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
     good, or with `strict` when one is bad; Refused and Unreachable.
     """
-    return read(_submission(source, body_of(fields), idempotency_key or new_key(), sent), BatchDetail)
+    return read(_submission(source, body_of(fields), idempotency_key or new_key(), sent), schemas.BatchDetail)
 
 
-def batch(batch_id: str) -> Flow[BatchDetail]:
+def batch(batch_id: str) -> Flow[schemas.BatchDetail]:
     """One batch: counts by state, audio, speed, time left, cost."""
-    return read(Ask("GET", f"/v1/batches/{batch_id}"), BatchDetail)
+    return read(Ask("GET", f"/v1/batches/{batch_id}"), schemas.BatchDetail)
 
 
 def batch_page(
     *, project: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
-) -> Flow[Page[BatchOut]]:
+) -> Flow[schemas.Page[schemas.BatchOut]]:
     """Up to `limit` (1 to 200) batches, newest first, after the `next_cursor` of another page."""
     query = {"project": project, "limit": limit, "cursor": cursor}
-    return read(Ask("GET", "/v1/batches", query), Page[BatchOut])
+    return read(Ask("GET", "/v1/batches", query), schemas.Page[schemas.BatchOut])
 
 
 batches = all_pages(batch_page)
 
 
 def wait_batch(
-    batch_id: str, *, progress: Callable[[BatchDetail], object] | None = None, timeout: float | None = None
-) -> Flow[BatchDetail]:
+    batch_id: str,
+    *,
+    progress: Callable[[schemas.BatchDetail], object] | None = None,
+    timeout: float | None = None,
+) -> Flow[schemas.BatchDetail]:
     """Wait until every job of the batch has ended, and return it.
 
     `progress` is called with the batch after each poll. Raises TimedOut after `timeout` seconds.
@@ -61,12 +65,12 @@ def wait_batch(
     return poll_until(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout)
 
 
-def results(batch_id: str, *, words: bool = False, state: State | None = None) -> Lines[BatchResult]:
+def results(batch_id: str, *, words: bool = False, state: State | None = None) -> Lines[schemas.BatchResult]:
     """The result of each line, in the order of the manifest, as it arrives: text, or an error.
 
     Raises Unreachable if it is interrupted.
     """
-    return Lines(_results(batch_id, words=words, state=state), BatchResult.model_validate_json)
+    return Lines(_results(batch_id, words=words, state=state), schemas.BatchResult.model_validate_json)
 
 
 def result_lines(batch_id: str, *, words: bool = False, state: State | None = None) -> Lines[str]:
@@ -84,16 +88,16 @@ def transcripts(batch_id: str, format: str = "txt") -> Lines[bytes]:  # noqa: A0
     return Lines(Ask("GET", path, {"format": format}, slow=True, stream=True), None)
 
 
-def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[BatchRetried]:
+def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[schemas.BatchRetried]:
     """Queue every failed job of the batch again; returns how many."""
     path = f"/v1/batches/{batch_id}/retry-failed"
     ask = Ask("POST", path, key=idempotency_key or new_key(), slow=True)
-    return read(ask, BatchRetried)
+    return read(ask, schemas.BatchRetried)
 
 
-def cancel_batch(batch_id: str) -> Flow[BatchDetail]:
+def cancel_batch(batch_id: str) -> Flow[schemas.BatchDetail]:
     """Cancel queued jobs; running ones stop at their next chunk. Finished ones are kept."""
-    return read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail)
+    return read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), schemas.BatchDetail)
 
 
 def _submission(

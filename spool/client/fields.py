@@ -3,14 +3,18 @@
 A type checker refuses a name that the server does not know; tests compare these with the server's own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from spool.domain.jobs import JobState
 from spool.domain.options import HeadName, OnTruncated, SearchName
 from spool.domain.priority import PriorityName
-from spool.schemas.review import Reason
+
+if TYPE_CHECKING:  # it needs much that a client does not
+    from spool.domain.archive.review import Reason
 
 State = JobState | Literal["queued", "running", "done", "failed", "cancelled"]
 

@@ -3,12 +3,15 @@
 Each is a generator of steps (`spool.client.exchange`); `Spool` and `AsyncSpool` have it as a method.
 """
 
+from __future__ import annotations
+
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack
 
+from spool import schemas
 from spool.client.errors import Conflict, TimedOut
 from spool.client.exchange import Ask, Flow, Pause, Sent, Upload, all_pages, body_of, kind_of, read, receive
 from spool.client.fields import JobFields, JobListQuery, Options
@@ -17,14 +20,10 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import Format, TextFormat
-from spool.schemas.batches import BatchDetail
-from spool.schemas.common import Page
-from spool.schemas.jobs import AudioLink, JobDeletion, JobDetail, JobOut, PhrasesOut
-from spool.schemas.versions import BatchDiff, DiffOut, VersionList
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
-It = TypeVar("It", JobDetail, BatchDetail)
+It = TypeVar("It", "schemas.JobDetail", "schemas.BatchDetail")
 
 
 def submit(
@@ -33,7 +32,7 @@ def submit(
     idempotency_key: str | None = None,
     sent: Sent | None = None,
     **fields: Unpack[JobFields],
-) -> Flow[JobDetail]:
+) -> Flow[schemas.JobDetail]:
     """Submit one recording and return its job, which has yet to run.
 
     `source`: an address (`https://…`, `s3://bucket/key`, `file:///…` as the server sees it) that workers
@@ -58,12 +57,12 @@ def submit(
                 return job
         upload = Upload(request, path, path.name, kind_of(path), sent)
         ask = Ask("POST", "/v1/jobs", upload=upload, key=key)
-    return (yield from read(ask, JobDetail))
+    return (yield from read(ask, schemas.JobDetail))
 
 
 def _submit_direct(
     path: Path, request: Mapping[str, Any], key: str, sent: Sent | None
-) -> Flow[JobDetail | None]:
+) -> Flow[schemas.JobDetail | None]:
     """The job of a file that was uploaded directly; None if the server does not accept that."""
     name = "".join(char for char in path.name if char.isprintable())[:200] or "upload"
     for last in (False, True):
@@ -72,7 +71,7 @@ def _submit_direct(
             return None
         try:
             ask = Ask("POST", "/v1/jobs", json={"source": upload.source, **request}, key=key)
-            return (yield from read(ask, JobDetail))
+            return (yield from read(ask, schemas.JobDetail))
         except Conflict:
             # The same file was submitted twice at once, and this upload is the other job's.
             if last or (yield from get_upload(upload.id)).state != "used":
@@ -80,24 +79,29 @@ def _submit_direct(
     return None
 
 
-def job(job_id: str) -> Flow[JobDetail]:
+def job(job_id: str) -> Flow[schemas.JobDetail]:
     """One job, with its cost so far."""
-    return read(Ask("GET", f"/v1/jobs/{job_id}"), JobDetail)
+    return read(Ask("GET", f"/v1/jobs/{job_id}"), schemas.JobDetail)
 
 
 def job_page(
     *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[JobListQuery]
-) -> Flow[Page[JobOut]]:
+) -> Flow[schemas.Page[schemas.JobOut]]:
     """Up to `limit` (1 to 200) matching jobs, newest first, after the `next_cursor` of another page."""
-    return read(Ask("GET", "/v1/jobs", {**only, "limit": limit, "cursor": cursor}), Page[JobOut])
+    return read(
+        Ask("GET", "/v1/jobs", {**only, "limit": limit, "cursor": cursor}), schemas.Page[schemas.JobOut]
+    )
 
 
 jobs = all_pages(job_page)
 
 
 def wait(
-    job_id: str, *, progress: Callable[[JobDetail], object] | None = None, timeout: float | None = None
-) -> Flow[JobDetail]:
+    job_id: str,
+    *,
+    progress: Callable[[schemas.JobDetail], object] | None = None,
+    timeout: float | None = None,
+) -> Flow[schemas.JobDetail]:
     """Wait until the job has ended, in whichever way, and return it: check its `state`.
 
     `progress` is called with the job after each poll. Raises TimedOut after `timeout` seconds.
@@ -137,27 +141,27 @@ def words(job_id: str) -> Flow[Transcript]:
 
 def phrases(job_id: str) -> Flow[list[str]]:
     """The phrases that the job boosts."""
-    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/phrases"), PhrasesOut)).phrases
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/phrases"), schemas.PhrasesOut)).phrases
 
 
-def audio_link(job_id: str) -> Flow[AudioLink]:
+def audio_link(job_id: str) -> Flow[schemas.AudioLink]:
     """A signed link to the recording, for a player."""
-    return read(Ask("POST", f"/v1/jobs/{job_id}/audio-link"), AudioLink)
+    return read(Ask("POST", f"/v1/jobs/{job_id}/audio-link"), schemas.AudioLink)
 
 
-def cancel(job_id: str) -> Flow[JobDetail]:
+def cancel(job_id: str) -> Flow[schemas.JobDetail]:
     """Cancel a job: a queued one at once; a running one stops at its next chunk."""
-    return read(Ask("DELETE", f"/v1/jobs/{job_id}"), JobDetail)
+    return read(Ask("DELETE", f"/v1/jobs/{job_id}"), schemas.JobDetail)
 
 
-def retry(job_id: str, *, idempotency_key: str | None = None) -> Flow[JobDetail]:
+def retry(job_id: str, *, idempotency_key: str | None = None) -> Flow[schemas.JobDetail]:
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
-    return read(Ask("POST", f"/v1/jobs/{job_id}/retry", key=idempotency_key or new_key()), JobDetail)
+    return read(Ask("POST", f"/v1/jobs/{job_id}/retry", key=idempotency_key or new_key()), schemas.JobDetail)
 
 
 def delete_content(
     job_id: str, what: Literal["all", "source", "transcript"] = "all", *, copies: bool = False
-) -> Flow[JobDeletion]:
+) -> Flow[schemas.JobDeletion]:
     """Permanently delete the content of a job that has ended: its uploaded recording, every word of it, or
     both.
 
@@ -166,7 +170,7 @@ def delete_content(
     ended.
     """
     query = {"what": what, "copies": copies or None}
-    return read(Ask("DELETE", f"/v1/jobs/{job_id}/content", query, key=new_key()), JobDeletion)
+    return read(Ask("DELETE", f"/v1/jobs/{job_id}/content", query, key=new_key()), schemas.JobDeletion)
 
 
 def rerun(
@@ -177,35 +181,35 @@ def rerun(
     tags: Mapping[str, str] | None = None,
     priority: PriorityName | None = None,
     idempotency_key: str | None = None,
-) -> Flow[JobDetail]:
+) -> Flow[schemas.JobDetail]:
     """Submit a job on another job's recording, with the same options except those given here. Nothing is
     uploaded. Raises Deleted if the recording or the transcript was deleted."""
     body = body_of({"options": options, "pool": pool, "tags": tags, "priority": priority})
     ask = Ask("POST", f"/v1/jobs/{job_id}/rerun", json=body, key=idempotency_key or new_key())
-    return read(ask, JobDetail)
+    return read(ask, schemas.JobDetail)
 
 
-def versions(job_id: str) -> Flow[VersionList]:
+def versions(job_id: str) -> Flow[schemas.VersionList]:
     """The jobs on the same recording, oldest first."""
-    return read(Ask("GET", f"/v1/jobs/{job_id}/versions"), VersionList)
+    return read(Ask("GET", f"/v1/jobs/{job_id}/versions"), schemas.VersionList)
 
 
 def diff(
     job_id: str, other: str, *, sort: Literal["time", "doubt"] = "time", limit: int = 1000
-) -> Flow[DiffOut]:
+) -> Flow[schemas.DiffOut]:
     """Where the words of two versions of a recording differ, and the WER of `other` with `job_id` as the
     reference. Raises Conflict while one of them is not done, and for different recordings."""
     query = {"with": other, "sort": sort, "limit": limit}
-    return read(Ask("GET", f"/v1/jobs/{job_id}/diff", query, slow=True), DiffOut)
+    return read(Ask("GET", f"/v1/jobs/{job_id}/diff", query, slow=True), schemas.DiffOut)
 
 
 def batch_diff_page(
     batch_id: str, *, model: str | None = None, cursor: str | None = None, limit: int = 20
-) -> Flow[BatchDiff]:
+) -> Flow[schemas.BatchDiff]:
     """Up to `limit` (1 to 50) jobs of a batch beside the newest later versions of their recordings, or the
     newest of `model`. The sums cover only this page: add up those of all pages."""
     query = {"model": model, "cursor": cursor, "limit": limit}
-    return read(Ask("GET", f"/v1/batches/{batch_id}/diff", query, slow=True), BatchDiff)
+    return read(Ask("GET", f"/v1/batches/{batch_id}/diff", query, slow=True), schemas.BatchDiff)
 
 
 def new_key() -> str:

@@ -4,6 +4,8 @@ A step of a call, like the client's other steps (`spool.client.exchange`): the c
 not arrive.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from spool.schemas.uploads import PartOut
+from spool import schemas
 
 AT_ONCE = 4
 """PartUpload sent at once, which are in memory."""
@@ -26,7 +28,7 @@ class PartUpload:
     reason for each that did not, once the step is over. Raises OSError for a file that cannot be read."""
 
     path: Path
-    parts: Sequence[PartOut]
+    parts: Sequence[schemas.PartOut]
     arrived: Callable[[int], object]
     faults: list[str] = field(default_factory=list)
 
@@ -35,7 +37,7 @@ class PartUpload:
         pool = ThreadPoolExecutor(AT_ONCE, "spool-part")
         with httpx.Client(timeout=_TIMEOUT) as client:
             try:
-                asked: dict[Future[httpx.Response], PartOut] = {
+                asked: dict[Future[httpx.Response], schemas.PartOut] = {
                     pool.submit(self._put, client, part): part for part in self.parts
                 }
                 for each in as_completed(asked):
@@ -48,7 +50,7 @@ class PartUpload:
         turn = asyncio.Semaphore(AT_ONCE)
         async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
 
-            async def put(part: PartOut) -> None:
+            async def put(part: schemas.PartOut) -> None:
                 async with turn:
                     try:
                         answer = await client.put(str(part.url), content=self._read(part))
@@ -59,21 +61,21 @@ class PartUpload:
 
             await asyncio.gather(*map(put, self.parts))
 
-    def _put(self, client: httpx.Client, part: PartOut) -> httpx.Response:
+    def _put(self, client: httpx.Client, part: schemas.PartOut) -> httpx.Response:
         return client.put(str(part.url), content=self._read(part))
 
-    def _read(self, part: PartOut) -> bytes:
+    def _read(self, part: schemas.PartOut) -> bytes:
         with self.path.open("rb") as file:
             file.seek(part.offset)
             return file.read(part.bytes)
 
-    def _judge(self, part: PartOut, put: "Future[httpx.Response]") -> None:
+    def _judge(self, part: schemas.PartOut, put: Future[httpx.Response]) -> None:
         try:
             self._note(part, put.result())
         except httpx.TransportError as error:
             self._note(part, error)
 
-    def _note(self, part: PartOut, came: httpx.Response | httpx.TransportError) -> None:
+    def _note(self, part: schemas.PartOut, came: httpx.Response | httpx.TransportError) -> None:
         if isinstance(came, httpx.Response):
             if came.is_success:
                 self.arrived(part.bytes)

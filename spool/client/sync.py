@@ -36,7 +36,7 @@ class Spool(Methods, Session):
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
     ) -> None:
         super().__init__(url, key, retries=retries)
-        self._http = httpx.Client(base_url=self.url, headers=self._headers)
+        self._http = httpx.Client(base_url=self.url, headers=self._headers, verify=self._verify)
 
     def __enter__(self) -> Self:
         return self

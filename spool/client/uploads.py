@@ -4,14 +4,16 @@ The server says which parts the store has, so the client stores nothing: after a
 continues. Generators of steps (`spool.client.exchange`).
 """
 
+from __future__ import annotations
+
 import hashlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from spool import schemas
 from spool.client.errors import Conflict, NotFound, ServerFailed
 from spool.client.exchange import Ask, Flow, Pause, Retries, Sent, kind_of, read
 from spool.client.parts import PartUpload
-from spool.schemas.uploads import PartPage, UploadOut
 
 DIRECT_BYTES = 16 * 2**20
 """Larger files are uploaded directly if the server accepts that; for smaller ones it would take four requests
@@ -21,7 +23,9 @@ _BLOCK = 4 * 2**20
 _RETRIES = Retries()
 
 
-def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -> Flow[UploadOut | None]:
+def send_direct(
+    path: Path, name: str, project: str | None, sent: Sent | None
+) -> Flow[schemas.UploadOut | None]:
     """The file's completed upload; None if the server accepts none. Raises OSError, Refused and
     Unreachable."""
     size = path.stat().st_size
@@ -29,7 +33,7 @@ def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -
     request |= {"content_type": kind_of(path)} | ({} if project is None else {"project": project})
     try:
         begin = Ask("POST", "/v1/uploads", json=request, repeatable=True)
-        upload = yield from read(begin, UploadOut)
+        upload = yield from read(begin, schemas.UploadOut)
     except (NotFound, Conflict) as error:
         if error.code in ("not_found", "not_offered"):  # an older server does not know the route
             return None
@@ -39,7 +43,7 @@ def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -
         try:
             yield from _send_missing(path, upload, sent)
             done = Ask("POST", f"/v1/uploads/{upload.id}/complete", repeatable=True)
-            upload = yield from read(done, UploadOut)
+            upload = yield from read(done, schemas.UploadOut)
         except Conflict:  # another client was faster, or a part is missing
             failures += 1
             upload = yield from get_upload(upload.id)
@@ -48,12 +52,12 @@ def send_direct(path: Path, name: str, project: str | None, sent: Sent | None) -
     return upload
 
 
-def get_upload(upload_id: str) -> Flow[UploadOut]:
+def get_upload(upload_id: str) -> Flow[schemas.UploadOut]:
     """The current state of the upload."""
-    return (yield from read(Ask("GET", f"/v1/uploads/{upload_id}"), UploadOut))
+    return (yield from read(Ask("GET", f"/v1/uploads/{upload_id}"), schemas.UploadOut))
 
 
-def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None]:
+def _send_missing(path: Path, upload: schemas.UploadOut, sent: Sent | None) -> Flow[None]:
     """Send every part that the store lacks, a page of parts at a time. Raises ServerFailed if parts keep
     failing."""
     there = 0
@@ -68,7 +72,7 @@ def _send_missing(path: Path, upload: UploadOut, sent: Sent | None) -> Flow[None
     failures = 0
     while first is not None:
         asked = Ask("GET", f"/v1/uploads/{upload.id}/parts", {"from": first, "limit": _PAGE})
-        page = yield from read(asked, PartPage)
+        page = yield from read(asked, schemas.PartPage)
         if not failures:
             count_sent(sum(part.bytes for part in page.items if part.received))
         step = PartUpload(path, [part for part in page.items if part.url], count_sent)

@@ -1,7 +1,7 @@
 """The schemas of the review."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AliasPath, Field
 
@@ -10,7 +10,6 @@ from spool.schemas.common import ROUNDED, AnswerModel, Project, RequestModel
 
 RoundedShare = Annotated[Share, ROUNDED]
 Rounded = Annotated[float, ROUNDED]
-Reason = Literal["confidence", "versions", "speech", "language"]
 
 
 class DoubtsOut(AnswerModel):

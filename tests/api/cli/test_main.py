@@ -16,10 +16,11 @@ HEAVY = {"fastapi", "starlette", "sqlalchemy", "celery", "boto3", "redis", "alem
 
 
 def imported(code: str) -> set[str]:
-    """Top-level modules that a fresh interpreter has after `code`."""
+    """The modules that a fresh interpreter has after `code`, and the packages that they are in."""
     script = (
         f"import sys, io; sys.stdout, out = io.StringIO(), sys.stdout; {code}; "
-        "print(*{name.partition('.')[0] for name in sys.modules}, file=out)"
+        "there = [name for name, module in sys.modules.items() if module]; "
+        "print(*there, *{name.partition('.')[0] for name in there}, file=out)"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
@@ -39,6 +40,13 @@ def test_a_client_command_imports_no_server(name: str) -> None:
     modules = imported(f"from api.cli.main import build_app; build_app()[{name!r}]")
     assert "httpx" in modules
     assert not modules & HEAVY
+
+
+@pytest.mark.integration
+def test_a_list_of_jobs_needs_the_schemas_of_jobs_alone() -> None:
+    modules = imported("from api.cli.main import build_app; build_app()['status']")
+    schemas = {name.removeprefix("spool.schemas.") for name in modules if name.startswith("spool.schemas.")}
+    assert schemas <= {"common", "jobs", "outputs"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
