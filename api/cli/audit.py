@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
-from api.cli.tables import count_of
+from api.cli.tables import count_of, table_of
 from spool import __version__
 from spool.audit.rules import RULES, Grace
 from spool.domain.pricing import NANOS_PER_SECOND
@@ -121,15 +120,13 @@ def _count_checked(report: "AuditReport") -> dict[str, int]:
     return {name: getattr(report, name) for name in names}
 
 
+def _count(breaches: int) -> Text:
+    return Text(str(breaches), style="red" if breaches else "green", justify="right")
+
+
 def _print(report: "AuditReport") -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("breaches", justify="right")
-    table.add_column("rule", no_wrap=True)
-    table.add_column("rule in words", overflow="fold")
-    for rule, meaning in RULES.items():
-        count = report.counts[rule]
-        table.add_row(Text(str(count), style="red" if count else "green"), rule, meaning)
-    out.print(table)
+    rows = [(_count(report.counts[rule]), rule, meaning) for rule, meaning in RULES.items()]
+    out.print(table_of(("breaches", "rule", "rule in words"), rows))
     for breach in report.breaches[:SHOWN]:
         out.print(
             Text.assemble((f"{breach.rule}  ", "red"), f"{breach.subject}  {breach.message}"), soft_wrap=True

@@ -9,17 +9,24 @@ from typing import Annotated, Any, Literal
 from zipfile import ZipFile
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
-from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
+from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out
 from api.cli.files import DELETED, Copies, print_copies, print_skipped
 from api.cli.options import Place, Transcription
 from api.cli.progress import follow_batch, sending
 from api.cli.submit import submit_recordings
-from api.cli.tables import count_of, describe_hold, format_duration, format_money, format_time
+from api.cli.tables import (
+    Cell,
+    count_of,
+    describe_hold,
+    format_duration,
+    format_money,
+    format_time,
+    sheet_of,
+)
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
 from spool.commandline.app import new_app
@@ -59,16 +66,15 @@ def submit(
     ] = False,
     source_connection: Connection = None,
     wait: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
     request: dict[str, Any] = place.to_request() | {"options": options.to_request(), "name": name}
     request |= deliver.to_request()
     request |= {"strict": strict, "reuse": not no_reuse}
     request |= {} if source_connection is None else {"connection": source_connection}
-    with connect(url) as (spool, running):
-        if _must_upload(running, source):
+    with server.connect() as spool:
+        if _must_upload(local_stack(spool), source):
             tags = {"batch": name or Path(source).resolve().name} | request["tags"]
             err.print(
                 f"The server cannot read {source}. Its recordings are uploaded as separate jobs with the tag "
@@ -78,7 +84,7 @@ def submit(
             )
             own = {key: value for key, value in request.items() if key not in ("name", "strict")}
             own["tags"] = tags
-            submit_recordings(spool, running, [source], own, wait=wait, as_json=as_json)
+            submit_recordings(server, spool, [source], own, wait=wait)
             return
         try:
             batch = _submit(spool, source, request)
@@ -89,7 +95,7 @@ def submit(
         print_skipped([(file.path, file.reason) for file in batch.skipped_files], batch.lines.skipped)
         if wait:
             batch = follow_batch(spool, batch.id, err)
-    _show(batch, as_json=as_json)
+    _show(server, batch)
     if wait or batch.lines.bad:
         _exit_for(batch)
 
@@ -105,17 +111,16 @@ def status(
     /,
     *,
     watch: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Show the progress, remaining time and cost of a batch, or list the latest batches."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         if batch_id is None:
             page = spool.batch_page(limit=20)
-            print_json(page) if as_json else out.print(_table(page.items))
+            server.show_rows(page, "no batches", ("batch", "state", "jobs", "done", "failed", "name"), _cells)
             return
         batch = follow_batch(spool, batch_id, err) if watch else spool.batch(batch_id)
-    _show(batch, as_json=as_json)
+    _show(server, batch)
 
 
 @app.command
@@ -131,7 +136,7 @@ def results(
     url: Url = None,
 ) -> None:
     """Print one line of JSON for each job in its current state."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
@@ -181,7 +186,7 @@ def transcripts(
     Each file is complete or absent, even if the command is interrupted. Running it again replaces the files.
     """
     wanted = list(dict.fromkeys(map(_format, forms or ["txt"])))
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         taken: set[str] = set()
         for job in spool.jobs(batch=batch_id, state=JobState.DONE):
             if job.deleted is not None and job.deleted.transcript is not None:
@@ -214,7 +219,7 @@ def download(
     """
     zipped = output or Path(f"{batch_id}.{form}.zip")
     partial = zipped.with_name(f"{zipped.name}.part")
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         blocks = spool.batch_transcripts(batch_id, form)
         with partial.open("wb") as file:
             for block in blocks:
@@ -233,19 +238,19 @@ def download(
 
 
 @app.command(name="retry-failed")
-def retry_failed(batch_id: BatchId, /, *, url: Url = None, as_json: Json = False) -> None:
+def retry_failed(batch_id: BatchId, /, *, server: Server = Server()) -> None:
     """Queue every failed job of a batch again."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         answer = spool.retry_failed(batch_id)
-    print_json(answer) if as_json else out.print(f"{answer.retried} queued again")
+    server.show(answer, f"{answer.retried} queued again")
 
 
 @app.command
-def cancel(batch_id: BatchId, /, *, url: Url = None, as_json: Json = False) -> None:
+def cancel(batch_id: BatchId, /, *, server: Server = Server()) -> None:
     """Cancel a batch. Running jobs stop at their next chunk."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         batch = spool.cancel_batch(batch_id)
-    _show(batch, as_json=as_json)
+    _show(server, batch)
 
 
 @app.command
@@ -259,8 +264,7 @@ def delete(
     ] = "all",
     copies: Copies = False,
     yes: Yes = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Delete the recordings and transcripts of a batch permanently.
 
@@ -272,17 +276,14 @@ def delete(
         confirm(question)
     jobs: list[JobDeletion] = []
     left: list[str] = []
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         spool.batch(batch_id)  # raises for an unknown batch
         for job in spool.jobs(batch=batch_id):
             try:
                 jobs.append(spool.delete_content(job.id, what, copies=copies))
             except Conflict as error:
                 left.append(error.detail)
-    if as_json:
-        print_json(jobs)
-    else:
-        out.print(f"{batch_id}: content of {count_of(len(jobs), 'job')} deleted")
+    server.show(jobs, f"{batch_id}: content of {count_of(len(jobs), 'job')} deleted")
     print_copies(jobs)
     if left:
         err.print(
@@ -343,14 +344,8 @@ def _exit_for(batch: BatchDetail) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _show(batch: BatchDetail, *, as_json: bool) -> None:
-    if as_json:
-        print_json(batch)
-        return
-    sheet = Table(box=None, show_header=False, pad_edge=False)
-    sheet.add_column(style="dim", no_wrap=True)
-    sheet.add_column(overflow="fold")
-    for title, value in (
+def _show(server: Server, batch: BatchDetail) -> None:
+    facts = (
         ("batch", batch.id),
         ("name", batch.name),
         ("state", batch.state),
@@ -361,9 +356,8 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
         *_progress_of(batch),
         *_order_of(batch),
-    ):
-        sheet.add_row(title, Text(value))
-    out.print(sheet)
+    )
+    server.show(batch, sheet_of((title, Text(value)) for title, value in facts))
 
 
 def _progress_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
@@ -396,14 +390,8 @@ def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
         yield "waiting for", reason
 
 
-def _table(batches: list[BatchOut]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("batch", "state", "jobs", "done", "failed"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("name")
-    for batch in batches:
-        counts = batch.counts
-        numbers = (sum(counts.values()), counts[JobState.DONE], counts[JobState.FAILED])
-        name = Text(batch.name, no_wrap=True, overflow="ellipsis")
-        table.add_row(batch.id, batch.state, *map(str, numbers), name)
-    return table
+def _cells(batch: BatchOut) -> list[Cell]:
+    counts = batch.counts
+    name = Text(batch.name, no_wrap=True, overflow="ellipsis")
+    numbers = (sum(counts.values()), counts[JobState.DONE], counts[JobState.FAILED])
+    return [batch.id, batch.state, *numbers, name]

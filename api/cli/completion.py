@@ -51,7 +51,7 @@ JobId = Annotated[str, Parameter(name="ID", completer=complete_job, help="A job'
 
 def _offer(context: CompletionContext, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
     try:
-        with connect(None, _ONCE) as (spool, _):
+        with connect(None, _ONCE) as spool:
             return [offer for offer in ask(spool) if offer[0].startswith(context.incomplete)]
     except (ClientError, SpoolError, OSError):
         return []

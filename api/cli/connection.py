@@ -7,17 +7,19 @@ the local token of this home, for a server that runs here.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 from pydantic import BaseModel
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
+from api.cli.tables import Cell, table_of
 from api.local.instance import Running, find_running
 from api.local.token import local_token
 from spool.client import Retries, Spool
@@ -71,8 +73,8 @@ class Exit(IntEnum):
 
 
 @contextmanager
-def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spool, Running | None]]:
-    """A client of the server, and the local stack if it is the server."""
+def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[Spool]:
+    """A client of the server."""
     settings = load_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _address_of(settings))
@@ -85,7 +87,61 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spoo
     if key is None and chosen in (running.url if running else None, _address_of(settings)):
         key = local_token(settings.home)
     with Spool(chosen, key, retries=retries) as spool:
-        yield spool, running if running is not None and running.url == spool.url else None
+        yield spool
+
+
+def local_stack(spool: Spool) -> Running | None:
+    """The stack on this machine, if it is the server."""
+    running = find_running(load_settings().home)
+    return running if running is not None and running.url == spool.url else None
+
+
+Row = TypeVar("Row", bound=BaseModel)
+Row_co = TypeVar("Row_co", bound=BaseModel, covariant=True)
+
+
+class Rows(Protocol[Row_co]):
+    """An answer with rows in it, such as a page."""
+
+    @property
+    def items(self) -> Sequence[Row_co]:
+        """The rows."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server that a command asks, and whether people or programs read the answer."""
+
+    url: Url = None
+    as_json: Json = False
+
+    def connect(self) -> AbstractContextManager[Spool]:
+        """A client of the server."""
+        return connect(self.url)
+
+    def show(self, answer: BaseModel | Sequence[BaseModel], words: RenderableType, **how: Any) -> None:  # noqa: ANN401 - as rich takes it
+        """Print the answer as JSON, or for people the words."""
+        if self.as_json:
+            print_json(answer)
+        else:
+            out.print(words, **how)
+
+    def show_rows(
+        self,
+        answer: Sequence[Row] | Rows[Row],
+        nothing: str,
+        titles: Sequence[str],
+        cells: Callable[[Row], Sequence[Cell]],
+    ) -> None:
+        """Print the answer as JSON, or its rows as a table. nothing: what to say if there are none."""
+        rows = answer if isinstance(answer, Sequence) else answer.items
+        if self.as_json:
+            print_json(answer)  # type: ignore[arg-type]  # an answer with rows is a model too
+        elif rows:
+            out.print(table_of(titles, map(cells, rows)))
+        else:
+            out.print(nothing, style="dim")
 
 
 def print_json(answer: BaseModel | Sequence[BaseModel]) -> None:

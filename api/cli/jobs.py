@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import JobId, complete_batch, complete_job
-from api.cli.connection import Exit, Json, Url, Yes, confirm, connect, err, out, print_json
+from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, out, print_json
 from api.cli.files import DELETED, Copies, print_copies
 from api.cli.tables import count_of, job_sheet, job_table
 from spool.domain.jobs import JobState
@@ -39,17 +39,16 @@ def status(
     ] = None,
     tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="List only jobs with this tag.")] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of jobs to list.")] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Show one job, or the latest jobs."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         if job_id is not None:
             job = spool.job(job_id)
-            print_json(job) if as_json else out.print(job_sheet(job))
+            server.show(job, job_sheet(job))
             return
         page = spool.job_page(state=state, project=project, batch=batch, name=name, tag=tag, limit=limit)
-    if as_json:
+    if server.as_json:
         print_json(page)
     elif page.items:
         out.print(job_table(page.items), crop=False)
@@ -64,19 +63,18 @@ def follow_jobs(
             name="ID", completer=complete_job, help="Ids of jobs. Without any, follow every unfinished job."
         ),
     ],
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Follow jobs until they end."""
     from api.cli.progress import follow
 
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         if job_ids:
             jobs: list[JobOut] = [spool.job(job_id) for job_id in job_ids]
         else:
             jobs = [*spool.jobs(state="running"), *spool.jobs(state="queued")]
         ended = follow(spool, list({job.id: job for job in jobs}.values()), err) if jobs else []
-    if as_json:
+    if server.as_json:
         print_json(ended)
     elif ended:
         out.print(job_table(list(ended)), crop=False)
@@ -105,7 +103,7 @@ def transcript(
     """Print a transcript."""
     if form == "docx" and output is None and sys.stdout.isatty():
         raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         data = spool.transcript_file(job_id, form, digits=digits)
     if output is not None:
         output.write_bytes(data)
@@ -116,22 +114,22 @@ def transcript(
         sys.stdout.buffer.flush()
 
 
-def cancel(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
+def cancel(job_id: JobId, /, *, server: Server = Server()) -> None:
     """Cancel a job.
 
     A running job stops at its next chunk.
     """
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         job = spool.cancel(job_id)
     outcome = "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
-    print_json(job) if as_json else out.print(f"{job.id} {outcome}")
+    server.show(job, f"{job.id} {outcome}")
 
 
-def retry(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
+def retry(job_id: JobId, /, *, server: Server = Server()) -> None:
     """Queue a failed or cancelled job again."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         job = spool.retry(job_id)
-    print_json(job) if as_json else out.print(f"{job.id} {job.state}")
+    server.show(job, f"{job.id} {job.state}")
 
 
 def delete(
@@ -147,8 +145,7 @@ def delete(
     ] = "all",
     copies: Copies = False,
     yes: Yes = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Delete recordings and transcripts permanently.
 
@@ -156,9 +153,9 @@ def delete(
     """
     if not yes:
         confirm(f"Permanently delete {DELETED[what]} of {count_of(len(job_ids), 'job')}?")
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         jobs = [spool.delete_content(job_id, what, copies=copies) for job_id in job_ids]
-    if as_json:
+    if server.as_json:
         print_json(jobs)
         return
     for job in jobs:

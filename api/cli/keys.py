@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from cyclopts import Parameter
 from pydantic import TypeAdapter, ValidationError
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from api.cli.tables import Cell, table_of
 from spool.commandline.app import new_app
 from spool.domain.api_keys import Scope
 from spool.domain.manifest import Name
@@ -87,7 +87,8 @@ def list_keys(*, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps([_document(key) for key in keys], indent=2))
     elif keys:
-        out.print(_table(keys))
+        titles = ("key", "state", "project", "scopes", "last used", "expires", "name")
+        out.print(table_of(titles, map(_cells, keys)))
     else:
         out.print("no keys; on loopback the API accepts the token that `spool up` prints", style="dim")
 
@@ -164,22 +165,16 @@ def _state(key: ApiKey) -> str:
     return "alive" if key.alive else "expired"
 
 
-def _table(keys: list[ApiKey]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("key", no_wrap=True)
-    for title in ("state", "project", "scopes", "last used", "expires", "name"):
-        table.add_column(title, overflow="fold")
-    for key in keys:
-        table.add_row(
-            key.id,
-            _state(key),
-            key.project or "every",
-            " ".join(sorted(key.scopes)),
-            _day(key.used_at) or "never",
-            _day(key.expires_at) or "never",
-            Text(key.name),
-        )
-    return table
+def _cells(key: ApiKey) -> list[Cell]:
+    return [
+        key.id,
+        _state(key),
+        key.project or "every",
+        " ".join(sorted(key.scopes)),
+        _day(key.used_at) or "never",
+        _day(key.expires_at) or "never",
+        key.name,
+    ]
 
 
 def _day(moment: datetime | None) -> str:

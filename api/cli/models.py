@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.completion import complete_model
 from api.cli.connection import Exit, Json, Url, connect, err, out
+from api.cli.tables import Cell, right, table_of
 from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.commandline.app import new_app
 from spool.errors import ModelError
@@ -66,28 +66,9 @@ def list_models(*, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps([_document(row) for row in rows], indent=2))
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("model", "state", "size", "languages", "licence"):
-        table.add_column(title, no_wrap=True, justify="right" if title == "size" else "left")
-    if out.width >= _WIDE:
-        table.add_column("good for")
-    for row in rows:
-        entry = row.entry
-        languages = (
-            ", ".join(entry.languages)
-            if len(entry.languages) <= _LANGUAGES_SHOWN
-            else str(len(entry.languages))
-        )
-        columns = (
-            entry.name,
-            Text(row.state, style=_STYLES[row.state]),
-            _megabytes(row.bytes),
-            languages,
-            entry.licence,
-            entry.good_for,
-        )
-        table.add_row(*columns[: len(table.columns)])
-    out.print(table)
+    titles = ("model", "state", "size", "languages", "licence", "good for")
+    shown = len(titles) if out.width >= _WIDE else len(titles) - 1
+    out.print(table_of(titles[:shown], (_cells(row)[:shown] for row in rows)))
     err.print(Text(f"{store.folder}: {_megabytes(store.used_bytes())}", style="dim"), soft_wrap=True)
 
 
@@ -129,7 +110,7 @@ def default(
     url: Url = None,
 ) -> None:
     """Show or set the model of jobs that name none, for the whole fleet."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         if name is not None:
             print(spool.set_default_model(name).name)
             return
@@ -153,6 +134,19 @@ def _bar() -> Bar:
 
 def _megabytes(size: int | None) -> str:
     return "—" if size is None else f"{size / 1e6:,.1f} MB"
+
+
+def _cells(row: Installed) -> list[Cell]:
+    entry = row.entry
+    languages = ", ".join(entry.languages)
+    return [
+        entry.name,
+        Text(row.state, style=_STYLES[row.state]),
+        right(_megabytes(row.bytes)),
+        languages if len(entry.languages) <= _LANGUAGES_SHOWN else str(len(entry.languages)),
+        entry.licence,
+        entry.good_for,
+    ]
 
 
 def _document(row: Installed) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.connection import Json, out
-from api.cli.tables import format_money
+from api.cli.tables import format_money, sheet_of
 from spool.commandline.app import GROUPS
 from spool.domain.ledger import Measured
 from spool.domain.pricing import CloudPrices
@@ -324,25 +324,26 @@ def _range(least: str, most: str) -> str:
 
 def _summary(plan: Plan, slow: Plan, currency: str) -> Table:
     work = plan.workload
-    sheet = Table(box=None, show_header=False, pad_edge=False)
-    sheet.add_column(style="dim", no_wrap=True)
-    sheet.add_column(overflow="fold")
     search = f"beam {work.beam}" if work.decoder == "beam" else "greedy"
     if work.reads != "none":
         search += f", its own decoders reading ({work.reads})"
     if work.reader is not None:
         search += f", rescored by {work.reader.name}"
-    sheet.add_row("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average")
-    sheet.add_row("model", f"{work.shape.name}, {search}")
-    sheet.add_row("speed", f"RTFx {_range(f'{slow.rtfx:,.0f}', f'{plan.rtfx:,.0f}')}")
-    sheet.add_row("time", _range(_time(plan.hours), _time(slow.hours)))
-    sheet.add_row("cost", _cost(plan, slow, currency))
     energy = [f"{each.kilowatt_hours:,.1f} kWh" for each in (plan, slow) if each.kilowatt_hours is not None]
-    sheet.add_row("energy", f"{_range(energy[0], energy[-1])} at most" if energy else "unknown")
-    sheet.add_row(
-        "bottleneck", f"{plan.binds}; the next is {plan.limits[1][0]}, at {plan.margin:,.1f} times the speed"
+    return sheet_of(
+        (
+            ("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average"),
+            ("model", f"{work.shape.name}, {search}"),
+            ("speed", f"RTFx {_range(f'{slow.rtfx:,.0f}', f'{plan.rtfx:,.0f}')}"),
+            ("time", _range(_time(plan.hours), _time(slow.hours))),
+            ("cost", _cost(plan, slow, currency)),
+            ("energy", f"{_range(energy[0], energy[-1])} at most" if energy else "unknown"),
+            (
+                "bottleneck",
+                f"{plan.binds}; the next is {plan.limits[1][0]}, at {plan.margin:,.1f} times the speed",
+            ),
+        )
     )
-    return sheet
 
 
 def _cost(plan: Plan, slow: Plan, currency: str) -> str:

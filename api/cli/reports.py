@@ -4,11 +4,10 @@ from datetime import date
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Json, Url, connect, out, print_json
-from api.cli.tables import cost_table, format_duration
+from api.cli.connection import Server
+from api.cli.tables import Cell, cost_table, format_duration
 from spool.errors import InvalidRequest
 from spool.schemas.common import ListOf
 from spool.schemas.costs import GroupBy
@@ -30,49 +29,43 @@ def costs(
         str | None, Parameter(help="Tag whose values are the groups; needs --group-by tag.")
     ] = None,
     as_csv: Annotated[bool, Parameter(name="--csv", help="Print CSV, for spreadsheets.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Show the costs of a period."""
     if group_by == "tag" and tag is None:
         raise InvalidRequest("--group-by tag needs --tag.")
     period = {"start": start, "end": end}
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         report = spool.costs(**period, group_by=group_by, tag=tag)
     if as_csv:
         from api.presenters.costs import cost_csv
 
         print(cost_csv(report), end="")
-    elif as_json:
-        print_json(report)
     else:
-        out.print(cost_table(report))
+        server.show(report, cost_table(report))
 
 
 STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
 
 
-def workers(*, url: Url = None, as_json: Json = False) -> None:
+def workers(*, server: Server = Server()) -> None:
     """List the workers and their state."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         listed = ListOf[WorkerOut](items=spool.workers())
-    if as_json:
-        print_json(listed)
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("worker", "pool", "state", "chip", "models", "busy", "reason"):
-        table.add_column(title, no_wrap=title in ("worker", "pool", "state", "busy"), overflow="fold")
-    for worker in listed.items:
-        table.add_row(
-            Text(worker.name),
-            worker.pool,
-            Text(worker.state, style=STATUS_STYLES.get(worker.state, "dim")),
-            Text(_machine(worker)),
-            _models(worker),
-            format_duration(worker.busy_seconds),
-            Text(worker.reason or ""),
-        )
-    out.print(table)
+    titles = ("worker", "pool", "state", "chip", "models", "busy", "reason")
+    server.show_rows(listed, "no workers", titles, _cells)
+
+
+def _cells(worker: WorkerOut) -> list[Cell]:
+    return [
+        worker.name,
+        worker.pool,
+        Text(worker.state, style=STATUS_STYLES.get(worker.state, "dim")),
+        _machine(worker),
+        _models(worker),
+        format_duration(worker.busy_seconds),
+        worker.reason,
+    ]
 
 
 def _machine(worker: WorkerOut) -> str:

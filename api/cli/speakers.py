@@ -5,10 +5,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from api.cli.completion import JobId
-from api.cli.connection import Json, Url, connect, err, out, print_json
+from api.cli.connection import Server, Url, connect, err, out, print_json
 from api.cli.options import Speakers
 from api.cli.progress import follow
-from api.cli.tables import job_table, speaker_table, voice_table
+from api.cli.tables import job_table, speaker_table
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.jobs import JobOut
@@ -23,26 +23,22 @@ def find_speakers(
     *,
     known: Speakers = Speakers(),
     wait: Annotated[bool, Parameter(help="Wait until the job has ended.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Find the speakers of a finished job, without transcribing it again."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         jobs: list[JobOut] = [spool.diarize(job_id, **known.to_request())]
         if wait:
             jobs = list(follow(spool, jobs, err))
-    if as_json:
-        print_json(jobs[0])
-    else:
-        out.print(job_table(jobs), crop=False)
+    server.show(jobs[0], job_table(jobs), crop=False)
 
 
 @app.command(name="list")
-def list_speakers(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
+def list_speakers(job_id: JobId, /, *, server: Server = Server()) -> None:
     """List the speakers of a job's transcript, and the voices that they resemble."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         job, heard = spool.job(job_id), spool.speakers(job_id).items
-    if as_json:
+    if server.as_json:
         print_json(heard)
     elif job.speakers is None:
         out.print("speakers were not requested; see `spool speakers find`", style="dim")
@@ -61,33 +57,29 @@ def name_speakers(
         bool,
         Parameter(help="Recognise these voices in the project's other recordings."),
     ] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Name the speakers of a job's transcript. Every format of it then has the names."""
     if any("=" not in pair for pair in names):
         raise InvalidRequest("A name is given as LABEL=NAME, such as speaker_0=Ada.")
     pairs = dict(pair.split("=", 1) for pair in names)
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         plain = {label: text or None for label, text in pairs.items()}
         named = spool.name_speakers(job_id, plain, remember=remember)
-    if as_json:
-        print_json(named)
-    else:
-        out.print(speaker_table(named.items))
+    server.show(named, speaker_table(named.items))
 
 
 @app.command(name="voices")
-def list_voices(*, url: Url = None, as_json: Json = False) -> None:
+def list_voices(*, server: Server = Server()) -> None:
     """List the voices that are recognised in new recordings."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         known = spool.voices()
-    if as_json:
-        print_json(known)
-    elif not known:
-        out.print("no voices; `spool speakers name JOB LABEL=NAME --remember` adds one", style="dim")
-    else:
-        out.print(voice_table(known))
+    server.show_rows(
+        known,
+        "no voices; `spool speakers name JOB LABEL=NAME --remember` adds one",
+        ("voice", "project", "name", "recordings"),
+        lambda voice: (voice.id, voice.project, voice.name, voice.recordings),
+    )
 
 
 @app.command(name="forget")
@@ -95,6 +87,6 @@ def forget_voice(
     voice: Annotated[str, Parameter(name="VOICE", help="The voice's id.")], /, *, url: Url = None
 ) -> None:
     """Delete a voice and all its voice prints. Speakers keep the name."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.forget_voice(voice)
     out.print(f"{voice} forgotten")

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
-from api.cli.connection import Json, Url, connect, err, out, print_json
+from api.cli.connection import Server, err, local_stack, out, print_json
 from api.cli.files import print_skipped, recordings_under
 from api.cli.jobs import exit_for
 from api.cli.options import Place, Transcription
@@ -36,8 +36,7 @@ def submit(
         ),
     ] = False,
     source_connection: Connection = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Submit recordings, or every recording in a folder."""
     request = place.to_request() | {"options": options.to_request()} | deliver.to_request()
@@ -45,25 +44,19 @@ def submit(
         request["reuse"] = True
     if source_connection is not None:
         request["connection"] = source_connection
-    with connect(url) as (spool, running):
-        submit_recordings(spool, running, sources, request, wait=wait, as_json=as_json)
+    with server.connect() as spool:
+        submit_recordings(server, spool, sources, request, wait=wait)
 
 
 def submit_recordings(
-    spool: Spool,
-    running: Running | None,
-    sources: Sequence[str],
-    request: dict[str, Any],
-    *,
-    wait: bool,
-    as_json: bool,
+    server: Server, spool: Spool, sources: Sequence[str], request: dict[str, Any], *, wait: bool
 ) -> None:
     """Submit a job for each recording and print them; files that the server may not read are uploaded."""
     jobs: list[JobDetail] = []
     recordings = list(_expand(sources))
     try:
-        refused = _submit_all(spool, running, recordings, request, jobs, quiet=as_json)
-        conclude(spool, jobs, refused, wait=wait, as_json=as_json)
+        refused = _submit_all(spool, recordings, request, jobs, quiet=server.as_json)
+        conclude(server, spool, jobs, refused, wait=wait)
     except (KeyboardInterrupt, Unreachable):
         if jobs:
             err.print(_left_behind(len(jobs), len(recordings), request), style="yellow", soft_wrap=True)
@@ -81,11 +74,13 @@ def _left_behind(submitted: int, all_: int, request: dict[str, Any]) -> str:
     return f"{sentence} {charge}"
 
 
-def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool, as_json: bool) -> None:
+def conclude(
+    server: Server, spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool
+) -> None:
     """Print the submitted jobs, with `wait` once they have ended; exit with an error if one failed."""
     if wait and jobs:
         jobs = follow(spool, jobs, err)
-    if as_json:
+    if server.as_json:
         print_json(jobs)
     elif wait:
         out.print(job_table(list(jobs)), crop=False)
@@ -113,7 +108,6 @@ def _expand(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
 
 def _submit_all(
     spool: Spool,
-    running: Running | None,
     recordings: Sequence[tuple[str | Path, str | None]],
     request: dict[str, Any],
     jobs: list[JobDetail],
@@ -121,7 +115,7 @@ def _submit_all(
     quiet: bool,
 ) -> int:
     """Append each job to `jobs` as it is submitted; how many recordings were refused."""
-    refused, printed = 0, ""
+    refused, printed, running = 0, "", local_stack(spool)
     for source, name in recordings:
         try:
             job = _submit_one(spool, running, source, request | ({"name": name} if name else {}))

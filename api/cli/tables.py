@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import TypeAlias
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -60,6 +62,41 @@ def describe_hold(held: schemas.HeldOut) -> str:
 def describe_deadline(job: schemas.JobOut) -> str:
     """The deadline, and whether it is out of reach."""
     return f"{format_time(job.deadline)}{', out of reach' if job.late else ''}"
+
+
+Cell: TypeAlias = "str | int | Text | None"
+
+
+def table_of(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+    """A table with a row on each line, numbers to the right. Only its first column stays uncut."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, title in enumerate(titles):
+        table.add_column(title, no_wrap=not number, overflow="fold")
+    for cells in rows:
+        table.add_row(*map(_shown, cells))
+        for column, cell in zip(table.columns, cells, strict=True):
+            if isinstance(cell, int) or (isinstance(cell, Text) and cell.justify == "right"):
+                column.justify = "right"
+    return table
+
+
+def right(text: str) -> Text:
+    """A cell that stands to the right, as numbers do."""
+    return Text(text, justify="right")
+
+
+def sheet_of(rows: Iterable[tuple[str, str | Text]]) -> Table:
+    """The facts about one thing, each on a line."""
+    sheet = Table(box=None, show_header=False, pad_edge=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
+    for name, value in rows:
+        sheet.add_row(name, _shown(value))
+    return sheet
+
+
+def _shown(cell: Cell) -> Text:
+    return cell if isinstance(cell, Text) else Text("" if cell is None else str(cell))
 
 
 def job_table(jobs: list[schemas.JobOut]) -> RenderableType:
@@ -156,9 +193,6 @@ def describe_options(options: JobOptions) -> str:
 
 def job_sheet(job: schemas.JobDetail) -> Table:
     """Everything about one job."""
-    sheet = Table(box=None, show_header=False, pad_edge=False)
-    sheet.add_column(style="dim", no_wrap=True)
-    sheet.add_column(overflow="fold")
     cost = job.cost
     billable, wasted = (format_money(each, cost.currency) for each in (cost.billable, cost.wasted))
     done = f"{format_duration(job.progress.done_seconds)} of {format_duration(job.progress.audio_seconds)}"
@@ -200,9 +234,7 @@ def job_sheet(job: schemas.JobDetail) -> Table:
     rows += [(f"  {each.format}", _file_words(each)) for each in job.exports]
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
-    for name, value in rows:
-        sheet.add_row(name, value)
-    return sheet
+    return sheet_of(rows)
 
 
 def _file_words(file: schemas.ExportOut) -> Text:
@@ -216,45 +248,23 @@ def _file_words(file: schemas.ExportOut) -> Text:
 
 def speaker_table(speakers: list[schemas.HeardSpeakerOut]) -> Table:
     """The speakers of a transcript, one per line, with the voices that they resemble."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("speaker", "name"):
-        table.add_column(title, no_wrap=True)
-    for title in ("speaks", "words"):
-        table.add_column(title, justify="right", no_wrap=True)
     likely = any(each.matches for each in speakers)
-    if likely:
-        table.add_column("sounds like")
-    for each in speakers:
-        row: list[str | Text] = [
-            each.label,
-            Text(each.name or "—"),
-            format_duration(each.talk_seconds),
-            str(each.words),
-        ]
+
+    def cells(each: schemas.HeardSpeakerOut) -> list[Cell]:
         matches = ", ".join(f"{match.name} ({match.similarity:.2f})" for match in each.matches)
-        table.add_row(*row, *([Text(matches)] if likely else []))
-    return table
+        speaks = right(format_duration(each.talk_seconds))
+        return [each.label, each.name or "—", speaks, each.words, *([matches] if likely else [])]
 
-
-def voice_table(voices: list[schemas.VoiceOut]) -> Table:
-    """Voices, one per line."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("voice", "project", "name"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("recordings", justify="right")
-    for each in voices:
-        table.add_row(each.id, Text(each.project), Text(each.name), str(each.recordings))
-    return table
+    titles = ("speaker", "name", "speaks", "words", *(["sounds like"] if likely else []))
+    return table_of(titles, map(cells, speakers))
 
 
 def cost_table(report: schemas.CostReportOut) -> RenderableType:
     """The report's groups, their total, and the fleet's idle time."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(report.group_by, no_wrap=True)
-    for title in ("audio", "engine", "RTFx", "billable", "wasted"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in report.rows:
-        table.add_row(Text(row.key or "—"), *_amounts(row, report.currency))
+    titles = (report.group_by, "audio", "engine", "RTFx", "billable", "wasted")
+    table = table_of(titles, ((row.key or "—", *_amounts(row, report.currency)) for row in report.rows))
+    for column in table.columns[1:]:
+        column.justify = "right"
     if len(report.rows) != 1:
         table.add_row("total", *_amounts(report.total, report.currency), style="bold")
     if report.idle_cost is not None:

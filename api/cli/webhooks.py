@@ -5,10 +5,10 @@ from typing import Annotated, cast
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Exit, Json, Url, connect, err, out, print_json
+from api.cli.connection import Exit, Server, Url, connect, err, out, print_json
+from api.cli.tables import Cell
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, DeliveryState, WebhookOut, WebhookSecret
@@ -34,58 +34,52 @@ def add(
         str | None, Parameter(help="Project whose events are sent. Default: the key's project.")
     ] = None,
     description: Annotated[str, Parameter(help="Description, for display.")] = "",
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Create a webhook and print its signing secret. The secret is not shown again."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         webhook = spool.add_webhook(
             address, events=event, project=project, batch=batch, description=description
         )
-    _print_secret(webhook, as_json=as_json)
+    _print_secret(server, webhook)
 
 
 @app.command(name="list")
 def list_webhooks(
     *,
     project: Annotated[str | None, Parameter(help="List only webhooks of this project.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List webhooks and their state."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         webhooks = spool.webhooks(project=project)
-    if as_json:
-        print_json(webhooks)
-    elif webhooks:
-        out.print(_table(webhooks))
-    else:
-        out.print("no webhooks", style="dim")
+    titles = ("webhook", "state", "project", "delivered", "url, events, description")
+    server.show_rows(webhooks, "no webhooks", titles, _cells)
 
 
 @app.command
 def remove(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Delete a webhook and its delivery log."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.remove_webhook(webhook_id)
     out.print(f"{webhook_id} removed")
 
 
 @app.command
-def rotate(webhook_id: WebhookId, /, *, url: Url = None, as_json: Json = False) -> None:
+def rotate(webhook_id: WebhookId, /, *, server: Server = Server()) -> None:
     """Replace the signing secret and print the new one.
 
     Messages are signed with both secrets for a day. The secret is not shown again.
     """
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         webhook = spool.rotate_webhook(webhook_id)
-    _print_secret(webhook, as_json=as_json)
+    _print_secret(server, webhook)
 
 
 @app.command
 def enable(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Enable a webhook that was disabled."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.enable_webhook(webhook_id)
     out.print(f"{webhook_id} enabled")
 
@@ -97,18 +91,12 @@ def deliveries(
     *,
     state: Annotated[str | None, Parameter(help="List only pending, delivered or failed deliveries.")] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200))] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List the latest deliveries and their results."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         page = spool.delivery_page(webhook_id, state=cast("DeliveryState | None", state), limit=limit)
-    if as_json:
-        print_json(page)
-    elif page.items:
-        out.print(_log(page.items))
-    else:
-        out.print("no deliveries", style="dim")
+    server.show_rows(page, "no deliveries", ("delivery", "event", "state", "tries", "last"), _tries)
 
 
 @app.command
@@ -122,7 +110,7 @@ def replay(
     """Send deliveries again, with their original ids."""
     if bool(delivery) == failed:
         raise InvalidRequest("Name deliveries, or pass --failed.")
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         ids = list(delivery) or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
         for delivery_id in ids:
             spool.replay_delivery(webhook_id, delivery_id)
@@ -132,7 +120,7 @@ def replay(
 @app.command(name="test")
 def send_test(webhook_id: WebhookId, /, *, url: Url = None) -> None:
     """Send a webhook.test message and print the result of the first attempt."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         sent = spool.test_webhook(webhook_id)
         with err.status("waiting for the receiver"):
             while not sent.tries and sent.state == "pending":
@@ -144,8 +132,8 @@ def send_test(webhook_id: WebhookId, /, *, url: Url = None) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _print_secret(webhook: WebhookSecret, *, as_json: bool) -> None:
-    if as_json:
+def _print_secret(server: Server, webhook: WebhookSecret) -> None:
+    if server.as_json:
         print_json(webhook)
         return
     print(webhook.secret)
@@ -155,42 +143,21 @@ def _print_secret(webhook: WebhookSecret, *, as_json: bool) -> None:
     )
 
 
-def _table(webhooks: list[WebhookOut]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("webhook", no_wrap=True)
-    for title in ("state", "project", "delivered"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("url, events, description", overflow="fold")
-    for webhook in webhooks:
-        table.add_row(
-            webhook.id,
-            Text(webhook.state, _STYLES[webhook.state]),
-            webhook.project,
-            f"{webhook.delivered} of {webhook.delivered + webhook.given_up}",
-            Text(
-                "\n".join(
-                    filter(
-                        None, (webhook.url, ", ".join(webhook.events), webhook.description, webhook.reason)
-                    )
-                )
-            ),
-        )
-    return table
+def _cells(webhook: WebhookOut) -> list[Cell]:
+    about = (webhook.url, ", ".join(webhook.events), webhook.description, webhook.reason)
+    return [
+        webhook.id,
+        Text(webhook.state, _STYLES[webhook.state]),
+        webhook.project,
+        f"{webhook.delivered} of {webhook.delivered + webhook.given_up}",
+        "\n".join(filter(None, about)),
+    ]
 
 
-def _log(items: list[DeliveryOut]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("delivery", no_wrap=True)
-    for title in ("event", "state", "tries"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("last", overflow="fold")
-    for delivery in items:
-        tries = sum(not attempt.replayed for attempt in delivery.tries)
-        style = _STYLES.get(delivery.state, "")
-        table.add_row(
-            delivery.id, delivery.type, Text(delivery.state, style), str(tries), _describe(delivery)
-        )
-    return table
+def _tries(delivery: DeliveryOut) -> list[Cell]:
+    tries = sum(not attempt.replayed for attempt in delivery.tries)
+    state = Text(delivery.state, _STYLES.get(delivery.state, ""))
+    return [delivery.id, delivery.type, state, tries, _describe(delivery)]
 
 
 def _describe(delivery: DeliveryOut) -> Text:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from api.cli.completion import complete_job, complete_model
-from api.cli.connection import Json, Url, connect, out
+from api.cli.connection import Server, out
 from api.cli.submit import conclude, submit_recordings
 from spool.client.fields import Options
 from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES, read_typescript
@@ -41,8 +41,7 @@ def align(
     ] = None,
     pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
     wait: Annotated[bool, Parameter(help="Wait until the job has ended.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Align an existing transcript with its recording.
 
@@ -53,17 +52,17 @@ def align(
     options: dict[str, Any] = {"align": {"data": data, "name": transcript.name}}
     if model is not None:
         options["model"] = model
-    with connect(url) as (spool, running):
+    with server.connect() as spool:
         if Path(recording).is_dir():
             raise InvalidRequest(f"{recording} is a folder; name the recording of {transcript.name}.")
         if not is_id(recording, "job"):
             request = {"options": options, "project": project, "pool": pool}
-            submit_recordings(spool, running, [recording], request, wait=wait, as_json=as_json)
+            submit_recordings(server, spool, [recording], request, wait=wait)
             return
         job = spool.rerun(recording, cast("Options", options), pool=pool)
-        if not as_json:
+        if not server.as_json:
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
-        conclude(spool, [job], wait=wait, as_json=as_json)
+        conclude(server, spool, [job], wait=wait)
 
 
 def _read(transcript: Path) -> bytes:

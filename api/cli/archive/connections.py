@@ -6,9 +6,8 @@ from getpass import getpass
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, Url, connect, out
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.outputs import Access
@@ -39,8 +38,7 @@ def add(
         Access | None, Parameter(help="Whether it reads sources or writes outputs. Default: write.")
     ] = None,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Create a connection.
 
@@ -51,7 +49,7 @@ def add(
     )
     if not secret.strip():
         raise InvalidRequest(f"Give the secret access key in {SECRET} or on standard input.")
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         added = spool.add_connection(
             name,
             prefix=prefix,
@@ -62,36 +60,29 @@ def add(
             access=access,
             project=project,
         )
-    print_json(added) if as_json else out.print(f"{added.name} {_DOES[added.access]} below {added.prefix}")
+    server.show(added, f"{added.name} {_DOES[added.access]} below {added.prefix}")
 
 
 @app.command(name="list")
 def list_connections(
     *,
     project: Annotated[str | None, Parameter(help="List only connections of this project.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List connections. Secrets are never shown."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         rows = spool.connections(project=project)
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no connections", style="dim")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("connection", "project", "access", "prefix", "endpoint", "key"):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(row.name, row.project, row.access, row.prefix, row.endpoint or "AWS", row.key_id)
-    out.print(table)
+    server.show_rows(
+        rows,
+        "no connections",
+        ("connection", "project", "access", "prefix", "endpoint", "key"),
+        lambda row: (row.name, row.project, row.access, row.prefix, row.endpoint or "AWS", row.key_id),
+    )
 
 
 @app.command
 def remove(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete a connection and its secret."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.remove_connection(name, project=project)
     out.print(f"{name} removed")

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.completion import JobId
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server
+from api.cli.tables import Cell
 from spool.commandline.app import new_app
 from spool.schemas.edits import EditOut
 
@@ -21,16 +21,11 @@ Author = Annotated[
 
 
 @edits.command(name="list")
-def list_edits(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
+def list_edits(job_id: JobId, /, *, server: Server = Server()) -> None:
     """List who corrected what and when."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         history = spool.edits(job_id)
-    if as_json:
-        print_json(history)
-    elif not history:
-        out.print("no corrections", style="dim")
-    else:
-        out.print(_table(history))
+    server.show_rows(history, "no corrections", ("revision", "when", "who", "words", "now"), _cells)
 
 
 @edits.command(name="replace")
@@ -48,14 +43,13 @@ def replace_words(
         Parameter(validator=Number(gte=0), help="The last revision that you have seen. Default: the latest."),
     ] = None,
     author: Author = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Replace words by a text. Their times and the transcript as recognised are kept."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         seen = len(spool.edits(job_id)) if seen is None else seen
         edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser())
-    print_json(edit) if as_json else out.print(f"revision {edit.revision}")
+    server.show(edit, f"revision {edit.revision}")
 
 
 @edits.command(name="undo")
@@ -65,35 +59,27 @@ def undo(
     /,
     *,
     author: Author = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Undo a correction. What it replaced is restored."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         edit = spool.undo_edit(job_id, revision, author=author or getuser())
-    print_json(edit) if as_json else out.print(f"revision {edit.revision} undoes {revision}")
+    server.show(edit, f"revision {edit.revision} undoes {revision}")
 
 
-def _table(history: list[EditOut]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("revision", "when", "who", "words"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("now", overflow="fold")
-    for edit in history:
-        style = "" if edit.stands else "dim"
-        table.add_row(
-            str(edit.revision),
-            f"{edit.created_at:%Y-%m-%d %H:%M} UTC",
-            Text(edit.author),
-            f"{edit.first_word} to {edit.last_word}",
-            _now(edit),
-            style=style,
-        )
-    return table
+def _cells(edit: EditOut) -> list[Cell]:
+    cells = (
+        str(edit.revision),
+        f"{edit.created_at:%Y-%m-%d %H:%M} UTC",
+        edit.author,
+        f"{edit.first_word} to {edit.last_word}",
+        _now(edit),
+    )
+    return [Text(cell, "" if edit.stands else "dim") for cell in cells]
 
 
-def _now(edit: EditOut) -> Text:
+def _now(edit: EditOut) -> str:
     if edit.undoes is not None:
-        return Text(f"undoes {edit.undoes}")
-    now = Text("the same words" if edit.text is None else edit.text or "deleted")
-    return now if edit.speaker is None else now.append(f" ({edit.speaker})")
+        return f"undoes {edit.undoes}"
+    now = "the same words" if edit.text is None else edit.text or "deleted"
+    return now if edit.speaker is None else f"{now} ({edit.speaker})"

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, Url, connect, out, print_json
 from spool.commandline.app import new_app
 from spool.domain.search.glossary import MOST_GLOSSARY_BYTES
 from spool.errors import InvalidRequest
@@ -41,17 +40,16 @@ def put(
         ),
     ] = None,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Add a version of a glossary from a file."""
     text = _read(file)
     content = {"csv": text} if file.suffix.casefold() == ".csv" else {"text": text}
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         added = spool.put_glossary(
             name, **content, weight=weight, extend=extend, auto_add_after=auto_add_after, project=project
         )
-    _print_version(added, as_json)
+    _print_version(server, added)
 
 
 @app.command
@@ -60,13 +58,12 @@ def add(
     /,
     *phrases: Annotated[str, Parameter(name="PHRASE", help="Words as they are spoken.", required=True)],
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Add phrases to a glossary; existing ones are kept."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         added = spool.put_glossary(name, phrases=list(phrases), extend=True, project=project)
-    _print_version(added, as_json)
+    _print_version(server, added)
 
 
 @app.command
@@ -80,45 +77,32 @@ def suggest(
         int, Parameter(metavar="N", validator=Number(gte=1), help="In at least N recordings.")
     ] = 1,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List names that corrections put in place of what was recognised."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         rows = spool.glossary_suggestions(project=project, glossary=name, recordings=recordings)
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no suggestions", style="dim")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("phrase", "recordings", "for example"):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(row.phrase, str(row.recordings), row.job)
-    out.print(table)
+    titles = ("phrase", "recordings", "for example")
+    server.show_rows(rows, "no suggestions", titles, lambda row: (row.phrase, row.recordings, row.job))
 
 
 @app.command(name="list")
-def list_glossaries(*, project: Project = None, url: Url = None, as_json: Json = False) -> None:
+def list_glossaries(*, project: Project = None, server: Server = Server()) -> None:
     """List glossaries, each with its latest version."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         rows = spool.glossaries(project=project)
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no glossaries", style="dim")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("glossary", "project", "phrases", "weight", "by"):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(
-            f"{row.name}@{row.version}", row.project, str(row.count), f"{row.weight:g}", row.created_by
-        )
-    out.print(table)
+    server.show_rows(
+        rows,
+        "no glossaries",
+        ("glossary", "project", "phrases", "weight", "by"),
+        lambda row: (
+            f"{row.name}@{row.version}",
+            row.project,
+            row.count,
+            f"{row.weight:g}",
+            row.created_by,
+        ),
+    )
 
 
 @app.command
@@ -127,13 +111,12 @@ def show(
     /,
     *,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Print the phrases of a glossary, one per line."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         version = spool.glossary(reference, project=project)
-    if as_json:
+    if server.as_json:
         print_json(version)
         return
     for phrase in version.phrases:
@@ -143,14 +126,14 @@ def show(
 @app.command
 def delete(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete all versions of a glossary. Jobs that named it keep its phrases."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.remove_glossary(name, project=project)
     out.print(f"{name} deleted")
 
 
-def _print_version(added: GlossaryOut, as_json: bool) -> None:
+def _print_version(server: Server, added: GlossaryOut) -> None:
     noun = "phrase" if added.count == 1 else "phrases"
-    print_json(added) if as_json else out.print(f"{added.name}@{added.version}: {added.count} {noun}")
+    server.show(added, f"{added.name}@{added.version}: {added.count} {noun}")
 
 
 def _read(file: Path) -> str:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from api.cli.connection import Json, Url, connect, err, out, print_json
+from api.cli.connection import Server, Url, connect, err, out
 from spool.client import Deleted, NotFound, Spool
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest, SpoolError
@@ -47,8 +46,7 @@ def build(
     ] = None,
     order: Annotated[int, Parameter(help="Longest n-gram in tokens, 1 to 16.")] = 4,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Build a language model from texts on this machine, and add it as a version."""
     if not texts and not from_transcripts:
@@ -59,7 +57,7 @@ def build(
         file, read = Path(folder) / "built.arpa", [str(text) for text in texts]
         if from_transcripts:
             own = Path(folder) / "transcripts.txt"
-            with connect(url) as (spool, _), own.open("w", encoding="utf-8") as lines:
+            with server.connect() as spool, own.open("w", encoding="utf-8") as lines:
                 project = _write_transcripts(spool, lines, project, tag, corrected=corrected)
             read.append(str(own))
         arguments = ["--model", model, "--order", str(order), "--output", str(file)]
@@ -69,11 +67,11 @@ def build(
             reason = ended.stderr.strip().removeprefix("spool-worker: ") or f"exit code {ended.returncode}"
             raise (InvalidRequest if ended.returncode == 2 else SpoolError)(reason)
         built = json.loads(ended.stdout.splitlines()[-1])
-        with connect(url) as (spool, _):
+        with server.connect() as spool:
             added = spool.put_language_model(name, file, model=model, project=project)
     if built["unspelled"]:
         err.print(f"{built['unspelled']} words that the model's tokens cannot spell were left out")
-    _print_version(added, as_json)
+    _print_version(server, added)
 
 
 @app.command
@@ -84,41 +82,40 @@ def put(
     *,
     model: Annotated[str | None, Parameter(help="The model whose tokens it uses.")] = None,
     project: Project = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Add a version of a language model from a file."""
     if not file.is_file():
         raise InvalidRequest(f"{file} is not a file.")
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         added = spool.put_language_model(name, file, model=model, project=project)
-    _print_version(added, as_json)
+    _print_version(server, added)
 
 
 @app.command(name="list")
-def list_language_models(*, project: Project = None, url: Url = None, as_json: Json = False) -> None:
+def list_language_models(*, project: Project = None, server: Server = Server()) -> None:
     """List language models, each with its latest version."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         rows = spool.language_models(project=project)
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no language models", style="dim")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("language model", "project", "order", "n-grams", "model", "by"):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        reference, facts = f"{row.name}@{row.version}", (str(row.ngram_order), str(row.ngrams))
-        table.add_row(reference, row.project, *facts, row.model or "", row.created_by)
-    out.print(table)
+    server.show_rows(
+        rows,
+        "no language models",
+        ("language model", "project", "order", "n-grams", "model", "by"),
+        lambda row: (
+            f"{row.name}@{row.version}",
+            row.project,
+            row.ngram_order,
+            row.ngrams,
+            row.model,
+            row.created_by,
+        ),
+    )
 
 
 @app.command
 def delete(name: Name, /, *, project: Project = None, url: Url = None) -> None:
     """Delete all versions of a language model. Refused while a job that uses it has not ended."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.remove_language_model(name, project=project)
     out.print(f"{name} deleted")
 
@@ -156,6 +153,6 @@ def _write_transcripts(
     return project
 
 
-def _print_version(added: LanguageModelOut, as_json: bool) -> None:
+def _print_version(server: Server, added: LanguageModelOut) -> None:
     facts = f"{added.ngrams} n-grams up to order {added.ngram_order}"
-    print_json(added) if as_json else out.print(f"{added.name}@{added.version}: {facts}")
+    server.show(added, f"{added.name}@{added.version}: {facts}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from api.cli.completion import complete_job
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server
 from spool.commandline.app import GROUPS
 from spool.errors import InvalidRequest
 
@@ -79,16 +79,12 @@ def export(
     job_id: Annotated[str, Parameter(name="ID", completer=complete_job, help="A job's id.")],
     /,
     *,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Write a job's output files again.
 
     `spool status ID` shows which files exist, and why others do not.
     """
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         files = spool.export_again(job_id)
-    if as_json:
-        print_json(files)
-    else:
-        out.print(f"{len(files)} files will be written")
+    server.show(files, f"{len(files)} files will be written")

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import complete_batch
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, out, print_json
 from api.cli.tables import format_duration
 from spool.commandline.app import new_app
 from spool.domain.archive.review import Reason
@@ -55,15 +55,14 @@ def list_passages(
         ),
     ] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of passages to list.")] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List unchecked passages, the most doubtful first."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         passages = spool.review(**asdict(only), checked=checked, sample=sample, job=job, versions=versions)
         listed = list(islice(passages, limit))
         address = spool.url
-    if as_json:
+    if server.as_json:
         print_json(listed)
         return
     if not listed:
@@ -79,13 +78,12 @@ def list_recordings(
     *,
     only: Filter = Filter(),
     limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of recordings to list.")] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List recordings with unchecked passages, the most doubtful first."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         listed = list(islice(spool.review_recordings(**asdict(only)), limit))
-    if as_json:
+    if server.as_json:
         print_json(listed)
         return
     if not listed:
@@ -104,13 +102,12 @@ def check(
     author: Annotated[
         str | None, Parameter(help="Who checked it. Default: the user of this computer.")
     ] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Mark a passage as checked, because its words are right."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         marked = spool.check_passage(job_id, passage, author=author or getuser(), checked=not undo)
-    print_json(marked) if as_json else out.print(_heading(marked), soft_wrap=True)
+    server.show(marked, _heading(marked), soft_wrap=True)
 
 
 ProjectName = Annotated[str | None, Parameter(help="Only in this project. Default: the key's.")]
@@ -129,13 +126,12 @@ def size(
     batch: BatchId = None,
     model: ModelName = None,
     margin: Points = 2.0,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Show how many passages to listen to for the word error rate."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         needed = spool.sample_size(project=project, batch=batch, model=model, margin=margin / 100)
-    if as_json:
+    if server.as_json:
         print_json(needed)
         return
     out.print(
@@ -159,11 +155,10 @@ def draw(
         int | None, Parameter(validator=Number(gte=0), help="Seed, to draw the same passages again.")
     ] = None,
     author: Annotated[str | None, Parameter(help="Default: the user of this computer.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Draw a random sample of passages to listen to."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         drawn = spool.draw_sample(
             project=project,
             batch=batch,
@@ -173,7 +168,7 @@ def draw(
             seed=seed,
             author=author or getuser(),
         )
-    print_json(drawn) if as_json else _print_sample(drawn)
+    print_json(drawn) if server.as_json else _print_sample(drawn)
 
 
 @review.command(name="estimate")
@@ -184,13 +179,12 @@ def estimate(
     /,
     *,
     project: ProjectName = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Print the word error rate of samples, with its 95 % interval."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         drawn = list(spool.samples(project=project)) if sample_id is None else [spool.sample(sample_id)]
-    if as_json:
+    if server.as_json:
         print_json(drawn)
         return
     if not drawn:

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import complete_batch
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, out, print_json
 from api.cli.tables import format_duration
 from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
@@ -84,14 +84,13 @@ def search(
         Parameter(help="In all transcripts, or in the newest of each recording. Default: all."),
     ] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1), help="Number of hits to list.")] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Search all transcripts for words.
 
     The newest recording comes first.
     """
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         hits = list(
             islice(
                 spool.search(
@@ -107,7 +106,7 @@ def search(
         )
         address = spool.url
     more, hits = len(hits) > limit, hits[:limit]
-    if as_json:
+    if server.as_json:
         print_json(hits)
         return
     if not hits:

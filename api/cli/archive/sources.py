@@ -6,13 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.outputs import Connection, Output
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, Url, connect, out, print_json
 from api.cli.options import Place, Transcription
-from api.cli.tables import format_time
+from api.cli.tables import Cell, format_time, right, table_of
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.sources import ItemState, WatchedSourceOut
@@ -21,6 +20,17 @@ app = new_app("Manage watched folders and buckets.", "sources")
 
 SourceId = Annotated[str, Parameter(name="ID", help="A source's id, as `spool sources list` shows it.")]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TITLES = (
+    "source",
+    "state",
+    "project",
+    "files",
+    "taken",
+    "settling",
+    "skipped",
+    "refused",
+    "address, reason",
+)
 _STYLES = {"watching": "green", "failing": "red", "paused": "yellow"}
 
 
@@ -52,8 +62,7 @@ def watch(
         ),
     ] = False,
     source_connection: Connection = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Watch a folder or bucket for new recordings.
 
@@ -63,7 +72,7 @@ def watch(
     if request.pop("deadline", None) is not None:
         raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
     source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         watched = spool.watch(
             source,
             name=name,
@@ -74,28 +83,19 @@ def watch(
             connection=source_connection,
             **request,
         )
-    if as_json:
-        print_json(watched)
-    else:
-        out.print(f"{watched.id} watches {watched.source}", soft_wrap=True)
+    server.show(watched, f"{watched.id} watches {watched.source}", soft_wrap=True)
 
 
 @app.command(name="list")
 def list_sources(
     *,
     project: Annotated[str | None, Parameter(help="List only sources of this project.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """List watched folders and buckets."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         sources = spool.sources(project=project)
-    if as_json:
-        print_json(sources)
-    elif sources:
-        out.print(_table(sources))
-    else:
-        out.print("no sources", style="dim")
+    server.show_rows(sources, "no sources", _TITLES, _cells)
 
 
 @app.command
@@ -107,26 +107,20 @@ def show(
         ItemState | None, Parameter(help="Show only settling, taken, skipped or refused files.")
     ] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of files to list.")] = 20,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Show which files a source found, submitted and skipped, and why."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         source = spool.source(source_id)
         page = spool.source_item_page(source_id, state=state, limit=limit)
-    if as_json:
+    if server.as_json:
         print_json(page)
         return
-    out.print(_table([source]))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("file", "seen", "state"):
-        table.add_column(title, overflow="fold")
-    table.add_column("job, or why there is none", overflow="fold")
-    for item in page.items:
-        table.add_row(
-            Text(item.path), format_time(item.seen_at), item.state, Text(item.job or item.reason or "")
-        )
-    out.print(table)
+    out.print(table_of(_TITLES, [_cells(source)]))
+    files = [
+        (each.path, format_time(each.seen_at), each.state, each.job or each.reason) for each in page.items
+    ]
+    out.print(table_of(("file", "seen", "state", "job, or why there is none"), files))
 
 
 @app.command
@@ -140,14 +134,13 @@ def change(
         str | None, Parameter(metavar="TIME", help="How long a file must have been unchanged.")
     ] = None,
     name: Annotated[str | None, Parameter(help="Name of the source, for display.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Change how often a source is listed, or the options of its future jobs, such as --model.
 
     Options that are not given keep their values. Existing jobs are not changed.
     """
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         changed = spool.change_source(
             source_id,
             name=name,
@@ -155,37 +148,34 @@ def change(
             settle_seconds=None if settle is None else _seconds(settle),
             options=options.to_request(whole=False),
         )
-    if as_json:
-        print_json(changed)
-    else:
-        out.print(f"{changed.id} is listed every {changed.every_seconds:g} s")
+    server.show(changed, f"{changed.id} is listed every {changed.every_seconds:g} s")
 
 
 @app.command
 def pause(source_id: SourceId, /, *, url: Url = None) -> None:
     """Stop listing a source until it is resumed."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         out.print(f"{spool.pause_source(source_id).id} paused")
 
 
 @app.command
 def resume(source_id: SourceId, /, *, url: Url = None) -> None:
     """Resume a paused source."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         out.print(f"{spool.resume_source(source_id).id} watches again")
 
 
 @app.command
 def check(source_id: SourceId, /, *, url: Url = None) -> None:
     """List a source now."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         out.print(f"{spool.check_source(source_id).id} will be listed now")
 
 
 @app.command
 def remove(source_id: SourceId, /, *, url: Url = None) -> None:
     """Stop watching and forget what was found. Jobs are kept."""
-    with connect(url) as (spool, _):
+    with connect(url) as spool:
         spool.remove_source(source_id)
     out.print(f"{source_id} removed")
 
@@ -198,22 +188,16 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
-def _table(sources: list[WatchedSourceOut]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("source", no_wrap=True)
-    table.add_column("state", no_wrap=True, min_width=len("watching"))
-    table.add_column("project", no_wrap=True)
-    for title in ("files", "taken", "settling", "skipped", "refused"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("address, reason", overflow="fold")
-    for source in sources:
-        counts = source.counts
-        numbers = (source.files, counts.taken, counts.settling, counts.skipped, counts.refused)
-        table.add_row(
-            source.id,
-            Text(source.state, _STYLES[source.state]),
-            source.project,
-            *("—" if number is None else str(number) for number in numbers),
-            Text("\n".join(filter(None, (source.source, source.error)))),
-        )
-    return table
+def _cells(source: WatchedSourceOut) -> list[Cell]:
+    counts = source.counts
+    return [
+        source.id,
+        Text(source.state, _STYLES[source.state]),
+        source.project,
+        right("—") if source.files is None else source.files,
+        counts.taken,
+        counts.settling,
+        counts.skipped,
+        counts.refused,
+        "\n".join(filter(None, (source.source, source.error))),
+    ]

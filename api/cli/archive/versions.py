@@ -9,19 +9,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 from rich.text import Text
 
 from api.cli.archive.search import Filters
 from api.cli.completion import JobId, complete_batch, complete_job
-from api.cli.connection import Json, Url, connect, out, print_json
+from api.cli.connection import Server, out, print_json
 from api.cli.options import Transcription
-from api.cli.tables import describe_options, format_duration, format_money, format_time
+from api.cli.tables import Cell, describe_options, format_duration, format_money, format_time, table_of
 from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.schemas.search import HitOut
-from spool.schemas.versions import BatchDiff, ComparedSums, ComparedWord, VersionOut
+from spool.schemas.versions import BatchDiff, ComparedJob, ComparedSums, ComparedWord, VersionOut
 
 
 def rerun(
@@ -51,8 +50,7 @@ def rerun(
         ),
     ] = False,
     pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Transcribe recordings again, for example with a better model.
 
@@ -66,7 +64,7 @@ def rerun(
         raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
     asked = options.to_request(whole=False)
     digest = hashlib.sha256(json.dumps([asked, pool], sort_keys=True).encode()).hexdigest()[:32]
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         if query is not None:
             hits = spool.search(query, **narrowed, batch=batch, alternatives=in_alternatives)
             chosen = _first_versions(spool, hits)
@@ -77,26 +75,22 @@ def rerun(
             spool.rerun(job_id, asked, pool=pool, idempotency_key=f"rerun-{job_id}-{digest}")
             for job_id in chosen
         ]
-    if as_json:
+    if server.as_json:
         print_json(submitted)
     else:
         for job in submitted:
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
 
 
-def versions(job_id: JobId, /, *, url: Url = None, as_json: Json = False) -> None:
+def versions(job_id: JobId, /, *, server: Server = Server()) -> None:
     """List the versions of a job's recording: models, words, costs."""
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         listed = spool.versions(job_id)
-    if as_json:
+    if server.as_json:
         print_json(listed)
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("job", "state", "model", "decoder", "words", "cost", "submitted by", "created"):
-        table.add_column(heading, header_style="dim", overflow="fold")
-    for each in listed.items:
-        table.add_row(*_row(each))
-    out.print(table)
+    titles = ("job", "state", "model", "decoder", "words", "cost", "submitted by", "created")
+    out.print(table_of(titles, map(_cells, listed.items)))
     if not listed.stored:
         out.print("The recording was deleted; it cannot be transcribed again.", style="dim")
 
@@ -120,8 +114,7 @@ def diff(
     limit: Annotated[
         int, Parameter(validator=Number(gte=1, lte=10_000), help="Number of differences to list.")
     ] = 50,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server = Server(),
 ) -> None:
     """Compare two versions of a recording, or of a batch.
 
@@ -129,14 +122,14 @@ def diff(
     """
     if batch is None and (base is None or other is None):
         raise InvalidRequest("Name two jobs, or a batch: spool diff --batch BATCH.")
-    with connect(url) as (spool, _):
+    with server.connect() as spool:
         if batch is not None:
-            _compare_batch(spool, batch, model, as_json)
+            _compare_batch(server, spool, batch, model)
             return
         assert base is not None
         assert other is not None
         compared = spool.diff(base, other, sort=sort, limit=limit)
-    if as_json:
+    if server.as_json:
         print_json(compared)
         return
     for each in compared.items:
@@ -160,7 +153,7 @@ def _first_versions(spool: Spool, hits: Iterable[HitOut]) -> list[str]:
     return list(first.values())
 
 
-def _compare_batch(spool: Spool, batch: str, model: str | None, as_json: bool) -> None:
+def _compare_batch(server: Server, spool: Spool, batch: str, model: str | None) -> None:
     """Compare every job of the batch with its later version, and sum up."""
     pages: list[BatchDiff] = []
     while not pages or pages[-1].next_cursor is not None:
@@ -177,17 +170,16 @@ def _compare_batch(spool: Spool, batch: str, model: str | None, as_json: bool) -
         cost_after=sum((item.cost_after for item in items), Decimal(0)),
         currency=pages[-1].sums.currency,
     )
-    if as_json:
+    if server.as_json:
         print_json(BatchDiff(items=items, sums=sums, next_cursor=None))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("job", "later", "recording", "words", "changed", "WER", "cost", "cost later"):
-        table.add_column(heading, header_style="dim", overflow="fold")
-    for item in items:
-        names = (item.base, item.other, Text(item.name))
-        costs = (format_money(item.cost_before, sums.currency), format_money(item.cost_after, sums.currency))
-        table.add_row(*names, str(item.words), str(item.edits), _percent(item.wer), *costs)
-    out.print(table)
+
+    def cells(item: ComparedJob) -> list[Cell]:
+        costs = (format_money(each, sums.currency) for each in (item.cost_before, item.cost_after))
+        return [item.base, item.other, item.name, item.words, item.edits, _percent(item.wer), *costs]
+
+    titles = ("job", "later", "recording", "words", "changed", "WER", "cost", "cost later")
+    out.print(table_of(titles, map(cells, items)))
     noun = "recording" if sums.recordings == 1 else "recordings"
     before, after = (format_money(each, sums.currency) for each in (sums.cost_before, sums.cost_after))
     out.print(
@@ -200,15 +192,15 @@ def _percent(wer: float | None) -> str:
     return "no words to compare with" if wer is None else f"WER {wer:.2%}"
 
 
-def _row(version: VersionOut) -> tuple[str, ...]:
+def _cells(version: VersionOut) -> tuple[Cell, ...]:
     return (
         version.job,
         "deleted" if version.deleted else version.state.value,
         version.model,
         describe_options(version.options),
-        "" if version.words is None else str(version.words),
+        version.words,
         format_money(version.cost.billable, version.cost.currency),
-        version.submitted_by or "",
+        version.submitted_by,
         format_time(version.created_at),
     )
 
