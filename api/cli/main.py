@@ -110,6 +110,8 @@ def build_app(running: str | None = None) -> App:
             group=GROUPS[entry.group],
             sort_key=number,
         )
+    if running is not None and not running.startswith("-"):
+        return app
 
     @app.command(name="--show-completion", group=GROUPS[_SETUP])
     def show_completion(shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
@@ -123,7 +125,7 @@ def build_app(running: str | None = None) -> App:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. An expected error prints one sentence to stderr."""
     # A short command mostly imports: nothing of that can be collected, and httpx's own command is not needed.
-    gc.set_threshold(100_000)
+    gc.set_threshold(200_000)
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:

@@ -7,38 +7,24 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from api.cli.completion import complete_model
 from spool.client.fields import Options
 from spool.commandline.app import GROUPS
 from spool.commandline.flags import Flags, declare_flags, read_phrases
-from spool.domain.archive.diarization import MOST_SPEAKERS
+from spool.commandline.speakers import SpeakerCount
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 
 _ORDER, _SPEAKERS, _WORDS = (GROUPS[name] for name in ("Routing and order", "Speakers", "Words to expect"))
-_SOME_SPEAKERS = Number(gte=1, lte=MOST_SPEAKERS)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
-class Speakers:
+class Speakers(SpeakerCount):
     """What is known of the speakers."""
 
-    speakers: Annotated[
-        int | None,
-        Parameter(validator=_SOME_SPEAKERS, help="The exact number of speakers."),
-    ] = None
-    min_speakers: Annotated[
-        int | None,
-        Parameter(validator=_SOME_SPEAKERS, help="The smallest number of speakers."),
-    ] = None
-    max_speakers: Annotated[
-        int | None,
-        Parameter(validator=_SOME_SPEAKERS, help="The largest number of speakers."),
-    ] = None
     within_channels: Annotated[
         bool,
         Parameter(
@@ -59,16 +45,10 @@ class Speakers:
         ),
     ] = False
 
-    def to_request(self) -> dict[str, Any]:
+    def to_diarization(self) -> dict[str, Any]:
         """The request's `diarization`. Raises InvalidRequest for options that contradict each other."""
-        bounds = {"min": self.min_speakers, "max": self.max_speakers}
-        given = {name: value for name, value in bounds.items() if value is not None}
-        if self.speakers is not None and given:
-            raise InvalidRequest(
-                "--speakers is the exact number: leave --min-speakers and --max-speakers out."
-            )
         asked: dict[str, Any] = {
-            "speakers": self.speakers or given or None,
+            "speakers": self.to_request(),
             "within_channels": self.within_channels or None,
             "model": self.diarizer,
             "voice_prints": self.voice_prints or None,
@@ -146,8 +126,8 @@ class Transcription:
 
     def to_request(self, *, whole: bool = True) -> Options:
         """The `options` of the request that were given. whole: False if they change options of a job, which
-        the server alone knows. Raises InvalidRequest."""
-        asked = self.speakers.to_request()
+        only the server knows. Raises InvalidRequest."""
+        asked = self.speakers.to_diarization()
         chosen = self.flags.to_request(asked if asked or self.diarize else None, whole=whole)
         return cast("Options", chosen)
 

@@ -27,7 +27,7 @@ def find_speakers(
 ) -> None:
     """Find the speakers of a finished job, without transcribing it again."""
     with server.connect() as spool:
-        jobs: list[JobOut] = [spool.diarize(job_id, **known.to_request())]
+        jobs: list[JobOut] = [spool.diarize(job_id, **known.to_diarization())]
         if wait:
             jobs = list(follow(spool, jobs, err))
     server.show(jobs[0], job_table(jobs), crop=False)

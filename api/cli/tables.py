@@ -73,7 +73,7 @@ def table_of(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     for number, title in enumerate(titles):
         table.add_column(title, no_wrap=not number, overflow="fold")
     for cells in rows:
-        table.add_row(*map(_shown, cells))
+        table.add_row(*map(_to_text, cells))
         for column, cell in zip(table.columns, cells, strict=True):
             if isinstance(cell, int) or (isinstance(cell, Text) and cell.justify == "right"):
                 column.justify = "right"
@@ -91,11 +91,11 @@ def sheet_of(rows: Iterable[tuple[str, str | Text]]) -> Table:
     sheet.add_column(style="dim", no_wrap=True)
     sheet.add_column(overflow="fold")
     for name, value in rows:
-        sheet.add_row(name, _shown(value))
+        sheet.add_row(name, _to_text(value))
     return sheet
 
 
-def _shown(cell: Cell) -> Text:
+def _to_text(cell: Cell) -> Text:
     return cell if isinstance(cell, Text) else Text("" if cell is None else str(cell))
 
 

@@ -13,21 +13,18 @@ from functools import partial
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from spool.domain.archive.edits import Edit, apply_edits
+from api.delivery.batch_results import PARALLEL, batch_pages
+from api.presenters.transcripts import read_transcript
+from spool.domain.archive.edits import Edit
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
-from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
 from spool.formats import Format, render_bytes
 from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.objects import ObjectStore
-from spool.objects.integrity import read_verified
 from spool.store import Database
-from spool.store.batches import batch_jobs
 from spool.store.transcripts.edits import edits_of_all
 
-_ROWS = 500
-_PARALLEL = 8  # transcripts fetched at once, since an object store may be far away
 _BLOCK = 64 * 1024
 
 
@@ -82,18 +79,13 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
 
 
 def _render_each(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[_Rendered]:
-    after: tuple[int, str] | None = None
-    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="archive") as pool:
-        while True:
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="archive") as pool:
+        for page in batch_pages(db, batch_id):
             with db.read() as tx:
-                page = batch_jobs(tx, batch_id, after, _ROWS, None)
                 edits = edits_of_all(tx, [job.id for job in page])
             render = partial(_render, objects, edits, form)
-            for few in in_blocks(page, _PARALLEL):
+            for few in in_blocks(page, PARALLEL):
                 yield from pool.map(render, few)
-            if len(page) < _ROWS:
-                return
-            after = (page[-1].batch_line or 0, page[-1].id)
 
 
 def _render(objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], form: Format, job: Job) -> _Rendered:
@@ -102,9 +94,8 @@ def _render(objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], form: For
     if job.state is not JobState.DONE or job.transcript_key is None:
         return _Rendered(job, None, job.error_message or f"The job is {job.state}.")
     try:
-        record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
-        transcript = apply_edits(Transcript.model_validate_json(record), edits.get(job.id, ()))
-        return _Rendered(job, render_bytes(transcript.with_names(job.speaker_names), form), "")
+        transcript = read_transcript(objects, job, edits.get(job.id, ()))
+        return _Rendered(job, render_bytes(transcript, form), "")
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)
 

@@ -23,23 +23,30 @@ from spool.store.batches import batch_jobs
 NDJSON = "application/x-ndjson"
 
 _ROWS = 500
-_PARALLEL = 8  # transcripts fetched at once, since an object store may be far away
+PARALLEL = 8
+"""Transcripts fetched at once, since an object store may be far away."""
 
 
 def result_lines(
     db: Database, objects: ObjectStore, batch_id: str, *, words: bool, state: JobState | None
 ) -> Iterator[bytes]:
     """One line a job, in the order of the manifest."""
-    after: tuple[int, str] | None = None
-    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="results") as pool:
-        while True:
-            with db.read() as tx:
-                page = batch_jobs(tx, batch_id, after, _ROWS, state)
-            for few in in_blocks(page, _PARALLEL):
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="results") as pool:
+        for page in batch_pages(db, batch_id, state):
+            for few in in_blocks(page, PARALLEL):
                 yield b"".join(pool.map(lambda job: _line(objects, job, words=words), few))
-            if len(page) < _ROWS:
-                return
-            after = (page[-1].batch_line or 0, page[-1].id)
+
+
+def batch_pages(db: Database, batch_id: str, state: JobState | None = None) -> Iterator[list[Job]]:
+    """The jobs of a batch in the order of the manifest, a page at a time."""
+    after: tuple[int, str] | None = None
+    while True:
+        with db.read() as tx:
+            page = batch_jobs(tx, batch_id, after, _ROWS, state)
+        yield page
+        if len(page) < _ROWS:
+            return
+        after = (page[-1].batch_line or 0, page[-1].id)
 
 
 def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:

@@ -19,17 +19,16 @@ from api.live.limits import full
 from api.live.protocol import Asked
 from api.problems import Problem, validation_problem
 from api.services import Services
-from api.submission.jobs import requirement_of, resolve_options
+from api.submission.jobs import cancel_unless_ended, requirement_of, resolve_options
 from spool.broker.live_signals import WAITING
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.live.options import Listening
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
-from spool.errors import Conflict
 from spool.ids import new_id
 from spool.schemas.jobs import UploadRequest
-from spool.store.jobs import NewJob, cancel_job, create_job, get_job
+from spool.store.jobs import NewJob, create_job, get_job
 from spool.tracing import current
 
 _FIRST_POLL_SECONDS, _POLL_SECONDS = 0.05, 0.4
@@ -164,9 +163,9 @@ async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
             if now.state is not JobState.QUEUED:
                 return now
     except BaseException:  # the client has disconnected
-        await asyncio.shield(asyncio.ensure_future(to_thread.run_sync(_cancel, services, job.id)))
+        await asyncio.shield(asyncio.ensure_future(to_thread.run_sync(cancel_unless_ended, services, job.id)))
         raise
-    await to_thread.run_sync(_cancel, services, job.id)
+    await to_thread.run_sync(cancel_unless_ended, services, job.id)
     model = asked.options.model
     services.live.seats.note_full(model)
     raise full(f"No worker has room for another live session of {model} now; try again in a moment.")
@@ -210,11 +209,3 @@ def _look(services: Services, job_id: str) -> Job:
     services.live.signals.tell(WAITING)
     with services.database.read() as tx:
         return get_job(tx, job_id)
-
-
-def _cancel(services: Services, job_id: str) -> None:
-    try:
-        with services.database.begin() as tx:
-            cancel_job(tx, job_id)
-    except Conflict:
-        return  # it has already ended

@@ -14,8 +14,13 @@ from spool.store.deletions import refuse_deleted
 
 def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript:
     """The transcript with `edits` applied. Raises as `key_of_transcript` does, and StorageError."""
+    return apply_edits(read_record(objects, job), edits).with_names(job.speaker_names)
+
+
+def read_record(objects: ObjectStore, job: Job) -> Transcript:
+    """The transcript as it was recognised. Raises as `key_of_transcript` does, and StorageError."""
     record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
-    return apply_edits(Transcript.model_validate_json(record), edits).with_names(job.speaker_names)
+    return Transcript.model_validate_json(record)
 
 
 def key_of_transcript(job: Job) -> str:

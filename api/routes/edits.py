@@ -7,6 +7,7 @@ from typing import Annotated
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
+from api.presenters.transcripts import read_record
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
@@ -15,7 +16,6 @@ from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict
-from spool.objects.integrity import read_verified
 from spool.schemas.common import ListOf
 from spool.schemas.edits import EditOut, EditRequest, UndoRequest
 from spool.store.deletions import refuse_deleted
@@ -85,5 +85,4 @@ def _read_record(services: Services, job: Job) -> Transcript:
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.transcript_key is None:
         raise Conflict(f"Job {job.id} is {job.state}; only a transcript can be corrected.")
-    record = read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
-    return Transcript.model_validate_json(record)
+    return read_record(services.objects, job)

@@ -21,22 +21,21 @@ from api.auth.principal import Principal, get_visible_job
 from api.delivery.sse import KEEP_ALIVE_S, EventResponse
 from api.fleet_view import FleetView
 from api.openapi.document import BINARY, TEXT, form
+from api.presenters.transcripts import read_record
 from api.problems import Problem
 from api.queries import IdempotencyKey
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
-from api.submission.jobs import create_from_upload
+from api.submission.jobs import cancel_unless_ended, create_from_upload
 from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, receive_upload
 from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
 from spool.domain.transcript import Transcript
-from spool.errors import Conflict, InvalidRequest
+from spool.errors import InvalidRequest
 from spool.formats import CONTENT_TYPES, render
-from spool.objects.integrity import read_verified
 from spool.settings import Settings
 from spool.store.chunks import load_settled_texts
-from spool.store.jobs import cancel_job
 
 Task = Literal["transcribe", "translate"]
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
@@ -140,7 +139,7 @@ async def _run(
     except BaseException as error:
         # The client has left or waited too long, so nobody needs the job, unless its key lets it ask again.
         if idempotency_key is None:
-            await asyncio.shield(run_in_threadpool(_cancel, services, created.id))
+            await asyncio.shield(run_in_threadpool(cancel_unless_ended, services, created.id))
         if isinstance(error, _ClientLeft):
             return Response(status_code=CLIENT_LEFT)  # for the log; the client has left
         raise
@@ -248,7 +247,7 @@ async def _stream(
         yield _event({"error": {"code": problem.code, "message": problem.detail, "type": "spool"}})
     except BaseException as error:
         if not keep:
-            await asyncio.shield(run_in_threadpool(_cancel, services, job_id))
+            await asyncio.shield(run_in_threadpool(cancel_unless_ended, services, job_id))
         if not isinstance(error, _ClientLeft):
             raise
     finally:
@@ -300,21 +299,12 @@ def _look(services: Services, caller: Principal, job_id: str) -> Job:
         return get_visible_job(tx, caller, job_id)
 
 
-def _cancel(services: Services, job_id: str) -> None:
-    try:
-        with services.database.begin() as tx:
-            cancel_job(tx, job_id)
-    except Conflict:  # it has ended in the meantime
-        return
-
-
 def _read_transcript(services: Services, job: Job) -> Transcript:
     """The transcript of a job that has ended. Raises `Problem` 422 if it has none."""
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
-    record = read_verified(services.objects, job.transcript_key or "", job.transcript_sha256 or "")
-    return Transcript.model_validate_json(record)
+    return read_record(services.objects, job)
 
 
 def _answer(

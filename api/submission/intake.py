@@ -63,7 +63,7 @@ class _LineOptions:
     """The options of each line: its own over those of the request over the server's."""
 
     def __init__(self, services: Services, request: BatchUploadRequest, project: str) -> None:
-        """Raises InvalidRequest and UnknownModel for the request's own options: these are no line's fault."""
+        """Raises InvalidRequest and UnknownModel for the request's own options."""
         self._settings, self._fleet = services.settings, services.fleet
         self._request = request
         self._default_model = services.fleet.default()

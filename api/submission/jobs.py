@@ -36,7 +36,7 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions, drop_inapplicable
 from spool.domain.priority import HIGH, PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import NotFound, ObjectDamaged, StorageError
+from spool.errors import Conflict, NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.objects.integrity import hash_file
@@ -267,6 +267,12 @@ def load_detail(services: Services, tx: Connection, job: Job) -> JobDetail:
     waiting = services.fleet.waiting_for([job]).get(job.id)
     files = exports_of(tx, job.id) if job.output else []
     return present_job_detail(job, sums, services.settings.currency, held, waiting, files)
+
+
+def cancel_unless_ended(services: Services, job_id: str) -> None:
+    """Cancel a job for which nobody waits any longer."""
+    with contextlib.suppress(Conflict), services.database.begin() as tx:
+        store.cancel_job(tx, job_id)
 
 
 def find_current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:

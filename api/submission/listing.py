@@ -60,7 +60,7 @@ class Candidate:
     place: str
     version: str
     is_quick: bool
-    """Whether the name alone tells what the file is."""
+    """Whether the name is enough to tell what the file is."""
     judge: Callable[[], Judged]
     """Returns the source, or why the file is none."""
 

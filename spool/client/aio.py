@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -18,7 +19,6 @@ from spool.client.exchange import (
     Lines,
     Pages,
     Pause,
-    Retries,
     Stream,
     receive,
     with_retries,
@@ -32,11 +32,9 @@ T = TypeVar("T")
 class AsyncSpool(Methods, Session):
     """A client for asyncio: the methods of `Spool`, awaited. Files are read in blocks between awaits."""
 
-    def __init__(
-        self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
-    ) -> None:
-        super().__init__(url, key, retries=retries)
-        self._http = httpx.AsyncClient(base_url=self.url, headers=self._headers, verify=self._verify)
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, headers=self._headers, verify=self._verify)
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,23 +53,24 @@ class AsyncSpool(Methods, Session):
         try:
             step = next(driven)
             while True:
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    step = driven.send(None)
-                    continue
-                if isinstance(step, PartUpload):
-                    await step.send_soon()
-                    step = driven.send(None)
-                    continue
                 try:
-                    response = await self._send(step)
+                    answer = await self._carry_out(step)
                 except httpx.TransportError as error:
                     step = driven.throw(Unreachable(self.url, error))
                 else:
-                    step = driven.send(response)
+                    step = driven.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
+
+    async def _carry_out(self, step: Ask | Pause | PartUpload) -> httpx.Response | None:
+        if isinstance(step, Ask):
+            return await self._send(step)
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+        else:
+            await step.send_soon()
+        return None
 
     async def _send(self, ask: Ask) -> httpx.Response:
         with ask.parts() as parts:

@@ -127,7 +127,7 @@ class Pause:
 
 Flow: TypeAlias = Generator[Ask | Pause | PartUpload, httpx.Response | None, Result]
 """A call: yields requests, gets the responses, returns the result. A failed connection is raised into it as
-`Unreachable`. `PartUpload` of a file go to the object store."""
+`Unreachable`. A `PartUpload` goes to the object store."""
 
 
 class AnyPage(Protocol[Item]):

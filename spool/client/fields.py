@@ -63,9 +63,7 @@ class Options(TypedDict, total=False):
     align: Mapping[str, Any] | None
 
 
-class JobFields(TypedDict, total=False):
-    """A submission's fields besides its source; None means the server's default."""
-
+class _Fields(TypedDict, total=False):
     name: str | None
     project: str | None
     options: Options | None
@@ -75,9 +73,14 @@ class JobFields(TypedDict, total=False):
     tags: Mapping[str, str] | None
     reuse: bool | None
     priority: PriorityName | None
-    deadline: datetime | str | None
     output: Mapping[str, Any] | None
     connection: str | None
+
+
+class JobFields(_Fields, total=False):
+    """A submission's fields besides its source; None means the server's default."""
+
+    deadline: datetime | str | None
 
 
 class BatchFields(JobFields, total=False):
@@ -86,22 +89,11 @@ class BatchFields(JobFields, total=False):
     strict: bool | None
 
 
-class SourceFields(TypedDict, total=False):
+class SourceFields(_Fields, total=False):
     """A watched source's fields besides its address."""
 
-    name: str | None
-    project: str | None
     every_seconds: float | None
     settle_seconds: float | None
-    options: Options | None
-    pool: str | None
-    worker: str | None
-    requires: Mapping[str, Any] | None
-    tags: Mapping[str, str] | None
-    reuse: bool | None
-    priority: PriorityName | None
-    output: Mapping[str, Any] | None
-    connection: str | None
 
 
 class JobQuery(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""PartUpload of a file, each PUT to its own URL: several at once, each once, and without the key.
+"""Sends parts of a file, each by one PUT to its own URL, several at once, without the key.
 
 A step of a call, like the client's other steps (`spool.client.exchange`): the call itself repeats what did
 not arrive.
@@ -6,18 +6,20 @@ not arrive.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 
 from spool import schemas
 
+if TYPE_CHECKING:  # most calls send no file
+    from concurrent.futures import Future
+
 AT_ONCE = 4
-"""PartUpload sent at once, which are in memory."""
+"""Parts sent at once. They are in memory."""
 # An answer to a part waits until the store has written it.
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
 
@@ -34,6 +36,8 @@ class PartUpload:
 
     def send(self) -> None:
         """Send them with threads."""
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
         pool = ThreadPoolExecutor(AT_ONCE, "spool-part")
         with httpx.Client(timeout=_TIMEOUT) as client:
             try:
@@ -47,6 +51,8 @@ class PartUpload:
 
     async def send_soon(self) -> None:
         """Send them with tasks; the file is read between awaits."""
+        import asyncio
+
         turn = asyncio.Semaphore(AT_ONCE)
         async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
 

@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -18,7 +19,6 @@ from spool.client.exchange import (
     Lines,
     Pages,
     Pause,
-    Retries,
     Stream,
     receive,
     with_retries,
@@ -32,11 +32,9 @@ T = TypeVar("T")
 class Spool(Methods, Session):
     """A client that blocks. Use it as a context manager, or close it; one thread at a time."""
 
-    def __init__(
-        self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
-    ) -> None:
-        super().__init__(url, key, retries=retries)
-        self._http = httpx.Client(base_url=self.url, headers=self._headers, verify=self._verify)
+    @cached_property
+    def _http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers=self._headers, verify=self._verify)
 
     def __enter__(self) -> Self:
         return self
@@ -55,23 +53,24 @@ class Spool(Methods, Session):
         try:
             step = next(driven)
             while True:
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                    step = driven.send(None)
-                    continue
-                if isinstance(step, PartUpload):
-                    step.send()
-                    step = driven.send(None)
-                    continue
                 try:
-                    response = self._send(step)
+                    answer = self._carry_out(step)
                 except httpx.TransportError as error:
                     step = driven.throw(Unreachable(self.url, error))
                 else:
-                    step = driven.send(response)
+                    step = driven.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
+
+    def _carry_out(self, step: Ask | Pause | PartUpload) -> httpx.Response | None:
+        if isinstance(step, Ask):
+            return self._send(step)
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+        else:
+            step.send()
+        return None
 
     def _send(self, ask: Ask) -> httpx.Response:
         with ask.parts() as parts:

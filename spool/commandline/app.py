@@ -1,19 +1,23 @@
-"""A command line by cyclopts: how its help looks, and how an error becomes a sentence and an exit code.
+"""A command line by cyclopts: its groups of flags, and how an error becomes a sentence and an exit code.
 
 `--help` shows what people use every day; `--help-all` shows everything.
 """
 
 import sys
 from collections.abc import Sequence
-from typing import Any, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_args
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.help import DefaultFormatter, HelpPanel, InlineText
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
 
 from spool.domain.option_groups import Group as OptionGroup
 from spool.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
+
+    from spool.commandline.help import HelpFormatter
 
 USAGE = 2
 _SHOWN = ("Arguments", "Options")
@@ -25,29 +29,6 @@ _MORE = (
 )
 GROUPS = {name: Group(name, sort_key=number) for number, name in enumerate((*_SHOWN, *_MORE))}
 """The groups of flags, in the order of the help. Those after `Options` are shown by `--help-all` only."""
-
-
-class _Help(DefaultFormatter):
-    """Prints panels. In brief, leaves out the rarely used ones, and says how to see them."""
-
-    def __init__(self, hidden: Sequence[str]) -> None:
-        super().__init__()
-        self._hidden, self._said = hidden, False
-
-    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-        if str(panel.title) not in self._hidden:
-            super().__call__(console, options, panel)
-        elif not self._said:
-            self._said = True
-            console.print(Text("--help-all shows more.", style="dim"))
-
-    def render_description(self, console: Console, _: ConsoleOptions, description: object) -> None:
-        """Print the paragraphs, whose line breaks are those of the source."""
-        if isinstance(description, InlineText):
-            paragraphs = str(description.primary_renderable).strip().split("\n\n")
-            console.print(
-                *(" ".join(each.split()) for each in paragraphs), sep="\n\n", end="\n\n", markup=False
-            )
 
 
 def new_app(help: str, name: str | None = None) -> App:  # noqa: A002 - as cyclopts calls it
@@ -87,6 +68,28 @@ def run_app(app: App, arguments: Sequence[str] | None, hidden: Sequence[str] = (
         )
     except CycloptsError as error:
         raise InvalidRequest(_sentence(error)) from error
+
+
+class _Help:
+    """The formatter of the help, imported when there is one to print."""
+
+    def __init__(self, hidden: Sequence[str]) -> None:
+        self._hidden = hidden
+
+    @cached_property
+    def _formatter(self) -> "HelpFormatter":
+        from spool.commandline.help import HelpFormatter
+
+        return HelpFormatter(self._hidden)
+
+    def __call__(self, console: "Console", options: "ConsoleOptions", panel: "HelpPanel") -> None:
+        self._formatter(console, options, panel)
+
+    def render_usage(self, console: "Console", options: "ConsoleOptions", usage: object) -> None:
+        self._formatter.render_usage(console, options, usage)
+
+    def render_description(self, console: "Console", options: "ConsoleOptions", description: object) -> None:
+        self._formatter.render_description(console, options, description)
 
 
 def _sentence(error: CycloptsError) -> str:

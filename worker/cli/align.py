@@ -35,7 +35,7 @@ def align(
     from worker.models.load import load_model
 
     if form not in TEXT_FORMATS:
-        raise InvalidRequest(f"--format: {form!r} is none of {', '.join(TEXT_FORMATS)}")
+        raise InvalidRequest(f"--format: {form!r} is not one of {', '.join(TEXT_FORMATS)}")
     try:
         with transcript.open("rb") as file:
             data = file.read(MAX_TYPESCRIPT_BYTES + 1)

@@ -15,15 +15,15 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from spool.commandline.speakers import SpeakerCount
 from spool.domain.archive.diarization import Diarization
 from spool.errors import InvalidRequest
 from worker.audio.resample import SAMPLE_RATE
-from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
-from worker.cli.speakers import Speakers, diarization_of
+from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, round_values, rows_of
 from worker.diarization.base import SpeakerBounds, SpeakerSegment, run_here
 from worker.machine.blas import preload_blas
 
@@ -38,21 +38,8 @@ class SettingName(StrEnum):
     very_high = "very_high"
 
 
-class TuningName(StrEnum):
-    """What segments are tuned for (`worker.diarization.activity.TUNED`)."""
-
-    none = "none"
-    callhome_v1 = "callhome-v1"
-    dihard3_v1 = "dihard3-v1"
-    callhome_v2 = "callhome-v2"
-    dihard3_v2 = "dihard3-v2"
-
-
-class DiarizeFormat(StrEnum):
-    """Output format."""
-
-    json = "json"
-    rttm = "rttm"
+TuningName = Literal["none", "callhome-v1", "dihard3-v1", "callhome-v2", "dihard3-v2"]
+"""What segments are tuned for (`worker.diarization.activity.TUNED`)."""
 
 
 Sortformer = Annotated[
@@ -85,12 +72,12 @@ def diarize(
     model: Sortformer = None,
     setting: How = None,
     tuned_for: Tuning = None,
-    known: Speakers = Speakers(),
-    form: Annotated[DiarizeFormat, Parameter(name="--format", help="Output format.")] = DiarizeFormat.json,
+    known: SpeakerCount = SpeakerCount(),
+    form: Annotated[Literal["json", "rttm"], Parameter(name="--format", help="Output format.")] = "json",
 ) -> None:
     """Print who speaks when. If you know the number of speakers, give it: nothing helps the default diarizer
     more."""
-    diarization = diarization_of(known)
+    diarization = Diarization.model_validate({"speakers": known.to_request()})
     preload_blas()
     from worker.diarization.timeline import render_rttm
 
@@ -101,7 +88,7 @@ def diarize(
         diarize_file = _default(diarization)
     else:
         diarize_file = _sortformer(
-            str(model), diarization, setting or SettingName.default, tuned_for or TuningName.none
+            str(model), diarization, setting or SettingName.default, tuned_for or "none"
         )
     rttm: list[str] = []
 
@@ -119,7 +106,7 @@ def diarize(
         }
 
     rows = rows_of(list(files), work)
-    if form is DiarizeFormat.json:
+    if form == "json":
         print_json(rows)
     else:
         print("".join(rttm), end="")
@@ -160,8 +147,8 @@ def _sortformer(name: str, diarization: Diarization, setting: SettingName, tunin
 
     def diarize_file(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
         result = model.follow(lambda: mono_blocks(path), run, setting.value)
-        segments = active_segments(result.probabilities, model.frame_seconds, TUNED[tuning.value])
-        probabilities = [rounded(row) for row in result.probabilities]
+        segments = active_segments(result.probabilities, model.frame_seconds, TUNED[tuning])
+        probabilities = [round_values(row) for row in result.probabilities]
         return (
             segments,
             result.samples,

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from spool.commandline.app import GROUPS
 from spool.commandline.flags import Flags, declare_flags, read_phrases
+from spool.commandline.speakers import SpeakerCount
 from spool.domain.archive.diarization import Diarization
 from spool.domain.declaration import Option
 from spool.domain.search.graph import GraphSearch
@@ -18,7 +19,6 @@ from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
-from worker.cli.speakers import Speakers, diarization_of
 from worker.decode.types import SearchOptions
 from worker.jobs.request import JobRequest, Resolved, request_of
 
@@ -156,10 +156,11 @@ class TranscribeFlags(LocalFlags):
         phrases = (*(self.boost or ()), *read_phrases(self.boost_file))
         return self.model_copy(update=changes).resolve(phrases, self.boost_weight)
 
-    def to_diarization(self, speakers: Speakers) -> Diarization | None:
+    def to_diarization(self, speakers: SpeakerCount) -> Diarization | None:
         """The requested diarization, None if there is none. Raises InvalidRequest."""
-        is_requested = self.diarize or self.form == "rttm" or speakers.is_given or self.diarizer != "default"
-        return diarization_of(speakers) if is_requested else None
+        known = speakers.to_request()
+        is_requested = self.diarize or self.form == "rttm" or known is not None or self.diarizer != "default"
+        return Diarization.model_validate({"speakers": known}) if is_requested else None
 
     def _lattice_beam(self) -> float | None:
         if self.lattice_form is not None and self.form != "json":

@@ -49,6 +49,6 @@ def mono_blocks(path: Path) -> Iterator[NDArray[np.float32]]:
             yield block[:, 0]
 
 
-def rounded(values: NDArray[np.float32]) -> list[float]:
+def round_values(values: NDArray[np.float32]) -> list[float]:
     """Probabilities to seven decimals."""
     return [round(value, 7) for value in values.tolist()]

@@ -10,24 +10,17 @@ are `speech`, `no_speech` (nothing there needs decoding) and `unclear`. A span o
 is louder than -60 dBFS has `"silent": true`.
 """
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
-
-
-class SpeechFormat(StrEnum):
-    """Output format."""
-
-    json = "json"
+from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, round_values, rows_of
 
 
 def speech(
     *files: Annotated[Path, Parameter(name="FILE", help="Recordings to analyse.", required=True)],
-    _form: Annotated[SpeechFormat, Parameter(name="--format", help="Output format.")] = SpeechFormat.json,
+    _form: Annotated[Literal["json"], Parameter(name="--format", help="Output format.")] = "json",
 ) -> None:
     """Print where there is speech, and the probability of speech every 32 ms."""
     from worker.audio.resample import SAMPLE_RATE
@@ -46,7 +39,7 @@ def speech(
         return {
             "duration": listener.samples / SAMPLE_RATE,
             "frame_seconds": FRAME_SECONDS,
-            "probabilities": rounded(listener.probabilities),
+            "probabilities": round_values(listener.probabilities),
             "spans": [
                 {"label": span.label, "start": round(span.start, 3), "end": round(span.end, 3)}
                 | ({"silent": True} if span.silent else {})

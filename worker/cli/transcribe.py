@@ -11,8 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from spool.commandline.app import GROUPS
+from spool.commandline.speakers import SpeakerCount
 from worker.cli.options import TranscribeFlags
-from worker.cli.speakers import Speakers
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
 
@@ -20,7 +20,7 @@ from worker.machine.blas import preload_blas
 def transcribe(
     *files: Annotated[Path, Parameter(name="FILE", help="Recordings to transcribe.", required=True)],
     options: Annotated[TranscribeFlags, Parameter(name="*")],
-    speakers: Annotated[Speakers, Parameter(name="*", group=GROUPS["Speakers"])] = Speakers(),
+    speakers: Annotated[SpeakerCount, Parameter(name="*", group=GROUPS["Speakers"])] = SpeakerCount(),
     chunk: Annotated[
         bool,
         Parameter(

@@ -36,7 +36,7 @@ def rerun(
         str | None,
         Parameter(
             metavar="WORDS",
-            help="Every recording that `spool search WORDS` finds; with --batch, in it alone.",
+            help="Every recording that `spool search WORDS` finds; with --batch, only in that batch.",
         ),
     ] = None,
     spoken: Annotated[
