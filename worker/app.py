@@ -36,6 +36,7 @@ from spool.store.system import default_model
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from spool.tracing import start_traces
 from worker.engine.client import Engine
+from worker.engine.handover import HandoverFolder
 from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.live.intake import LiveIntake, live_desk
@@ -81,9 +82,11 @@ class Worker:
             settings.database_url, pool_size=2 * settings.concurrency + 4, statement_seconds=10
         )
         measured = list_measured(settings.home, settings.models, settings.min_qoi)
-        self._engine = Engine(replace(engine_options(settings, loader), measured=measured))
+        worker_id, self._handover = new_id("wrk"), settings.home / "handover"
+        options = replace(engine_options(settings, loader), measured=measured)
+        self._engine = Engine(replace(options, handover=self._handover, worker_id=worker_id))
         self._info = WorkerInfo(
-            id=new_id("wrk"),
+            id=worker_id,
             name=settings.worker_name,
             pool=settings.pool,
             host=hardware.host,
@@ -171,6 +174,7 @@ class Worker:
             off=OffHours(self._settings.work_hours),
             affinity=ModelAffinity(self._settings.model_stay_seconds),
             machine=self._info.offer.machine,
+            handover=HandoverFolder(self._handover),
             announcement=self._announcement,
         )
 

@@ -34,7 +34,7 @@ def rows(lines: Iterable[str]) -> list[str]:
     for (before, rest, note, again), faults in grouped.items():
         points, seconds = zip(*faults, strict=True)
         took = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (min(seconds), max(seconds))))
-        table.append(f"| {before}{', '.join(points)}{rest} | {note} | {took} | {again} |")
+        table.append(f"| {before}{', '.join(filter(None, points))}{rest} | {note} | {took} | {again} |")
     return table
 
 

@@ -2,6 +2,12 @@ from .ahead import WorkAhead as WorkAhead
 from .audio_slots import AudioSlots as AudioSlots, AudioView as AudioView
 from .client import Engine as Engine
 from .diarization import StepRecognizer as StepRecognizer
+from .handover import (
+    HandedOver as HandedOver,
+    HandoverFolder as HandoverFolder,
+    MOST_AGE as MOST_AGE,
+    Unsettled as Unsettled,
+)
 from .inbox import Inbox as Inbox, Reports as Reports
 from .live_session import (
     EngineSession as EngineSession,

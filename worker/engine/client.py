@@ -40,6 +40,7 @@ from worker.engine.protocol import (
     EngineOptions,
     Report,
     Request,
+    Settled,
     Stop,
     Utterance,
 )
@@ -104,10 +105,12 @@ class Engine:
         options: SearchOptions,
         cancel: threading.Event | None = None,
         ask: DecodeRequest = NOTHING,
+        mark: str = "",
     ) -> "Future[Recognition]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
-        Utterances with equal `options` share batches, whatever their `ask`.
+        Utterances with equal `options` share batches, whatever their `ask`. If this process is killed, the
+        answer is handed over under its `mark`, if it has one, unless it was settled.
 
         Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
         utterance longer than a slot, EngineStopped when the engine is closed. The future raises ModelError,
@@ -123,12 +126,20 @@ class Engine:
         future: Future[Recognition] = Future()
         try:
             self._slots.write(slot, samples)
-            request = Utterance(next(self._tickets), job, slot, len(samples), model, options, ask=ask)
+            request = Utterance(
+                next(self._tickets), job, slot, len(samples), model, options, ask=ask, mark=mark
+            )
             self._post(request, future)
         except BaseException:
             self._slots.release(slot)
             raise
         return future
+
+    def settle(self, job: str, mark: str) -> None:
+        """The answer to this utterance of `job` is saved, or will be billed as wasted."""
+        with self._sending:
+            if self._process is not None and self.options.handover is not None:
+                self._process.send(Settled(job, mark))
 
     def prepare(self, model: str, options: SearchOptions, ask: DecodeRequest) -> "Future[ModelInfo]":
         """As `describe`, and after the current batch prepare what the search needs: its language model and

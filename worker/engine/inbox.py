@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from worker.decode.types import SearchOptions
 from worker.engine.ahead import WorkAhead
+from worker.engine.handover import Unsettled
 from worker.engine.protocol import (
     Describe,
     DropJob,
@@ -20,6 +21,7 @@ from worker.engine.protocol import (
     EngineOptions,
     Report,
     Request,
+    Settled,
     Stop,
     Utterance,
     models_of,
@@ -70,8 +72,11 @@ class Reports:
 class Inbox:
     """Requests of the parent that have not started yet."""
 
-    def __init__(self, options: EngineOptions, reports: Reports, ahead: WorkAhead) -> None:
+    def __init__(
+        self, options: EngineOptions, reports: Reports, ahead: WorkAhead, unsettled: Unsettled | None = None
+    ) -> None:
         self._reports = reports
+        self._unsettled = unsettled or Unsettled()
         self._ahead = ahead
         self._waiting = UtteranceQueue(options.limits)
         self._utterances: dict[int, Utterance] = {}
@@ -81,7 +86,8 @@ class Inbox:
         """Waiting feeds of live sessions, and `Describe`s for them. May be read without a lock."""
 
     def receive(self, connection: "Connection[Report, Request]") -> None:
-        """The receiver thread. The pipe closes when the parent ends, even by kill -9."""
+        """The receiver thread, which ends the process. The pipe closes when the parent ends, even by
+        kill -9."""
         try:
             while True:
                 request = connection.recv()
@@ -89,9 +95,13 @@ class Inbox:
                     os._exit(0)
                 self._take_in(request)
         except (EOFError, OSError):
+            self._unsettled.hand_over()
             os._exit(0)
 
-    def _take_in(self, request: Utterance | Describe | DropJob) -> None:
+    def _take_in(self, request: Utterance | Settled | Describe | DropJob) -> None:
+        if isinstance(request, Settled):
+            self._unsettled.settle(request.job, request.mark)
+            return
         with self._arrived:
             if isinstance(request, Utterance):
                 self._utterances[request.ticket] = request

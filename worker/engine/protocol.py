@@ -5,6 +5,7 @@ Plain data, pickled over one pipe; audio is passed by slot number through `worke
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,7 +39,8 @@ class EngineOptions:
     path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz samples; `share`
     is the share of time that the device may be busy, 0 to 1. `device` ("gpu", "cpu") is passed to
     `use_device` of the loader's module; empty: MLX's default. `measured`: the paths of models whose quality
-    was measured here and is good enough; other quantised models are refused. None: none is refused."""
+    was measured here and is good enough; other quantised models are refused. None: none is refused.
+    `handover`: the folder for answers that outlive the parent, the worker `worker_id`; None: none does."""
 
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
@@ -49,6 +51,8 @@ class EngineOptions:
     share: float = 1.0
     device: str = ""
     measured: frozenset[str] | None = None
+    handover: Path | None = None
+    worker_id: str = ""
 
 
 class Failure(NamedTuple):
@@ -110,7 +114,8 @@ class WorksAhead(Recognizer, Protocol):
 @dataclass(frozen=True, slots=True)
 class Utterance:
     """Transcribe the audio in `slot`. `alone`: it was in a batch that ended an earlier child, so it runs by
-    itself. `control`: a control sound that tests the engine; its time is not billed."""
+    itself. `control`: a control sound that tests the engine; its time is not billed. `mark`: what its answer
+    is known by if it is handed over (`worker.engine.handover`); empty: it is not."""
 
     ticket: int
     job: str
@@ -121,6 +126,15 @@ class Utterance:
     alone: bool = False
     control: bool = False
     ask: DecodeRequest = NOTHING
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to the utterance of `job` with this `mark` is saved, or will be billed as wasted."""
+
+    job: str
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,5 +234,5 @@ class Dropped:
     tickets: tuple[int, ...]
 
 
-Request = Utterance | Describe | DropJob | Stop
+Request = Utterance | Settled | Describe | DropJob | Stop
 Report = Ready | Loading | Loaded | Unloaded | Started | Finished | Described | Dropped

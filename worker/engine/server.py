@@ -28,6 +28,7 @@ from spool.failpoints import failpoint
 from worker.decode.types import SearchOptions
 from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioView, SlotLayout
+from worker.engine.handover import HandoverFolder, Unsettled
 from worker.engine.inbox import Group, Inbox, Reports
 from worker.engine.model_cache import ModelCache
 from worker.engine.protocol import (
@@ -62,7 +63,7 @@ MOST_IN_A_ROW = 12  # consecutive batches of live sessions that have fallen behi
 
 
 def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
-    """Run until the parent closes the pipe or dies; then the process ends at once."""
+    """Run until the parent closes the pipe; if it has died, the batch on the device is finished first."""
     # The parent decides when to stop: Ctrl-C and a service manager's SIGTERM reach the whole group, but jobs
     # in flight must be handed back first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -72,13 +73,15 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     view = AudioView(layout)
     ahead = WorkAhead(lambda utterance: view.read(utterance.slot, utterance.samples))
     ahead.start()
-    inbox = Inbox(options, reports, ahead)
-    threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
+    unsettled = Unsettled(options.handover, options.worker_id)
+    inbox = Inbox(options, reports, ahead, unsettled)
+    receiver = threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True)
+    receiver.start()
     home = importlib.import_module(module)
     loader = cast("Loader", getattr(home, name))
     if options.device and hasattr(home, "use_device"):
         home.use_device(options.device)
-    device = BatchRunner(reports, view, loader, options, ahead, inbox)
+    device = BatchRunner(reports, view, loader, options, ahead, inbox, unsettled)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -86,7 +89,8 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
             device.do(inbox.next(device))
             time.sleep(pause_seconds(device.worked_ns - before, options.share))
     except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
-        os._exit(0)
+        unsettled.stop()
+        receiver.join()  # it hands over and ends the process
 
 
 def pause_seconds(worked_ns: int, share: float) -> float:
@@ -106,9 +110,12 @@ class BatchRunner:
         options: EngineOptions,
         ahead: WorkAhead,
         inbox: Inbox | None = None,
+        unsettled: Unsettled | None = None,
     ) -> None:
         """inbox: the source of live steps that may interrupt a batch of jobs between layers; None: none."""
         self._reports = reports
+        self._unsettled = unsettled or Unsettled()
+        self._handover = HandoverFolder(options.handover)
         self._inbox = inbox
         self._ahead = ahead
         self._view = view
@@ -218,6 +225,7 @@ class BatchRunner:
         self, model: Recognizer, batch: Sequence[Utterance]
     ) -> tuple[list[Answer] | SpoolError, int, int]:
         """Answers (or the error that the batch raised), busy and lost nanoseconds."""
+        self._unsettled.begin()
         self._reports.send(Started(tuple(utterance.ticket for utterance in batch)))
         failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
@@ -269,6 +277,7 @@ class BatchRunner:
         if model is not None:
             return model
         self._let_go(self._model_cache.make_room(path, beside))  # first: two models may not fit at once
+        self._handover.wait()  # the engine of a killed worker may still hold its models
         self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
@@ -310,6 +319,7 @@ class BatchRunner:
     ) -> None:
         self._busy_total_ns += busy_ns
         tickets = tuple(utterance.ticket for utterance in batch)
+        self._unsettled.end(batch, results)
         self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns, tickets))
         failpoint("engine.reported")
 

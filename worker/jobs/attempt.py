@@ -1,9 +1,9 @@
 """One attempt at a job: sends its chunks to the engine and commits them as soon as they are decoded.
 
 `Attempt` is the decoding of `worker.jobs.decoding` under a claim. Chunks that come back together are one
-commit: words, charge, progress and lease renewal, all or nothing. Chunks that an earlier attempt saved are
-not decoded again (law 4): the plan depends on the samples alone, so it comes out the same. How the job ends
-is decided in `worker.jobs.runner`.
+commit: words, charge, progress and lease renewal, all or nothing. Chunks that an earlier attempt saved, or
+that the engine of its killed worker has handed over, are not decoded again (law 4): the plan depends on the
+samples alone, so it comes out the same. How the job ends is decided in `worker.jobs.runner`.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import DecodeRequest
+from worker.engine.handover import HandedOver
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest, job_request_of
@@ -78,6 +79,8 @@ class Attempt(ChunkDecoder):
     engine_ns: int = 0
     unpinned: tuple[float | None, str | None] = (None, None)
     last: BilledChunk | None = None
+    _content: str | None = None
+    _handed: HandedOver | None = None
     _short: bool = False
     _sent: bool = False
     _kept: int = 0
@@ -86,9 +89,11 @@ class Attempt(ChunkDecoder):
     _asked: float = field(default_factory=time.monotonic)
 
     def remember(self) -> None:
-        """Load the chunks that earlier attempts saved. Raises StorageError."""
+        """Load the chunks that earlier attempts saved, once no engine of a killed worker of this host may
+        still add to them. Raises StorageError, and what `check` raises."""
         if self.claim.attempt == 1:
             return
+        self.context.handover.wait(self.check)
         with self.context.db.read() as tx:
             self._saved = {
                 (chunk.span.channel, chunk.span.index): chunk for chunk in load_chunks(tx, self.claim.job.id)
@@ -97,6 +102,7 @@ class Attempt(ChunkDecoder):
     def pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
         """Note what is decoded from here on: every later attempt that finds a chunk of this one has to find
         the same bytes. Of a short recording it is written with its first chunk."""
+        self._content = content_sha256
         if expected_seconds is not None and expected_seconds <= SHORT_SECONDS:
             self.unpinned, self._short = (expected_seconds, content_sha256), True
             return
@@ -120,6 +126,7 @@ class Attempt(ChunkDecoder):
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
+        self._handed = self.context.handover.take(f"{self.claim.job.id}/{self.claim.attempt - 1}")
         self.done_samples = sum(chunk.span.core for chunk in fresh.values())
 
     def ready_request(self, objects: ObjectStore) -> JobRequest:
@@ -212,10 +219,11 @@ class Attempt(ChunkDecoder):
         return len(self.in_flight) < self.context.engine.options.slots
 
     def is_known(self, span: ChunkSpan) -> bool:
-        """Whether an earlier attempt saved the chunk. Raises SourceChanged."""
+        """Whether an earlier attempt saved the chunk, or it was handed over and is saved now. Raises
+        SourceChanged, LeaseLost and StorageError."""
         saved = self._saved.get((span.channel, span.index))
         if saved is None:
-            return False
+            return self._take_over(span)
         if replace(saved.span, speech=span.speech) != span:
             raise SourceChanged(
                 f"{self.claim.job.name}: chunk {span.index} is not where an earlier attempt found it, "
@@ -224,11 +232,33 @@ class Attempt(ChunkDecoder):
         self.add(replace(saved, span=span))
         return True
 
+    def _take_over(self, span: ChunkSpan) -> bool:
+        """Save the chunk if the engine of a killed worker has handed it over, on the bill of that worker."""
+        heard = None if self._handed is None else self._handed.answers.pop(self._mark_of(span), None)
+        if self._handed is None or heard is None or self.info is None or heard.makers != self.info.makers:
+            return False
+        bill = replace(self.charge(heard.engine_ns, span.core), worker_id=self._handed.worker_id)
+        self.commit_chunks([(self.decoded_chunk(span, heard), bill)])
+        return True
+
+    def _mark_of(self, span: ChunkSpan) -> str:
+        """What the chunk's answer depends on; empty where nobody knows the recording's bytes."""
+        if self._content is None:
+            return ""
+        place = span.channel, span.index, span.core_start, span.core_end, span.start, span.end
+        return "/".join(map(str, (self.mark, self._content, *place)))
+
     def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
         """To the engine's child, where it waits while all slots are taken."""
         try:
             future = self.context.engine.submit(
-                self.engine_name, chunk.samples, self.model, self.request.options, self.lease.stop, ask
+                self.engine_name,
+                chunk.samples,
+                self.model,
+                self.request.options,
+                self.lease.stop,
+                ask,
+                self._mark_of(chunk.span),
             )
         except JobCancelled:
             self.lease.check()  # says which of the two it was
@@ -242,17 +272,18 @@ class Attempt(ChunkDecoder):
         Raises WeightsChanged if another model answered; what the right one answered is saved.
         """
         chunks: list[BilledChunk] = []
-        changed: list[Charge] = []
+        changed: list[tuple[ChunkSpan, Charge]] = []
         for span, answer in answers:
             heard = replace(answer, engine_ns=answer.engine_ns + self._take_listening())
             self.engine_ns += heard.engine_ns
             if self.info is not None and heard.makers not in ((), self.info.makers):
-                changed.append(self.charge(heard.engine_ns, 0))
+                changed.append((span, self.charge(heard.engine_ns, 0)))
                 continue
             chunks.append((self.decoded_chunk(span, heard), self.charge(heard.engine_ns, span.core)))
         if chunks:
             self.commit_chunks(chunks)
-        for bill in changed:
+        for span, bill in changed:
+            self._settle(span)
             self._waste(bill)
         if changed:
             raise WeightsChanged(f"{self.name}: {WeightsChanged().message}")
@@ -326,6 +357,7 @@ class Attempt(ChunkDecoder):
             retry_storage(commit, self.context.outage_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
             for chunk, bill in chunks:
+                self._settle(chunk.span)
                 place = chunk.span.channel, chunk.span.index
                 self._waste(replace(bill, audio_samples=0), unless_saved=place)
             raise
@@ -344,7 +376,12 @@ class Attempt(ChunkDecoder):
 
     def _count(self, span: ChunkSpan) -> None:
         self._kept += 1
+        self._settle(span)
         self.context.counters.count_chunk(span.core)
+
+    def _settle(self, span: ChunkSpan) -> None:
+        """The chunk is saved, or about to be billed as wasted: nobody else may save it any more."""
+        self.context.engine.settle(self.engine_name, self._mark_of(span))
 
     def _take_listening(self) -> int:
         """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""

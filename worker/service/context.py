@@ -7,6 +7,7 @@ from spool.domain.fleet.routing import Machine, Offer
 from spool.settings import Settings
 from spool.store.database import Database
 from worker.engine.client import Engine
+from worker.engine.handover import HandoverFolder
 from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement
 from worker.service.appetite import Appetite
@@ -40,6 +41,7 @@ class WorkerContext:
     appetite: Appetite = field(default_factory=Appetite)
     endings: Endings = field(default_factory=Endings)
     machine: Machine = field(default_factory=Machine)
+    handover: HandoverFolder = field(default_factory=HandoverFolder)
     announcement: Announcement = field(default_factory=lambda: Announcement({}))
 
     @property

@@ -32,10 +32,11 @@ class Heartbeat(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        """Send heartbeats and write the charges that are due."""
+        """Send heartbeats, write the charges that are due, and remove answers that nobody took over."""
         while True:
             self._beat()
             self._context.wasted.write()
+            self._context.handover.sweep()
             if self._stopping.wait(self._context.settings.heartbeat_seconds):
                 return
 

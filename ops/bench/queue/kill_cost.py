@@ -1,14 +1,14 @@
 """How much engine time a kill wastes: a worker is killed again and again within one long recording.
 
-    python -m ops.bench.queue.kill_cost --pace 5 20 100 --kills 6
+    python -m ops.bench.queue.kill_cost --pace 5 10 20 100 --kills 6
     python -m ops.bench.queue.kill_cost --model demo
 
 A real worker over SQLite and a folder, with its engine in its own process. The models of `--pace` take a
 second for so many seconds of audio and compute nothing, so the figures are those of devices of such speeds on
 a busy machine too; `demo` is the demo model. kill -9 comes at random moments of the engine's work. *Lost* is
-the engine's work that no saved chunk bills, so that the next worker repeats it. Pauses between batches count
-as lost, so it is an upper bound. Exits with 1 above 5 s, or above what one utterance takes if that is more:
-an utterance is decoded as a whole.
+what the killed worker's engine worked until it ended and no bill has, so that the next worker repeats it.
+Pauses between batches count as lost, so it is an upper bound. Exits with 1 above 5 s, or above what one
+utterance takes if that is more: an utterance is decoded as a whole.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 
 import migrations
 from ops.testbed.counting_model import Decoding, decodings
-from ops.testbed.processes import ROOT
+from ops.testbed.processes import ROOT, alive
 from ops.testbed.stack import Stack, gone, until
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 
@@ -45,17 +45,18 @@ LOG_LINES = 60
 
 @dataclass(frozen=True)
 class Killed:
-    """One kill: how long the engine had worked (s), how many chunks were saved, and what was lost (s)."""
+    """One kill: how long the engine had worked until it ended, how long it worked on after the kill, and what
+    was lost (s)."""
 
     worked: float
-    saved: int
+    after: float
     lost: float
 
 
 def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: random.Random) -> list[Killed]:
     """Kill the worker `kills` times within one job, or until the job ends before the next kill."""
     job_id = stack.submit_stored(recording, model)
-    results: list[Killed] = []
+    killed: list[tuple[str, float, float]] = []
     for _ in range(kills):
         before = len(_given(stack))
         worker = stack.launch("victim")
@@ -65,23 +66,24 @@ def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: rand
         )
         if stack.ended([job_id]):
             break
-        begun = _given(stack)[before].begun_ns / 1e9
+        first = _given(stack)[before]
+        begun, worker_id = first.begun_ns / 1e9, stack.worker_row(worker).info.id
         time.sleep(max(0.0, begun + dice.uniform(LEAST_WORK, MOST_WORK) - time.monotonic()))
         ended = stack.ended([job_id])
+        at = time.monotonic()
         worker.kill()
-        killed = time.monotonic()
         gone(worker)
+        until(lambda first=first: not alive(first.pid), "the engine ended")  # type: ignore[misc]
         if ended:
             break
-        attempt = stack.job(job_id).attempt
-        kept = [chunk for chunk in stack.chunks(job_id) if chunk.attempt == attempt]
-        lost = killed - begun - sum(chunk.heard.engine_ns for chunk in kept) / 1e9
-        results.append(Killed(killed - begun, len(kept), lost))
+        killed.append((worker_id, time.monotonic() - begun, time.monotonic() - at))
     stack.worker("survivor")
     until(lambda: stack.ended([job_id]), "the job ended")
     stack.assert_done([job_id])
+    billed = {worker.info.id: worker.busy_ns / 1e9 for worker in stack.workers()}
     stack.stop_workers()
-    return results
+    assert stack.audit().clean
+    return [Killed(worked, after, worked - billed[worker_id]) for worker_id, worked, after in killed]
 
 
 def _given(stack: Stack) -> list[Decoding]:
@@ -120,7 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pace", type=float, nargs="*", default=[5.0, 20.0, 100.0])
+    parser.add_argument("--pace", type=float, nargs="*", default=[5.0, 10.0, 20.0, 100.0])
     parser.add_argument("--model", choices=("paced", "demo"), default="paced")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--minutes", type=float, default=20.0, help="length of the recording")
@@ -141,7 +143,7 @@ def main() -> int:
         utterance = max(one.samples for one in given) / RATE / pace
         most = max(MOST_SECONDS, utterance + PAUSES)
         held = held and max(lost, default=0.0) <= most
-        each = ", ".join(f"{one.lost:.1f} of {one.worked:.1f} ({one.saved} saved)" for one in killed)
+        each = ", ".join(f"{one.lost:.1f} of {one.worked:.1f} (+{one.after:.1f})" for one in killed)
         print(f"{name}: {len(killed)} kills, most {max(lost, default=0):.1f}: {each}")
         print(f"  {most:.1f} s may be lost, as one utterance takes up to {utterance:.1f} s")
         print(f"  {repeated} of {len(given)} decodings were repeats", flush=True)
