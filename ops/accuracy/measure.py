@@ -12,7 +12,7 @@ from ops.train.data.features import RATE
 from ops.train.run.evaluate import SEED, Utterance
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
-from worker.decode.result import answers
+from worker.decode.search import answers
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.conformer.frames import EncodedFrames
 from worker.models.nemo.model import NemoModel

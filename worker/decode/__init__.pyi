@@ -18,6 +18,12 @@ from .attention.beam import (
     SearchRequest as SearchRequest,
 )
 from .attention.fused import FusedTokens as FusedTokens, fuse_tokens as fuse_tokens
+from .answer import (
+    Answer as Answer,
+    MOST_ARCS as MOST_ARCS,
+    best_of as best_of,
+    lattice_of as lattice_of,
+)
 from .attention.assembly import WindowText as WindowText, combine as combine
 from .attention.reading import compression_ratio as compression_ratio, read_utterances as read_utterances
 from .attention.rescore import RescoringWeights as RescoringWeights, rescore as rescore
@@ -75,8 +81,7 @@ from .live.beam import LiveBeam as LiveBeam
 from .live.ctc_beam import LiveCtcBeam as LiveCtcBeam
 from .live.greedy import LiveCtcGreedy as LiveCtcGreedy, LiveGreedy as LiveGreedy
 from .recorder import LatticeRecorder as LatticeRecorder
-from .result import Answer as Answer, MOST_ARCS as MOST_ARCS, answers as answers, lattice_of as lattice_of
-from .search import best_of as best_of, check_options as check_options
+from .search import answers as answers, check_options as check_options
 from .transducer.beam import (
     BeamSearch as BeamSearch,
     BeamState as BeamState,
@@ -93,7 +98,6 @@ from .types import (
     DecodeRequest as DecodeRequest,
     SearchOptions as SearchOptions,
 )
-from .utterances import check_decoding as check_decoding, decode_utterances as decode_utterances
 from .wfst.graph import DecodingGraph as DecodingGraph, load_graph as load_graph
 from .wfst.search import WfstSettings as WfstSettings, wfst_search as wfst_search
 from .words import (

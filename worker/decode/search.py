@@ -1,52 +1,316 @@
-"""The entry point of the searches: a batch of encoder frames in, hypotheses of each utterance out.
+"""All searches: from a batch of encoder frames to the answer for each utterance.
 
-Chooses the search for a head and checks its parameters. Attention decoders' windows are in
-`worker.decode.attention`.
+`SEARCHERS` says which function searches which kind of head, and what options it takes; each search is in its
+own module. Attention decoders are read in windows (`worker.decode.attention.reading`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import mlx.core as mx
 import numpy as np
 
-from kernels.search.wfst import MAX_BEAM
 from spool.domain.recognition import Hypothesis
-from spool.errors import EngineError, InvalidRequest
-from spool.graphs.arrays import MOST_WEIGHT
-from worker.decode.attention.rescore import check_weights
-from worker.decode.fusion.fusion import Speller, make_fusion
-from worker.decode.recorder import LatticeRecorder
-from worker.decode.searchers import (
-    COMMON,
-    CTC_PREFIX,
-    FRAME_BEAM,
-    SEARCHERS,
-    Hypotheses,
+from spool.errors import InvalidRequest
+from worker.decode.alignment.viterbi import align_tokens
+from worker.decode.answer import Answer
+from worker.decode.attention.beam import AttentionSearch, ScoredTokens, SearchRequest, SumBeam
+from worker.decode.attention.rescore import RescoringWeights, check_weights, rescore
+from worker.decode.checks import (
+    Searchable,
     Searcher,
-    SearchInput,
-    rescoring_weights,
-    transducer_weights,
+    can_fuse,
+    cannot_fuse,
+    check_graph,
+    check_ranges,
+    check_request,
+    describe_head,
+    refuse_others,
 )
+from worker.decode.ctc.beam import ctc_beam_search
+from worker.decode.ctc.greedy import ctc_greedy
+from worker.decode.ctc.prefix import ctc_prefix_search
+from worker.decode.fusion.fusion import Fusion, make_fusion
+from worker.decode.lattice.build import word_graph
+from worker.decode.lattice.confidence import arc_posteriors
+from worker.decode.lattice.word_graph import with_posteriors
+from worker.decode.recorder import LatticeRecorder
+from worker.decode.transducer.beam import beam_search
+from worker.decode.transducer.frame_beam import frame_beam_search
+from worker.decode.transducer.greedy import greedy_search
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.wfst.graph import check_units, load_graph, unit_columns
-from worker.models.base import Encoded, HeadName
+from worker.decode.wfst.graph import load_graph
+from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.models.attention.rules import NoRules
+from worker.models.base import Encoded, HeadName, Tokenizer
+from worker.models.base_attention import AttentionHead
+from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
 
-MOST_SCALE = 100.0
-"""The largest acoustic_scale."""
+Hypotheses = list[list[Hypothesis]]
 
 
-class Searchable(Protocol):
-    """What the search needs of a model."""
+@dataclass(frozen=True, slots=True)
+class SearchInput:
+    """A batch to search: encoder frames [B, T, d_model] for `head`, and lengths [B]."""
+
+    head: Any
+    frames: mx.array
+    lengths: np.ndarray
+    options: SearchOptions
+    fusion: Fusion | None = None
+    recorder: LatticeRecorder | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether scores are added up in fixed point."""
+        return self.options.scores == "fixed"
+
+    @property
+    def max_symbols(self) -> int:
+        """The most symbols of a transducer at one frame."""
+        own = self.options.max_symbols
+        most: int = self.head.max_symbols if own is None else own
+        return most
+
+
+def rescoring_weights(options: SearchOptions) -> RescoringWeights:
+    """The weights of a CTC list, with defaults for those not given."""
+    given = {
+        "ctc": options.ctc_weight,
+        "reverse": options.reverse_weight,
+        "attention": options.attention_weight,
+    }
+    return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
+
+
+def transducer_weights(options: SearchOptions) -> RescoringWeights:
+    """The weights of a transducer's list; the beam's own score and the right-to-left decoder count only if
+    given."""
+    return RescoringWeights(
+        options.ctc_weight or 0.0,
+        options.reverse_weight or 0.0,
+        options.transducer_weight,
+        options.attention_weight,
+    )
+
+
+def _search_greedy(batch: SearchInput) -> Hypotheses:
+    head, lengths, most = batch.head, batch.lengths, batch.max_symbols
+    return greedy_search(head, batch.frames, lengths, most, batch.fusion, fixed=batch.fixed)
+
+
+def _search_beam(batch: SearchInput) -> Hypotheses:
+    return beam_search(
+        batch.head,
+        batch.frames,
+        batch.lengths,
+        batch.options.beam,
+        batch.max_symbols,
+        batch.fusion,
+        batch.recorder,
+        fixed=batch.fixed,
+    )
+
+
+def _search_frame_beam(batch: SearchInput) -> Hypotheses:
+    return _mix_beam(batch.head, batch, batch.options.ctc_weight or 0.0)
+
+
+def _mix_beam(head: Transducer, batch: SearchInput, ctc_weight: float) -> Hypotheses:
+    """The beam of a transducer with its CTC head, if that has a weight."""
+    frames, lengths = batch.frames, batch.lengths
+    ctc = _log_probs(head.ctc, frames, lengths) if ctc_weight > 0 and head.ctc is not None else None
+    return frame_beam_search(head, frames, lengths, batch.options.beam, ctc, ctc_weight)
+
+
+def _ctc_scores(batch: SearchInput) -> tuple[mx.array, np.ndarray, int]:
+    """What a search over a CTC head begins with: log-probabilities, lengths, and the blank label."""
+    head, lengths = batch.head, batch.lengths
+    return _log_probs(head, batch.frames, lengths, batch.options.blank_penalty), lengths, head.blank
+
+
+def _search_ctc_greedy(batch: SearchInput) -> Hypotheses:
+    return ctc_greedy(*_ctc_scores(batch), fixed=batch.fixed)
+
+
+def _search_ctc_beam(batch: SearchInput) -> Hypotheses:
+    options = batch.options
+    return ctc_beam_search(
+        *_ctc_scores(batch), options.beam, batch.fusion, batch.recorder, options.beta, fixed=batch.fixed
+    )
+
+
+def _search_ctc_prefixes(batch: SearchInput) -> Hypotheses:
+    options = batch.options
+    return ctc_prefix_search(*_ctc_scores(batch), options.beam, batch.fusion, options.beta, fixed=batch.fixed)
+
+
+def _search_graph(batch: SearchInput) -> Hypotheses:
+    options = batch.options
+    settings = WfstSettings(
+        options.graph_beam,
+        options.max_active,
+        options.lattice_beam,
+        options.blank_skip,
+        options.acoustic_scale,
+        options.length_penalty or 0.0,
+    )
+    return wfst_search(
+        *_ctc_scores(batch),
+        load_graph(options.graph or ""),
+        settings,
+        options.beam,
+        batch.recorder,
+        blank_first=batch.head.blank_first,
+    )
+
+
+def _rescore_ctc(batch: SearchInput) -> Hypotheses:
+    """A graph's search makes the list if there is one, else the prefix beam."""
+    search = _search_ctc_prefixes if batch.options.graph is None else _search_graph
+    lists = search(replace(batch, head=batch.head.ctc, recorder=None))
+    return rescore(batch.head, batch.frames, batch.lengths, lists, rescoring_weights(batch.options))
+
+
+def _rescore_transducer(batch: SearchInput) -> Hypotheses:
+    lists = _mix_beam(batch.head.transducer, batch, batch.options.search_ctc_weight)
+    return rescore(batch.head, batch.frames, batch.lengths, lists, transducer_weights(batch.options))
+
+
+def _search_attention(batch: SearchInput) -> Hypotheses:
+    """Times are those of the CTC head's best path through the tokens."""
+    head, frames, lengths, options = batch.head, batch.frames, batch.lengths, batch.options
+    decoder: AttentionHead[Any] = head.left
+    ends, penalty = (decoder.eos,), options.length_penalty or 0.0
+    rule = SumBeam(ends, options.beam, penalty, start_counts=head.sos != decoder.eos)
+    windows, most = head.windows(frames, lengths), decoder.max_tokens - 1
+    # The decoder's tokens are the CTC head's labels but for blank, which is last.
+    search = AttentionSearch(decoder, NoRules(head.ctc.blank), rule, width=len(lengths))
+    answers = search.run(
+        SearchRequest(row, windows[row], (head.sos,), limit=min(length, most))
+        for row, length in enumerate(lengths.tolist())
+        if length
+    )
+    found = {answer.key: answer.hypotheses for answer in answers}
+    without_frames = (ScoredTokens((), 0.0, ended=False),)
+    log_probs = np.array(_log_probs(head.ctc, frames, lengths))
+    return [
+        [_add_times(each, log_probs[row, :length]) for each in found.get(row, without_frames)]
+        for row, length in enumerate(lengths.tolist())
+    ]
+
+
+def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float = 0.0) -> mx.array:
+    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance is computed by itself and padded
+    with zeros, since the bits of a product depend on its number of rows there and must not depend on the
+    neighbours. blank_penalty: subtracted from blank's logit."""
+    if frames.shape[1] == 0:
+        return mx.zeros((frames.shape[0], 1, head.blank + 1))  # one unused frame, as MLX cannot reduce none
+    if mx.default_device().type != mx.DeviceType.cpu:
+        return head.log_probs(frames, blank_penalty)
+    longest = frames.shape[1]
+    rows = [
+        mx.pad(head.log_probs(frames[row, :length], blank_penalty), [(0, longest - length), (0, 0)])
+        if length
+        else mx.zeros((longest, head.blank + 1))
+        for row, length in enumerate(lengths.tolist())
+    ]
+    return mx.stack(rows)
+
+
+def _add_times(ended: ScoredTokens, log_probs: np.ndarray) -> Hypothesis:
+    count, tokens = len(ended.tokens), np.array(ended.tokens, np.int64)
+    columns = log_probs[:, [*ended.tokens, log_probs.shape[1] - 1]]
+    spans = align_tokens(columns, tokens)
+    if spans is None:  # evenly spaced, if the CTC head cannot have emitted these tokens
+        times = [at * len(log_probs) // count for at in range(count)]
+    else:
+        times = [first + int(columns[first:last, at].argmax()) for at, (first, last) in enumerate(spans)]
+    confidences = tuple(np.exp(np.array(ended.log_probs, np.float64)).tolist())
+    return Hypothesis(ended.tokens, ended.score, tuple(times), (0,) * count, confidences)
+
+
+_GREEDY = frozenset({"max_symbols", "scores"})
+_BEAM = _GREEDY | {"beam", "lm_blanks", "pruning"}
+# A CTC head emits at most one symbol per frame: max_symbols changes nothing.
+_CTC_GREEDY = _GREEDY | {"blank_penalty"}
+_CTC_BEAM = _CTC_GREEDY | {"beam", "beta", "alignments"}
+_GRAPH = frozenset(
+    {
+        "beam",
+        "graph",
+        "graph_beam",
+        "max_active",
+        "lattice_beam",
+        "blank_skip",
+        "acoustic_scale",
+        "length_penalty",
+        "blank_penalty",
+    }
+)
+_WEIGHTS = frozenset({"beam", "ctc_weight", "reverse_weight", "attention_weight"})
+_RESCORE_CTC = _GRAPH | _WEIGHTS | {"beta", "scores"}
+_RESCORE_TRANSDUCER = _WEIGHTS | {"transducer_weight", "search_ctc_weight"}
+_ATTENTION_BEAM = frozenset({"beam", "length_penalty"})
+_FRAME_BEAM = frozenset({"beam", "ctc_weight"})
+
+SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
+    ("tdt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
+    ("tdt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
+    ("rnnt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
+    ("rnnt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
+    ("ctc", "greedy"): Searcher(_CTC_GREEDY, _search_ctc_greedy, fuses=False, lattices=False),
+    ("ctc", "beam"): Searcher(_CTC_BEAM, _search_ctc_beam, fuses=True, lattices=True),
+    ("ctc", "wfst"): Searcher(_GRAPH, _search_graph, fuses=False, lattices=True),
+    ("ctc+attention", "rescore"): Searcher(_RESCORE_CTC, _rescore_ctc, fuses=True, lattices=False),
+    ("ctc+attention", "attention"): Searcher(_ATTENTION_BEAM, _search_attention, fuses=False, lattices=False),
+    ("rnnt+attention", "rescore"): Searcher(
+        _RESCORE_TRANSDUCER, _rescore_transducer, fuses=False, lattices=False
+    ),
+    ("attention", "greedy"): Searcher(frozenset(), None, fuses=True, lattices=False),
+    ("attention", "beam"): Searcher(_ATTENTION_BEAM | {"patience"}, None, fuses=True, lattices=False),
+}
+"""All searches; a model's heads are tried in this order if the options name none."""
+CTC_PREFIX = Searcher(_CTC_BEAM, _search_ctc_prefixes, fuses=True, lattices=False, sums=True)
+"""A CTC head's beam that sums over alignments."""
+FRAME_BEAM = Searcher(_FRAME_BEAM, _search_frame_beam, fuses=False, lattices=False)
+"""A transducer's beam with which a CTC head can be mixed."""
+
+
+class Spelling(Protocol):
+    """A model that can be searched, and whose tokens can be read."""
 
     @property
     def heads(self) -> Mapping[HeadName, Any]:
-        """Transducers, CTC heads and attention decoders, by name."""
+        """The heads by name."""
 
     @property
-    def tokenizer(self) -> Speller:
-        """The tokenizer, used for fusion."""
+    def tokenizer(self) -> Tokenizer:
+        """Its tokens, as texts and from texts."""
+
+
+def answers(
+    model: Spelling,
+    encoded: Encoded,
+    options: SearchOptions,
+    requests: Sequence[DecodeRequest] | None = None,
+    resolved: tuple[HeadName, Searcher] | None = None,
+) -> list[Answer]:
+    """The results of `search`, with the beam's lattices. resolved: what `resolve_search` gave."""
+    recorder = LatticeRecorder([request.lattice for request in requests or ()])
+    utterances = search(model, encoded, options, requests, recorder, resolved)
+    records = recorder.records()
+    found = []
+    for row, (hypotheses, frames) in enumerate(zip(utterances, encoded.lengths.tolist(), strict=True)):
+        answer = Answer(tuple(hypotheses), None, frames=int(frames))
+        if (lattice := recorder.graphs.get(row)) is not None:
+            answer = replace(answer, graph=with_posteriors(lattice.words), reach=lattice.reach)
+        elif records and hypotheses:
+            answer = replace(answer, graph=arc_posteriors(word_graph(records[row], model.tokenizer)))
+        found.append(answer)
+    return found
 
 
 def search(
@@ -55,6 +319,7 @@ def search(
     options: SearchOptions,
     requests: Sequence[DecodeRequest] | None = None,
     recorder: LatticeRecorder | None = None,
+    resolved: tuple[HeadName, Searcher] | None = None,
 ) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
@@ -66,7 +331,7 @@ def search(
     logits are not finite has an empty list, which `best_of` turns into an error. Greedy search has one
     hypothesis. Raises InvalidRequest if the model or this version does not support the options.
     """
-    head, searcher = resolve_search(model, options)
+    head, searcher = resolved or resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if requests is not None and len(requests) != len(lengths):
         raise ValueError(f"{len(requests)} requests for {len(lengths)} utterances")
@@ -74,94 +339,46 @@ def search(
         check_request(searcher, options, request)
     fusion = None if requests is None else make_fusion(model.tokenizer, options, requests)
     if searcher.run is None:
-        raise InvalidRequest(f"{_describe_head(head)} is not searched over frames alone")
-    if fusion is not None and (options.graph is not None or not searcher.fuses):
-        raise InvalidRequest(cannot_fuse(head, options, requests or ()))
+        raise InvalidRequest(f"{describe_head(head)} is not searched over frames alone")
+    if fusion is not None and not can_fuse(searcher, options):
+        raise cannot_fuse(head, options, requests or ())
     batch = SearchInput(model.heads[head], encoded.frames, lengths, options, fusion, recorder)
-    hypotheses = searcher.run(batch)
-    return [nbest[: options.nbest] for nbest in hypotheses]
+    return [nbest[: options.nbest] for nbest in searcher.run(batch)]
 
 
-def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-    """The first of an utterance's hypotheses. Raises EngineError if it has none."""
-    if not hypotheses:
-        raise EngineError("the model's output for this utterance is not finite, so it has no words")
-    return hypotheses[0]
+def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
+    """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
+    head, searcher = resolve_search(model, options)
+    if request is None:
+        return
+    check_request(searcher, options, request)
+    if can_fuse(searcher, options):
+        make_fusion(model.tokenizer, options, [request])
+    elif request.lm or request.phrases:
+        raise cannot_fuse(head, options, [request])
 
 
 def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher]:
     """The head that these options search, and the searcher. Raises InvalidRequest."""
-    if options.beam < 1 or options.nbest < 1 or (options.max_symbols or 1) < 1:
-        raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
     head = resolve_head(model, options)
-    searcher = _variant(model, head, options)
-    if options.pruning not in ("late", "early"):
-        raise InvalidRequest(f"unknown pruning {options.pruning!r}: late or early")
-    if options.scores not in ("float", "fixed"):
-        raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
-    if not 0 <= options.blank_penalty < math.inf:
-        raise InvalidRequest("blank_penalty must be a finite number and not below 0")
-    names = (
-        "beta",
-        "patience",
-        "length_penalty",
-        "ctc_weight",
-        "reverse_weight",
-        "attention_weight",
-        "transducer_weight",
-        "search_ctc_weight",
-        *_OF_GRAPHS,
-    )
-    for name in names:
-        if not math.isfinite(getattr(options, name) or 0.0):
-            raise InvalidRequest(f"{name} must be a finite number")
-    _refuse_others(head, searcher, options)
-    if not 0 <= options.search_ctc_weight < 1:
-        raise InvalidRequest("search_ctc_weight must be at least 0 and below 1")
+    check_ranges(options)
+    searcher = _searcher_of(model, head, options)
+    refuse_others(head, searcher, options)
     if head == "ctc+attention" and options.decoder == "rescore":
         check_weights(model.heads[head], rescoring_weights(options))
     if head == "rnnt+attention":
         check_weights(model.heads[head], transducer_weights(options))
     if "graph" in searcher.takes:
-        _check_graph(model, options)
+        check_graph(model, options)
     return head, searcher
 
 
-_OF_GRAPHS = ("graph_beam", "lattice_beam", "blank_skip", "acoustic_scale")
-
-
-def _check_graph(model: Searchable, options: SearchOptions) -> None:
-    """Raise InvalidRequest if there is no graph, it is not for this model, or a beam is out of range."""
-    if options.graph is None:
-        if options.decoder == "wfst":
-            raise InvalidRequest("graph: the wfst search needs a decoding graph (spool graph build)")
-        defaults = SearchOptions()
-        for name in ("max_active", *_OF_GRAPHS, "length_penalty"):
-            if getattr(options, name) != getattr(defaults, name):
-                raise InvalidRequest(f"{name}: needs a graph, and none is given")
-        return
-    if not 0 < options.graph_beam <= MAX_BEAM or options.max_active < 1:
-        raise InvalidRequest(f"graph_beam must be above 0 and at most {MAX_BEAM:g}, max_active at least 1")
-    if not 0 <= options.lattice_beam <= MOST_WEIGHT or abs(options.length_penalty or 0) > MOST_WEIGHT:
-        raise InvalidRequest(f"lattice_beam must be from 0 to {MOST_WEIGHT:g}, length_penalty within that")
-    if not 0 < options.blank_skip <= 1 or not 0 < options.acoustic_scale <= MOST_SCALE:
-        raise InvalidRequest(
-            f"blank_skip must be above 0 and at most 1, acoustic_scale above 0 and at most {MOST_SCALE:g}"
-        )
-    graph = load_graph(options.graph).arrays
-    check_units(graph, model.tokenizer.pieces)
-    ctc = model.heads["ctc"]
-    unit_columns(graph, ctc.blank, blank_first=ctc.blank_first)
-
-
-def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searcher:
+def _searcher_of(model: Searchable, head: HeadName, options: SearchOptions) -> Searcher:
     """The searcher of these options, or the variant of it for this model. Raises InvalidRequest."""
     searcher = SEARCHERS.get((head, options.decoder))
     if searcher is None:
         known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
-        raise InvalidRequest(f"unknown decoder {options.decoder!r} for {_describe_head(head)}: {known}")
-    if options.alignments not in ("auto", "best", "all"):
-        raise InvalidRequest(f"unknown alignments {options.alignments!r}: auto, best or all")
+        raise InvalidRequest(f"unknown decoder {options.decoder!r} for {describe_head(head)}: {known}")
     if (head, options.decoder) == ("ctc", "beam"):
         sums = options.alignments == "all" or (options.alignments == "auto" and model.heads["ctc"].sums)
         return CTC_PREFIX if sums else searcher
@@ -183,75 +400,3 @@ def resolve_head(model: Searchable, options: SearchOptions) -> HeadName:
         has = ", ".join(sorted(model.heads)) or "none that can be searched"
         raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
     return next((head for head, decoder in fitting if decoder == options.decoder), fitting[0][0])
-
-
-def _refuse_others(head: HeadName, searcher: Searcher, options: SearchOptions) -> None:
-    """Raise InvalidRequest for an option that the search does not understand."""
-    for field in fields(SearchOptions):
-        if field.name not in searcher.takes | COMMON and getattr(options, field.name) != field.default:
-            takes = ", ".join(sorted(searcher.takes)) or "none"
-            raise InvalidRequest(
-                f"{field.name}: the {options.decoder} search of {_describe_head(head)} has no such "
-                f"parameter; it has: {takes}"
-            )
-
-
-def _describe_head(head: HeadName) -> str:
-    return f"{'an' if head.startswith(('attention', 'rnnt')) else 'a'} {head} head"
-
-
-def check_request(searcher: Searcher, options: SearchOptions, request: DecodeRequest) -> None:
-    """Raises InvalidRequest where the search cannot answer what is asked of it beyond its hypotheses."""
-    if request.alternatives < 0 or not (request.lattice is None or 0 <= request.lattice < math.inf):
-        raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
-    if options.decoder == "wfst" and request.alternatives:
-        raise InvalidRequest("alternatives: a graph search yields none; request its lattice")
-    if not searcher.lattices and (request.alternatives or request.lattice is not None):
-        name = "alternatives" if request.alternatives else "lattice"
-        *others, last = dict.fromkeys(each for (each, _), known in SEARCHERS.items() if known.lattices)
-        raise InvalidRequest(
-            f"{name}: {_no_lattice(searcher, options)}; alternatives and lattices need the beam decoder of a "
-            f"{', '.join(others)} or {last} head"
-            + (", with the best alignment of each hypothesis" if searcher is CTC_PREFIX else "")
-        )
-
-
-def _no_lattice(searcher: Searcher, options: SearchOptions) -> str:
-    if options.decoder == "greedy":
-        return "the greedy decoder keeps one path"
-    if searcher.run is None:
-        return "an attention decoder's beam keeps hypotheses and no lattice"
-    return "it keeps no lattice"
-
-
-def cannot_fuse(head: HeadName, options: SearchOptions, requests: Sequence[DecodeRequest]) -> str:
-    """Why these options take no language model and no phrases, with the names of what was asked for."""
-    if options.graph is not None:
-        return "graph: its search takes no language model and no phrases"
-    asked = [
-        name
-        for name, given in (
-            ("language_model", any(request.lm for request in requests)),
-            ("boost", any(request.phrases for request in requests)),
-        )
-        if given
-    ]
-    if head == "ctc":
-        why = "a CTC head takes a language model or phrases with the beam decoder only"
-    else:
-        why = f"the {options.decoder} search of {_describe_head(head)} takes no language model and no phrases"
-    return f"{', '.join(asked)}: {why}"
-
-
-def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
-    """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
-    head, searcher = resolve_search(model, options)
-    if request is not None:
-        check_request(searcher, options, request)
-    if request is None:
-        return
-    able = searcher.fuses and options.graph is None
-    if not able and (request.lm or request.phrases):
-        raise InvalidRequest(cannot_fuse(head, options, [request]))
-    if able:
-        make_fusion(model.tokenizer, options, [request])

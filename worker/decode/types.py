@@ -1,7 +1,7 @@
 """Requests and options of searches. Plain Python, for the process without MLX too.
 
 `SearchOptions` has all options; each search's own are in its dataclass of parameters
-(`worker.decode.searchers.SEARCHERS`).
+(`worker.decode.search.SEARCHERS`).
 """
 
 from collections.abc import Hashable

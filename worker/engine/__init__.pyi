@@ -34,6 +34,8 @@ from .protocol import (
 )
 from .recognizer import (
     ModelRecognizer as ModelRecognizer,
+    check_decoding as check_decoding,
+    decode_utterances as decode_utterances,
     load_recognizer as load_recognizer,
     recognizer_of as recognizer_of,
 )

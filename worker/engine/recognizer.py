@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -17,13 +18,16 @@ from spool.domain.recognition import Recognition
 from spool.domain.transcript import ChunkLanguage, NbestText
 from spool.errors import EngineError, InvalidRequest
 from spool.failpoints import failpoint
+from worker.decode.alignment.aligner import label_emissions
 from worker.decode.alignment.words import spell_folded
+from worker.decode.answer import Answer
+from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.attention.second import SecondReader
+from worker.decode.checks import check_context, check_request
 from worker.decode.fusion.fusion import find_unspelled
 from worker.decode.fusion.spelling import warn_of_unspelled
-from worker.decode.result import Answer
+from worker.decode.search import answers, check_options, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.ahead import Front
@@ -33,7 +37,15 @@ from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognizer
 from worker.engine.text import TextRecognizer
 from worker.live.feed import LiveFeed
-from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel, Spelling
+from worker.models.base import (
+    Ahead,
+    BatchCost,
+    CacheAwareModel,
+    ModelInfo,
+    ModelWithFront,
+    SpeechModel,
+    Spelling,
+)
 from worker.models.load import TextReader, load_reader
 
 
@@ -165,6 +177,48 @@ class ModelRecognizer:
             output=answer.emissions,
             makers=replace(self.info, language_model=_digest_of(options.graph or ask.lm)).makers,
         )
+
+
+def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRequest) -> None:
+    """Raise InvalidRequest, naming the option, if `decode_utterances` would, before any audio is read."""
+    model.prepare(request.speech)
+    check_context(model, options)
+    check_options(model, options, request)
+    if resolve_search(model, options)[1].run is None:
+        beams_of(model, options)  # type: ignore[arg-type]
+
+
+def decode_utterances(
+    model: SpeechModel,
+    samples: Sequence[NDArray[np.float32]],
+    options: SearchOptions,
+    requests: Sequence[DecodeRequest],
+    ahead: Ahead | None = None,
+) -> list[Answer]:
+    """The answers to utterances, [N] float32 at 16 kHz each. An utterance depends only on itself and its
+    request. `ahead`: the outputs of the model's front, where already computed. Raises InvalidRequest for what
+    the model cannot do."""
+    head, searcher = resolve_search(model, options)
+    if searcher.run is None:
+        for request in requests:
+            check_request(searcher, options, request)
+        return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]
+    for request in requests:
+        model.prepare(request.speech)
+    if ahead is not None:
+        encoded = cast("ModelWithFront", model).encode(samples, options.att_context, ahead)
+    elif options.att_context is None:
+        encoded = model.encode(samples)
+    else:
+        encoded = cast("CacheAwareModel", model).encode(samples, options.att_context)
+    mx.eval(encoded.frames)
+    found = answers(model, encoded, options, requests, (head, searcher))
+    for row, request in enumerate(requests):
+        if request.labels:
+            frames = encoded.frames[row, : found[row].frames]
+            emissions = label_emissions(model.heads["ctc"], frames, request.labels)
+            found[row] = replace(found[row], emissions=emissions)
+    return found
 
 
 def _digest_of(path: str | None) -> str | None:

@@ -11,14 +11,13 @@ from typing import Any
 import mlx.core as mx
 
 from spool.errors import EngineError, InvalidRequest
+from worker.decode.checks import check_context
 from worker.decode.live.base import LiveSearch
 from worker.decode.live.beam import LiveBeam
 from worker.decode.live.ctc_beam import LiveCtcBeam
 from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
 from worker.decode.search import resolve_search
-from worker.decode.searchers import CTC_PREFIX
 from worker.decode.types import SearchOptions
-from worker.decode.utterances import check_context
 from worker.live.events import Event
 from worker.live.session import LiveOptions, LiveSession
 from worker.live.voice import Voice
@@ -130,7 +129,7 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
             return LiveBeam(network, options.beam, symbols, fixed=fixed)
     if head == "ctc" and options.decoder == "greedy":
         return LiveCtcGreedy(network, fixed=fixed)
-    if head == "ctc" and searcher is not CTC_PREFIX:
+    if head == "ctc" and not searcher.sums:
         return LiveCtcBeam(network, options.beam, options.beta, fixed=fixed)
     raise InvalidRequest(
         f"decoder {options.decoder}: not supported for this model's {head} head in a live session; use greedy"

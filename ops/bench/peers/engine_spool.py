@@ -10,7 +10,8 @@ import mlx.core as mx  # noqa: E402 - the BLAS is loaded before MLX
 import numpy as np  # noqa: E402
 
 from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa: E402
-from worker.decode.search import best_of, search  # noqa: E402
+from worker.decode.answer import best_of  # noqa: E402
+from worker.decode.search import search  # noqa: E402
 from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import words_of  # noqa: E402
 from worker.models.conformer.frames import EncodedFrames  # noqa: E402

@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 
 from worker.audio import open_audio  # noqa: E402
 from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
-from worker.decode.utterances import decode_utterances  # noqa: E402
+from worker.engine.recognizer import decode_utterances  # noqa: E402
 from worker.models.artifacts.safetensors import Safetensors  # noqa: E402
 from worker.models.conformer.config import EncoderConfig  # noqa: E402
 from worker.models.weights import stored_shapes  # noqa: E402

@@ -17,7 +17,7 @@ from tests.worker.models.golden import model as golden_model
 from tests.worker.models.golden import speech
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
-from worker.decode import DecodeRequest, SearchOptions, decode_utterances
+from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import (
     AudioView,
     BatchRunner,
@@ -33,6 +33,7 @@ from worker.engine import (
     StepBrokeError,
     Utterance,
     WorkAhead,
+    decode_utterances,
 )
 from worker.live import LiveAnswer, LiveFeed
 from worker.models import BatchCost, ModelInfo, SpeechModel, give_way, giving_way_to, load_model, load_wenet

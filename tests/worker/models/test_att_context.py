@@ -10,7 +10,8 @@ import pytest
 from spool.errors import InvalidRequest
 from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
 from worker.cli.options import context_of
-from worker.decode import DecodeRequest, SearchOptions, check_decoding, decode_utterances
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import check_decoding, decode_utterances
 from worker.models import Tokenizer, load_model
 
 UTTERANCES = (1, 2)

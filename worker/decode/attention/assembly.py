@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Word
+from worker.decode.answer import Answer
 from worker.decode.attention.beam import SearchAnswer
-from worker.decode.result import Answer
 from worker.models.base_attention import SAMPLE_RATE, AttentionModel, Window
 
 Item = TypeVar("Item")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from worker.decode.answer import Answer
 from worker.decode.attention.assembly import WindowAnswer, assemble, text_tokens
 from worker.decode.attention.beam import (
     AttentionSearch,
@@ -24,7 +25,6 @@ from worker.decode.attention.beam import (
 )
 from worker.decode.attention.fused import fuse_tokens
 from worker.decode.attention.timing import place_tokens, place_word, time_words
-from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import PreparedRequest
 from worker.models.base_attention import (

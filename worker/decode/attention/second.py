@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Hypothesis
 from spool.errors import InvalidRequest
+from worker.decode.answer import Answer
 from worker.decode.fusion.fusion import read_model
 from worker.decode.fusion.graph import Graph
 from worker.decode.lattice.confidence import arc_posteriors
 from worker.decode.lattice.reweighted import reweight
-from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest
 from worker.decode.words import text_of
 from worker.models.base import SpeechOptions, Tokenizer

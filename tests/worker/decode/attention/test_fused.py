@@ -23,13 +23,13 @@ from worker.decode import (
     SearchOptions,
     SearchRequest,
     Source,
-    check_decoding,
     fuse_tokens,
     language_model,
     phrase_tree,
     read_utterances,
 )
 from worker.decode.attention import reading
+from worker.engine import check_decoding
 from worker.models import SpeechOptions, WhisperOptions
 
 pytestmark = pytest.mark.slow

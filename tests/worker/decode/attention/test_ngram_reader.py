@@ -18,7 +18,6 @@ from worker.decode import (
     WordArc,
     WordGraph,
     best_path,
-    decode_utterances,
     prune_graph,
     read_arpa,
     read_model,
@@ -28,7 +27,7 @@ from worker.decode import (
     write_arpa,
 )
 from worker.decode.fusion.estimate import estimate
-from worker.engine import ModelRecognizer, recognizer_of
+from worker.engine import ModelRecognizer, decode_utterances, recognizer_of
 from worker.models import SpeechModel, load_model, load_reader
 
 GOLDEN = Path(__file__).parents[3] / "golden"

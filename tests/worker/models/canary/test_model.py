@@ -20,15 +20,8 @@ from tests.worker.models.canary.fixtures import (
     write_archive,
     write_folder,
 )
-from worker.decode import (
-    AttentionSearch,
-    DecodeRequest,
-    KeptBeam,
-    SearchOptions,
-    SearchRequest,
-    check_decoding,
-    decode_utterances,
-)
+from worker.decode import AttentionSearch, DecodeRequest, KeptBeam, SearchOptions, SearchRequest
+from worker.engine import check_decoding, decode_utterances
 from worker.local import transcribe_files
 from worker.models import CanaryModel, SpeechOptions, load_model
 

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.decode import DecodeRequest, SearchOptions, check_decoding, decode_utterances
+from worker.decode import DecodeRequest, SearchOptions
+from worker.engine import check_decoding, decode_utterances
 from worker.live import EndpointRules, Event, Final, LiveGroup, LiveOptions
 from worker.models import EncoderStream, FilterBankStream, WenetModel, filter_bank, load_wenet, pad_features
 

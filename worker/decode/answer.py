@@ -1,23 +1,25 @@
-"""Results of a search: hypotheses, words with confidence and alternatives, and a lattice."""
+"""An answer as its search gives it: hypotheses, and a lattice for the confidence of words. Plain Python."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
+from spool.errors import EngineError
 from worker.decode.alignment.emissions import Emissions
-from worker.decode.lattice.build import word_graph
-from worker.decode.lattice.confidence import arc_posteriors, with_confidence
-from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph, widest_beam, with_posteriors
-from worker.decode.recorder import LatticeRecorder
-from worker.decode.search import best_of, search
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.lattice.confidence import with_confidence
+from worker.decode.lattice.word_graph import WordGraph, best_path, prune_graph, widest_beam
 from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, words_of
-from worker.models.base import Encoded, HeadName, Tokenizer
+from worker.models.base import Tokenizer
 
 MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
+
+
+def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+    """The first of an utterance's hypotheses. Raises EngineError if it has none."""
+    if not hypotheses:
+        raise EngineError("the model's output for this utterance is not finite, so it has no words")
+    return hypotheses[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +61,6 @@ class Answer:
             return None
         beam = min(prune, widest_beam(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
         return lattice_of(prune_graph(self.graph, beam), beam, frame_seconds, seconds)
-
-
-class Spelling(Protocol):
-    """A model that can be searched, and whose tokens can be read."""
-
-    @property
-    def heads(self) -> Mapping[HeadName, Any]:
-        """The heads by name."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokens, as texts and from texts."""
-
-
-def answers(
-    model: Spelling,
-    encoded: Encoded,
-    options: SearchOptions,
-    asks: Sequence[DecodeRequest] | None = None,
-) -> list[Answer]:
-    """The results of `search`, with the beam's lattices."""
-    recorder = LatticeRecorder([ask.lattice for ask in asks or ()])
-    utterances = search(model, encoded, options, asks, recorder)
-    records: Sequence[Record | None] = recorder.records() or [None] * len(utterances)
-    if recorder.graphs:
-        kept = [recorder.graphs.get(row) for row in range(len(utterances))]
-        return [
-            Answer(
-                tuple(hypotheses),
-                None if lattice is None else with_posteriors(lattice.words),
-                frames=int(frames),
-                reach=None if lattice is None else lattice.reach,
-            )
-            for hypotheses, lattice, frames in zip(utterances, kept, encoded.lengths.tolist(), strict=True)
-        ]
-    return [
-        Answer(
-            tuple(hypotheses),
-            arc_posteriors(word_graph(record, model.tokenizer))
-            if record is not None and hypotheses
-            else None,
-            frames=int(frames),
-        )
-        for hypotheses, record, frames in zip(utterances, records, encoded.lengths.tolist(), strict=True)
-    ]
 
 
 def _move_word(word: Word, seconds: float) -> Word:
