@@ -124,7 +124,7 @@ def test_a_step_of_a_beam_takes_24_launches(durations: tuple[int, ...], fixed: b
         mx.eval(search._durations)
     state = search.start()
     mx.eval(state, projected, search._encoder, search._limits)
-    counted = launches(search._step(state), search._backtrace.latest(1))
+    counted = launches(search._step(state), search.backtrace.latest(1))
     assert sum(counted.values()) == 24, counted
 
 

@@ -24,17 +24,30 @@ TOKEN_BLOCK = 64  # tokens by which a beam's capacity grows
 THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are pruned
 
 
-class _Fused(NamedTuple):
+class CtcState(NamedTuple):
     """The state between two frames. fused: the fusion's states, [B, K] each. base: int32 [B], what fixed
     scores are relative to."""
 
     beam: CtcBeam
-    fused: FusionState
     base: mx.array
+    fused: FusionState = ()
+
+    @classmethod
+    def start(cls, batch: int, beam: int) -> "CtcState":
+        """The state before the first frame, without fusion."""
+        return cls(start_ctc(batch, beam, TOKEN_BLOCK), mx.zeros((batch,), mx.int32))
+
+    def scores(self, closing: mx.array | None = None, *, fixed: bool) -> np.ndarray:
+        """The scores of all slots, [B, K], with what fusion adds at the end; -inf in dead ones."""
+        scores = self.beam.scores
+        if closing is not None:
+            scores = scores + (on_grid(closing) if fixed else closing)
+        return totals(scores, self.base) if fixed else np.array(scores)
 
 
-class FusedCtcSearch:
-    """One search with fusion: `log_probs` [B, T, V + 1] with T >= 1, `lengths` [B] frames, 0 allowed."""
+class CtcFrames:
+    """A search frame by frame: `log_probs` [B, T, V + 1], `lengths` [B] frames, 0 allowed. A stream goes on
+    with the state that its last chunk left."""
 
     def __init__(
         self,
@@ -42,26 +55,23 @@ class FusedCtcSearch:
         lengths: np.ndarray,
         beam: int,
         beta: float,
-        fusion: Fusion,
-        recorder: LatticeRecorder | None,
+        fusion: Fusion | None = None,
+        recorder: LatticeRecorder | None = None,
+        *,
         fixed: bool,
     ) -> None:
         log_probs = log_probs.astype(mx.float32)
         self._log_probs = on_grid(log_probs) if fixed else log_probs
         self._fixed = fixed
-        self._beam = beam
         self._beta = number_on_grid(beta) if fixed else beta
-        self._batch, self._frames = log_probs.shape[:2]
+        self._batch, self._beam, self._frames = len(log_probs), beam, log_probs.shape[1]
         self._steps = min(self._frames, int(lengths.max(initial=0)))
         self._lengths = mx.array(lengths.astype(np.int32))
-        self._fusion = fusion
-        self.recorder = recorder
-        self._backtrace = Backtrace(self._batch, beam)
+        self._fusion, self._recorder = fusion, recorder
+        self.backtrace = Backtrace(self._batch, beam)
 
-    def run(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each utterance, best first; none for one with a non-finite frame."""
-        beam = start_ctc(self._batch, self._beam, TOKEN_BLOCK)
-        state = _Fused(beam, self._fusion.start(self._beam), mx.zeros((self._batch,), mx.int32))
+    def advance(self, state: CtcState) -> CtcState:
+        """The state after the last frame."""
         for first in range(0, self._steps, CHECK_EVERY):
             block = range(first, min(first + CHECK_EVERY, self._steps))
             prefixes = state.beam.prefixes
@@ -70,56 +80,55 @@ class FusedCtcSearch:
             state = state._replace(beam=state.beam._replace(prefixes=grow(prefixes, room)))
             for frame in block:
                 state = self._step(state, frame)
-            kept = self.recorder.latest(len(block)) if self.recorder else []
-            mx.eval(state, self._backtrace.latest(len(block)), kept)
-        return self._finish(state)
+            kept = self._recorder.latest(len(block)) if self._recorder else []
+            mx.eval(state, self.backtrace.latest(len(block)), kept)
+        return state
 
-    def _step(self, state: _Fused, frame: int) -> _Fused:
+    def run(self) -> list[list[Hypothesis]]:
+        """Hypotheses of each utterance, best first; none for one with a non-finite frame."""
+        state, closing = CtcState.start(self._batch, self._beam), None
+        if self._fusion is not None:
+            state = state._replace(fused=self._fusion.start(self._beam))
+        state = self.advance(state)
+        if self._fusion is not None:
+            closing = self._fusion.ends(state.fused, sentence_end=True).reshape(state.beam.scores.shape)
+        if self._recorder is not None and closing is not None:
+            ends = state.beam.scores + (on_grid(closing) if self._fixed else closing)
+            ends = ends + state.base.astype(mx.float32)[:, None] / ONE
+            self._recorder.end(ends, np.array(self._lengths), closing, sums=False)
+        inside = mx.arange(self._frames) < self._lengths[:, None]
+        finite = ~mx.any(inside & ~_is_finite(self._log_probs), axis=1)
+        scores = state.scores(closing, fixed=self._fixed)
+        return _rank_paths(self.backtrace.paths(), scores, np.array(finite))
+
+    def _step(self, state: CtcState, frame: int) -> CtcState:
         """The best K continuations of each utterance by this frame's labels; ended utterances stay."""
-        log_probs = self._log_probs[:, frame]
-        bonus = self._fusion.gains(state.fused)
-        if self._fixed:
-            bonus = on_grid(bonus)
+        log_probs, fused, base = self._log_probs[:, frame], state.fused, state.base
+        bonus = None
+        if self._fusion is not None:
+            gains = self._fusion.gains(fused)
+            bonus = on_grid(gains) if self._fixed else gains
         beam, step = ctc_step(
             state.beam, log_probs, frame < self._lengths, self._beta, THRESHOLD, bonus=bonus
         )
-        emission = Emission(
-            labels=step.labels,
-            frames=mx.full(step.labels.shape, frame, dtype=mx.int32),
-            durations=mx.zeros(step.labels.shape, mx.int32),
-            log_probs=mx.take_along_axis(log_probs, mx.maximum(step.labels, 0), axis=1),
-            parents=step.parents,
-        )
-        self._backtrace.append(emission)
-        if self.recorder is not None:
+        shape = step.labels.shape
+        log_prob = mx.take_along_axis(log_probs, mx.maximum(step.labels, 0), axis=1)
+        frames, durations = mx.full(shape, frame, dtype=mx.int32), mx.zeros(shape, mx.int32)
+        emission = Emission(step.labels, frames, durations, log_prob, step.parents)
+        self.backtrace.append(emission)
+        if self._recorder is not None and bonus is not None:
             rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
-            shift = state.base.astype(mx.float32)[:, None] / ONE
+            shift = base.astype(mx.float32)[:, None] / ONE
             gained_by_fusion = _label_gains(bonus, rows, step.labels)
-            self.recorder.step(
+            self._recorder.step(
                 emission, step.gained + shift, beam.scores + shift, gained_by_fusion, beam.last
             )
-        base = state.base
         if self._fixed:
             scores, base = rebase(beam.scores, base)
             beam = beam._replace(scores=scores)
-        fused = self._fusion.advance(state.fused, step.parents, step.labels)
-        return _Fused(beam, fused, base)
-
-    def _finish(self, state: _Fused) -> list[list[Hypothesis]]:
-        scores = state.beam.scores
-        closing = self._fusion.ends(state.fused, sentence_end=True).reshape(scores.shape)
-        scores = scores + (on_grid(closing) if self._fixed else closing)
-        if self.recorder is not None:
-            self.recorder.end(
-                scores + state.base.astype(mx.float32)[:, None] / ONE,
-                np.array(self._lengths),
-                closing,
-                sums=False,
-            )
-        inside = mx.arange(self._frames) < self._lengths[:, None]
-        finite = ~mx.any(inside & ~_is_finite(self._log_probs), axis=1)
-        ends = totals(scores, state.base) if self._fixed else np.array(scores)
-        return _rank_paths(self._backtrace.paths(), ends, np.array(finite))
+        if self._fusion is not None:
+            fused = self._fusion.advance(fused, step.parents, step.labels)
+        return CtcState(beam, base, fused)
 
 
 def _search_without_fusion(
@@ -248,4 +257,4 @@ def ctc_beam_search(
         log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
     if fusion is None:
         return _search_without_fusion(log_probs, lengths, beam, beta, recorder, fixed)
-    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, recorder, fixed).run()
+    return CtcFrames(log_probs, lengths, beam, beta, fusion, recorder, fixed=fixed).run()

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
@@ -42,6 +44,7 @@ class LiveState(Protocol):
 
 
 State = TypeVar("State", bound=LiveState)
+Rows = TypeVar("Rows")
 
 
 class LiveSearch(Protocol[State]):
@@ -71,6 +74,13 @@ def extend_path(path: Path, more: Path, offset: int) -> Path:
     )
 
 
+def extend_paths(
+    paths: Sequence[Path], more: Sequence[Path], origins: Sequence[int], offset: int
+) -> list[Path]:
+    """Each slot's path: that of its origin, followed by what it gained, whose frames count from `offset`."""
+    return [extend_path(paths[origin], each, offset) for each, origin in zip(more, origins, strict=True)]
+
+
 def behind(path: Path, tokens: int) -> Path:
     """The path without its first tokens."""
     return Path(path.tokens[tokens:], path.times[tokens:], path.durations[tokens:], path.log_probs[tokens:])
@@ -92,6 +102,27 @@ def common_tokens(paths: Sequence[Path]) -> int:
         if any((each.tokens[place], each.times[place], each.durations[place]) != mark for each in rest):
             return place
     return count
+
+
+def pad_frames(frames: Sequence[mx.array]) -> tuple[mx.array, NDArray[np.int32]]:
+    """Each stream's [n, d] as one table [B, longest, d], and their lengths."""
+    lengths = np.array([len(each) for each in frames], np.int32)
+    longest = int(lengths.max())
+    return mx.stack([mx.pad(each, [(0, longest - len(each)), (0, 0)]) for each in frames]), lengths
+
+
+def join_rows(states: Sequence[Rows]) -> Rows:
+    """Named tuples of arrays, also nested, as one with their rows in order."""
+    if isinstance(states[0], mx.array):
+        return mx.concatenate(list(states))  # type: ignore[return-value, arg-type]
+    return type(states[0])(*map(join_rows, zip(*states, strict=True)))
+
+
+def take_rows(state: Rows, rows: slice) -> Rows:
+    """These rows of every array of a named tuple."""
+    if isinstance(state, mx.array):
+        return state[rows]  # type: ignore[return-value]
+    return type(state)(*(take_rows(each, rows) for each in state))  # type: ignore[attr-defined]
 
 
 def end_frame(path: Path) -> int:

@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from kernels.search.fixed_point import grid_sum
 from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
-from worker.decode.live.base import EMPTY, behind, end_frame, extend_path
+from worker.decode.live.base import (
+    EMPTY,
+    behind,
+    end_frame,
+    extend_path,
+    join_rows,
+    pad_frames,
+    take_rows,
+)
 from worker.decode.transducer.greedy import GreedyRow, GreedySearch
 from worker.models.heads.ctc import CtcHead
-from worker.models.heads.transducer import LstmState, Transducer
+from worker.models.heads.transducer import Transducer
 
 SILENT = 0.8
 """The probability of blank above which a frame is silence, as in WeNet."""
@@ -68,13 +76,11 @@ class LiveGreedy:
         taken = [(state, new, end) for state, new, end in zip(states, frames, last, strict=True) if len(new)]
         if not taken:
             return
-        lengths = np.array([len(new) for _, new, _ in taken], np.int32)
-        longest = int(lengths.max())
-        padded = mx.stack([mx.pad(new, [(0, longest - len(new)), (0, 0)]) for _, new, _ in taken])
-        start = _join_rows([state.row for state, _, _ in taken])
+        table, lengths = pad_frames([new for _, new, _ in taken])
+        start = join_rows([state.row for state, _, _ in taken])
         goes_on = mx.array([not end for _, _, end in taken])
         search = GreedySearch(
-            self._transducer, padded, lengths, self._max_symbols, None, self._fixed, start, goes_on
+            self._transducer, table, lengths, self._max_symbols, None, self._fixed, start, goes_on
         )
         row, paths = search.decode()
         finite = np.array(row.finite)
@@ -82,44 +88,15 @@ class LiveGreedy:
             state.is_finite = bool(finite[index])
             state.path = extend_path(state.path, paths[index], state.frame) if state.is_finite else EMPTY
             state.spoken = max(state.spoken, end_frame(state.path))
-            state.row = _row_of_stream(row, index, len(new))
+            own = take_rows(row, slice(index, index + 1))
+            # Frames count from the end of the chunk.
+            state.row = own._replace(frames=own.frames - len(new), last=own.last - len(new))
             state.frame += len(new)
 
     def restart(self, state: GreedyState) -> None:
         fresh = GreedyRow.start(self._transducer, 1)
         state.row = state.row._replace(output=fresh.output, state=fresh.state)
         state.path = EMPTY
-
-
-def _join_rows(rows: Sequence[GreedyRow]) -> GreedyRow:
-    return GreedyRow(
-        frames=mx.concatenate([row.frames for row in rows]),
-        held=mx.concatenate([row.held for row in rows]),
-        last=mx.concatenate([row.last for row in rows]),
-        output=mx.concatenate([row.output for row in rows]),
-        state=LstmState(
-            mx.concatenate([row.state.hidden for row in rows]),
-            mx.concatenate([row.state.cell for row in rows]),
-        ),
-        finite=mx.concatenate([row.finite for row in rows]),
-        fused=(),
-        bonus=mx.concatenate([row.bonus for row in rows]),
-    )
-
-
-def _row_of_stream(row: GreedyRow, index: int, frames: int) -> GreedyRow:
-    """One stream's row, its frames counted from the end of a chunk of `frames`."""
-    at = slice(index, index + 1)
-    return GreedyRow(
-        frames=row.frames[at] - frames,
-        held=row.held[at],
-        last=row.last[at] - frames,
-        output=row.output[at],
-        state=LstmState(row.state.hidden[at], row.state.cell[at]),
-        finite=row.finite[at],
-        fused=(),
-        bonus=row.bonus[at],
-    )
 
 
 @dataclass

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.runtime.device import compiles_for_cpu
-from kernels.search.expand import FINISHED, Expansion, expand
+from kernels.search.expand import FINISHED, FORCED, RUNS, expand
 from kernels.search.fixed_point import ONE, on_grid, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam, recombine
 from spool.domain.recognition import Hypothesis
@@ -29,6 +29,8 @@ from worker.models.turns import give_way
 
 CHECK_EVERY = 8  # steps between two checks of whether any hypothesis still runs
 TOKEN_BLOCK = 64  # tokens by which a beam's capacity grows
+ENDLESS = 1 << 30
+"""The length in encoder frames of an utterance whose end is unknown."""
 REPLAYED_STEPS = 2 * TOKEN_BLOCK  # steps that are replayed before the capacity grows
 
 
@@ -48,7 +50,11 @@ class BeamState(NamedTuple):
 
 class BeamSearch:
     """One search over one batch: `projected` [B, T, J] with T >= 1, as the joint takes encoder frames,
-    `lengths` [B] frames, 0 allowed."""
+    `lengths` [B] frames, 0 allowed.
+
+    goes_on: bool [B], utterances with more frames to come; None: none. Such an utterance makes steps only
+    while every live hypothesis has its next frame, so it is searched as with all its frames at once.
+    """
 
     def __init__(
         self,
@@ -60,22 +66,26 @@ class BeamSearch:
         fusion: Fusion | None,
         recorder: LatticeRecorder | None,
         fixed: bool,
+        goes_on: NDArray[np.bool_] | None = None,
     ) -> None:
         self._transducer = transducer
         self._fusion = fusion
         self.recorder = recorder
-        self._batch, frames = projected.shape[:2]
+        self._batch, self._frames = projected.shape[:2]
         self._beam = beam
+        self._known = mx.array(lengths.astype(np.int32))
+        self._is_stream = goes_on is not None
+        self._goes_on = mx.array(np.zeros(self._batch, bool) if goes_on is None else goes_on)
         self._limits = Limits(
-            lengths=mx.array(lengths.astype(np.int32)),
-            bounds=mx.array([frames, max_symbols], mx.int32),
+            lengths=mx.where(self._goes_on, ENDLESS, self._known) if self._is_stream else self._known,
+            bounds=mx.array([self._frames, max_symbols], mx.int32),
             blank=transducer.blank,
             timed=transducer.durations is not None,
             fixed=fixed,
         )
-        self._encoder = projected.reshape(self._batch * frames, -1)
+        self._encoder = projected.reshape(self._batch * self._frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
-        self._backtrace = Backtrace(self._batch, beam)
+        self.backtrace = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one whose logits were not finite.
@@ -125,7 +135,7 @@ class BeamSearch:
                 gains[1],
                 slots[Field.PARENT],
             )
-            self._backtrace.append(emission)
+            self.backtrace.append(emission)
             if self.recorder is not None:
                 gained = gains[0]
                 if self._limits.fixed:
@@ -137,7 +147,7 @@ class BeamSearch:
         give_way()
 
     def _kept(self) -> list[mx.array]:
-        kept = self._backtrace.latest(CHECK_EVERY)
+        kept = self.backtrace.latest(CHECK_EVERY)
         return kept if self.recorder is None else kept + self.recorder.latest(CHECK_EVERY)
 
     def start(self) -> BeamState:
@@ -158,7 +168,9 @@ class BeamSearch:
             self._fusion.bonus(state.fused) if self._fusion else None,
             fixed=self._limits.fixed,
         )
-        beam = self._recombined(grown, before)
+        beam = recombine(grown, before, self._limits)
+        if self._is_stream:
+            beam = self._let_wait(before, beam)
         slots = beam.slots
         output, network = reorder(self._transducer, slots, state.output, state.network)
         fused = state.fused
@@ -171,7 +183,7 @@ class BeamSearch:
             grown.gains[1, :],
             slots[Field.PARENT, :],
         )
-        self._backtrace.append(emission)
+        self.backtrace.append(emission)
         if self.recorder is not None:
             fusion_gains = grown.gains[2, :] if self._fusion else None
             gained, scores = grown.gains[0, :], beam.scores
@@ -180,8 +192,51 @@ class BeamSearch:
             self.recorder.step(emission, gained, scores, fusion_gains)
         return BeamState(beam, output, network, fused)
 
-    def _recombined(self, grown: Expansion, before: Beam) -> Beam:
-        return recombine(grown, before, self._limits)
+    def advance(self, state: BeamState) -> BeamState:
+        """The state once no utterance can make another step, when some of them go on."""
+        every = 1 if compiles_for_cpu() else CHECK_EVERY
+        slots = state.beam.slots
+        over = slots[Field.FRAME, :] >= self._limits.lengths[:, None]
+        forced = slots[Field.HELD, :] >= self._limits.bounds[1]
+        status = mx.where(over, FINISHED, mx.where(forced, FORCED, RUNS))
+        rows = self._rows_of(slots[Field.FRAME, :])
+        entered = with_fields(slots, {Field.STATUS: status, Field.ROW: rows})
+        state = state._replace(beam=state.beam._replace(slots=entered))
+        while not np.array(self._waits(state.beam)).all():
+            longest = int(np.array(state.beam.slots[Field.COUNT, :]).max())
+            state = state._replace(beam=grow_tokens(state.beam, longest + every + 1))
+            for _ in range(every):
+                state = self._step(state)
+            mx.eval(state, self._kept())
+        return state
+
+    def _let_wait(self, before: Beam, beam: Beam) -> Beam:
+        """The beam after a step, in which utterances that wait stay as they were before."""
+        waits, slots = self._waits(before), before.slots
+        own = mx.broadcast_to(mx.arange(self._beam, dtype=mx.int32), before.scores.shape)
+        none = mx.zeros(own.shape, mx.int32)
+        still = {Field.LABEL: none - 1, Field.DURATION: none, Field.PARENT: own, Field.ORIGIN: own}
+        slots = mx.where(waits[None, :, None], with_fields(slots, still), beam.slots)
+        return Beam(
+            scores=mx.where(waits[:, None], before.scores, beam.scores),
+            slots=with_fields(slots, {Field.ROW: self._rows_of(slots[Field.FRAME, :])}),
+            tokens=mx.where(waits[:, None, None], before.tokens, beam.tokens),
+            common=mx.where(waits[:, None, None], before.common, beam.common),
+            finite=mx.where(waits, before.finite, beam.finite),
+            base=mx.where(waits, before.base, beam.base),
+        )
+
+    def _waits(self, beam: Beam) -> mx.array:
+        """bool [B]: no step can be made, since a hypothesis (at an utterance's end: every hypothesis) has no
+        next frame."""
+        alive = beam.scores > -mx.inf
+        reached = beam.slots[Field.FRAME, :] >= self._known[:, None]
+        some, every = mx.any(alive & reached, axis=1), mx.all(~alive | reached, axis=1)
+        return mx.where(self._goes_on, some, every) | ~mx.any(alive, axis=1)
+
+    def _rows_of(self, frames: mx.array) -> mx.array:
+        first = (mx.arange(self._batch) * self._frames)[:, None]
+        return first + mx.clip(frames, 0, self._frames - 1)
 
     def _finish(self, state: BeamState) -> list[list[Hypothesis]]:
         beam, final_scores, closing = state.beam, state.beam.scores, None
@@ -195,7 +250,7 @@ class BeamSearch:
         finite = np.array(beam.finite)
         ends = np.array(beam.slots[Field.FRAME, :])
         utterances: list[list[Hypothesis]] = []
-        for utterance, paths in enumerate(self._backtrace.paths()):
+        for utterance, paths in enumerate(self.backtrace.paths()):
             if not finite[utterance]:
                 utterances.append([])
                 continue
@@ -214,6 +269,11 @@ def _longest_running(beam: Beam) -> int:
     slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
     runs = (scores > -np.inf) & (slots[Field.STATUS, :] != FINISHED)
     return int(slots[Field.COUNT, :].max()) if runs.any() else -1
+
+
+def with_fields(slots: mx.array, fields: dict[Field, mx.array]) -> mx.array:
+    """`slots` with some of its fields replaced."""
+    return mx.stack([fields.get(each, slots[each]) for each in Field]).astype(mx.int32)
 
 
 def grow_tokens(beam: Beam, tokens: int) -> Beam:
