@@ -141,27 +141,86 @@ def _inputs(graphs: Graphs | None) -> list[mx.array]:
     ]
 
 
-class _Slots(NamedTuple):
-    """The live state of the reference, [B, K]; `behind` is what stands before `token_time`."""
+class _Ending(NamedTuple):
+    """The alignments of each prefix that end in blank, or in its last token, [B, K]: their sum, the score of
+    the best of them, and the node that says when that one has the last token, -1 for none."""
 
-    blank_sum: mx.array
-    token_sum: mx.array
-    blank_best: mx.array
-    token_best: mx.array
+    sum: mx.array
+    best: mx.array
+    time: mx.array
+
+    def take(self, slots: mx.array) -> "_Ending":
+        """Those of `slots`, int32 [B, K]."""
+        return _Ending(*(mx.take_along_axis(each, slots, axis=1) for each in self))
+
+    def where(self, condition: mx.array, other: "_Ending") -> "_Ending":
+        """These where `condition` holds, elsewhere the other ones."""
+        return _Ending(*(mx.where(condition, own, its) for own, its in zip(self, other, strict=True)))
+
+    def plus(self, log_probs: mx.array) -> "_Ending":
+        """One frame longer."""
+        return self._replace(sum=self.sum + log_probs, best=self.best + log_probs)
+
+
+class _Slots(NamedTuple):
+    """The state between two frames, [B, K]. blank, token: the alignments by how they end. before: the node of
+    the time before `token.time`. fused: what graphs and `beta` added. last, node: the last token, and its
+    node."""
+
+    blank: _Ending
+    token: _Ending
+    before: mx.array
     fused: mx.array
     last: mx.array
     node: mx.array
-    blank_time: mx.array
-    token_time: mx.array
-    behind: mx.array
     states: mx.array
     prefixes: Prefixes
 
 
-def _log_add(a: mx.array, b: mx.array, fixed: bool) -> mx.array:
-    top, low = mx.maximum(a, b), mx.minimum(a, b)
-    more = mx.log(1.0 + mx.exp(mx.where(low > -mx.inf, low - top, -mx.inf)))
-    return mx.where(low > -mx.inf, top + (on_grid(more) if fixed else more), top)
+class _Frame(NamedTuple):
+    """How a frame continues each prefix. listed, labels: [B, R], the best labels. both: all alignments of a
+    prefix. again: [B, K], the last token's log-probability, -inf where it is not listed. blank, token: the
+    alignments of the prefix as it is; the time of `token` is the one before its own. extra: [B, K, R], what
+    is added for a label. totals: [B, K, R + 1], of the prefix as it is and by each label."""
+
+    listed: mx.array
+    labels: mx.array
+    both: _Ending
+    again: mx.array
+    blank: _Ending
+    token: _Ending
+    extra: mx.array
+    totals: mx.array
+
+
+class _Choice(NamedTuple):
+    """What the next slots are made of, [B, K]. none: of nothing. slot: the slot continued. grew: by a label,
+    the one in `column` of the listed ones."""
+
+    none: mx.array
+    slot: mx.array
+    grew: mx.array
+    column: mx.array
+
+    @classmethod
+    def of(cls, totals: mx.array) -> "_Choice":
+        """The K best of `totals` [B, K, R + 1]."""
+        batch, beam, width = totals.shape
+        _, index = top_k(totals.reshape(batch, -1), beam)
+        none = index < 0
+        place = mx.where(none, 0, index % width)
+        return cls(none, mx.where(none, 0, index // width), place > 0, mx.maximum(place - 1, 0))
+
+
+class _Step(NamedTuple):
+    """What one frame adds to a `PrefixTrace`."""
+
+    labels: mx.array
+    nodes: mx.array
+    before: mx.array
+    emissions: mx.array
+    base: mx.array
+    added: mx.array
 
 
 def ctc_prefix_reference(
@@ -178,8 +237,9 @@ def ctc_prefix_reference(
     if fixed:
         log_probs, beta = on_grid(log_probs), number_on_grid(beta)
     batch, frames, _ = log_probs.shape
-    state = _start(batch, beam, graphs)
-    steps: list[tuple[mx.array, ...]] = []
+    reference = _Reference(beta, graphs, fixed)
+    state = reference.start(batch, beam)
+    steps: list[_Step] = []
     inside = mx.arange(frames) < lengths[:, None]
     finite = mx.all(_is_finite(log_probs) | ~inside, axis=1)
     for frame in range(frames):
@@ -189,200 +249,189 @@ def ctc_prefix_reference(
             room = -(-(longest + _CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
             state = state._replace(prefixes=grow(state.prefixes, room))
         runs = ((frame < lengths) & finite)[:, None]
-        row = mx.where(runs, log_probs[:, frame], 0.0)
-        state, step = _step(state, row, runs, frame, beta, graphs, fixed)
+        state, step = reference.step(state, mx.where(runs, log_probs[:, frame], 0.0), runs, frame)
         steps.append(step)
-    labels, nodes, before, emissions, base, added = (
-        mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)
-    )
-    total = _log_add(state.blank_sum, state.token_sum, fixed)
-    ends = mx.where(total > -mx.inf, total + state.fused, -mx.inf)
-    times = mx.where(state.blank_best > state.token_best, state.blank_time, state.token_time)
+    traced = _Step(*(mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)))
+    both = reference.both(state)
     return PrefixTrace(
-        *(ends, labels, nodes, before, emissions, base, added),
-        *(state.fused, state.node, times, state.states, finite),
+        ends=mx.where(both.sum > -mx.inf, both.sum + state.fused, -mx.inf),
+        **traced._asdict(),
+        fused=state.fused,
+        end_nodes=state.node,
+        end_times=both.time,
+        states=state.states,
+        finite=finite,
     )
 
 
-def _start(batch: int, beam: int, graphs: Graphs | None) -> _Slots:
-    first = mx.broadcast_to(mx.where(mx.arange(beam) == 0, 0.0, -mx.inf), (batch, beam)).astype(mx.float32)
-    none, never = mx.full((batch, beam), -1, mx.int32), mx.full((batch, beam), -mx.inf)
-    starts = mx.zeros((batch, 1), mx.int32) if graphs is None else graphs.starts.astype(mx.int32)
-    states = mx.repeat(starts[:, None], beam, axis=1)
-    prefixes = empty_prefixes(batch, beam, TOKEN_BLOCK)
-    nothing = mx.zeros((batch, beam))
-    return _Slots(first, never, first, never, nothing, none, none, none, none, none, states, prefixes)
+class _Reference:
+    """The arithmetic of a frame."""
 
+    def __init__(self, beta: float, graphs: Graphs | None, fixed: bool) -> None:
+        self._beta, self._graphs, self._fixed = beta, graphs, fixed
 
-def _gains(graphs: Graphs | None, states: mx.array, labels: mx.array, fixed: bool) -> mx.array:
-    """What graphs add to each slot for the listed labels [B, R], -1 for none: float32 [B, K, R]."""
-    shape = (*states.shape[:2], labels.shape[1])
-    if graphs is None:
-        return mx.zeros(shape)
-    total = None
-    for index in range(states.shape[2]):
-        which, alphas = graphs.which[:, index], graphs.alphas[:, index]
-        total = label_scores(graphs.arcs, mx.contiguous(states[:, :, index]), which, alphas, total)
-    assert total is not None
-    width = total.shape[-1]
-    columns = mx.broadcast_to(mx.clip(labels, 0, width - 1)[:, None], shape)
-    taken = mx.take_along_axis(total, columns, axis=2)
-    return on_grid(taken) if fixed else taken
+    def start(self, batch: int, beam: int) -> _Slots:
+        """One empty prefix an utterance."""
+        first = mx.where(mx.arange(beam) == 0, 0.0, -mx.inf).astype(mx.float32)
+        first = mx.broadcast_to(first, (batch, beam))
+        none, never = mx.full((batch, beam), -1, mx.int32), mx.full((batch, beam), -mx.inf)
+        starts = mx.zeros((batch, 1), mx.int32)
+        if self._graphs is not None:
+            starts = self._graphs.starts.astype(mx.int32)
+        return _Slots(
+            blank=_Ending(first, first, none),
+            token=_Ending(never, never, none),
+            before=none,
+            fused=mx.zeros((batch, beam)),
+            last=none,
+            node=none,
+            states=mx.repeat(starts[:, None], beam, axis=1),
+            prefixes=empty_prefixes(batch, beam, TOKEN_BLOCK),
+        )
 
+    def step(self, old: _Slots, row: mx.array, runs: mx.array, frame: int) -> tuple[_Slots, _Step]:
+        """One frame, row [B, W]; utterances that do not run (bool [B, 1]) wait."""
+        batch, beam = old.last.shape
+        new = self._continue(old, row)
+        choice = _Choice.of(new.totals)
+        slot, grew, column = choice.slot, choice.grew, choice.column
 
-class _Frame(NamedTuple):
-    """How a frame continues each prefix. listed, labels: [B, R], the best labels. both_sums, most, when: [B,
-    K], a slot's sum, its best alignment's score and the node of its times. again: the last token's
-    log-probability, -inf where it is not listed. kept_*: [B, K], the prefix as it is. extra: [B, K, R], what
-    is added for a label. totals: [B, K, R + 1], of the prefix as it is and by each label."""
+        def of_slot(values: mx.array) -> mx.array:
+            return mx.take_along_axis(values, slot, axis=1)
 
-    listed: mx.array
-    labels: mx.array
-    both_sums: mx.array
-    most: mx.array
-    when: mx.array
-    again: mx.array
-    kept_blank: mx.array
-    kept_blank_best: mx.array
-    kept_token: mx.array
-    kept_token_best: mx.array
-    kept_behind: mx.array
-    extra: mx.array
-    totals: mx.array
+        label = mx.where(grew, mx.take_along_axis(new.labels, column, axis=1), -1)
+        listed = mx.take_along_axis(new.listed, column, axis=1)
+        blank, ends_in_token = self._chosen(old, new, choice, label, listed)
+        nodes = frame * beam + mx.broadcast_to(mx.arange(beam, dtype=mx.int32), (batch, beam))
+        timed = (ends_in_token.best > -mx.inf) & runs
+        token = ends_in_token._replace(time=mx.where(timed, nodes, -1))
+        gained = mx.take_along_axis(new.extra.reshape(batch, -1), slot * new.listed.shape[1] + column, axis=1)
+        fused = of_slot(old.fused) + mx.where(grew, gained, 0.0)
+        base = self._log_add(blank.sum[:, 0], token.sum[:, 0])
+        going = (base > -mx.inf) & runs[:, 0]
+        base, added = mx.where(going, base, 0.0), mx.where(going, fused[:, 0], 0.0)
+        parents, emitted = mx.where(runs, slot, mx.arange(beam)), mx.where(runs, label, -1)
+        step = _Step(
+            labels=emitted,
+            nodes=mx.where(runs & grew, of_slot(old.node), -1),
+            before=mx.where(timed, ends_in_token.time, -1),
+            emissions=mx.where(timed, mx.where(grew, listed, of_slot(new.again)), 0.0),
+            base=base,
+            added=added,
+        )
 
+        def keep(fresh: mx.array, held: mx.array) -> mx.array:
+            return mx.where(runs, fresh, held)
 
-def _continue(old: _Slots, row: mx.array, beta: float, graphs: Graphs | None, fixed: bool) -> _Frame:
-    beam, blank = old.last.shape[1], row.shape[1] - 1
-    listed, labels = top_k(row, min(beam, row.shape[1]))
-    rest = mx.max(mx.where(labels == blank, listed, -mx.inf), axis=1, keepdims=True)
-    repeats = labels[:, None] == old.last[..., None]
-    is_again = repeats & (labels[:, None] >= 0)
-    again = mx.max(mx.where(is_again, listed[:, None], -mx.inf), axis=2)
-    both_sums = _log_add(old.blank_sum, old.token_sum, fixed)
-    most = mx.maximum(old.blank_best, old.token_best)
-    when = mx.where(old.blank_best > old.token_best, old.blank_time, old.token_time)
-    alive = both_sums > -mx.inf
+        return _Slots(
+            blank=self._relative(blank, base).where(runs, old.blank),
+            token=self._relative(token, base).where(runs, old.token),
+            before=keep(ends_in_token.time, old.before),
+            fused=keep(fused - added[:, None], old.fused),
+            last=keep(mx.where(grew, label, of_slot(old.last)), old.last),
+            node=keep(mx.where(grew, nodes, of_slot(old.node)), old.node),
+            states=self._walk(old.states, parents, emitted),
+            prefixes=extend(old.prefixes, parents, emitted),
+        ), step
 
-    # is_parent[q, p]: the prefix of slot q is that of slot p and one token.
-    counts, common = old.prefixes.lengths, old.prefixes.common
-    is_parent = (counts[:, :, None] == counts[:, None] + 1) & (common == counts[:, None])
-    is_parent = is_parent & alive[:, :, None] & alive[:, None]
-    has, parent = mx.any(is_parent, axis=2), mx.argmax(is_parent, axis=2).astype(mx.int32)
+    def both(self, slots: _Slots) -> _Ending:
+        """All alignments of each prefix."""
+        blank, token = slots.blank, slots.token
+        return _Ending(
+            self._log_add(blank.sum, token.sum),
+            mx.maximum(blank.best, token.best),
+            mx.where(blank.best > token.best, blank.time, token.time),
+        )
 
-    def of_parent(values: mx.array) -> mx.array:
-        return mx.take_along_axis(values, parent, axis=1)
+    def _continue(self, old: _Slots, row: mx.array) -> _Frame:
+        beam, blank = old.last.shape[1], row.shape[1] - 1
+        listed, labels = top_k(row, min(beam, row.shape[1]))
+        rest = mx.max(mx.where(labels == blank, listed, -mx.inf), axis=1, keepdims=True)
+        repeats = labels[:, None] == old.last[..., None]
+        is_again = repeats & (labels[:, None] >= 0)
+        again = mx.max(mx.where(is_again, listed[:, None], -mx.inf), axis=2)
+        both = self.both(old)
+        alive = both.sum > -mx.inf
 
-    twice = of_parent(old.last) == old.last
-    grown = mx.where(has, mx.where(twice, of_parent(old.blank_sum), of_parent(both_sums)), -mx.inf) + again
-    grows = mx.where(has, mx.where(twice, of_parent(old.blank_best), of_parent(most)), -mx.inf) + again
-    stays = old.token_best + again
-    # The slot that comes first sets a time; one behind changes it where it grows, not where it stays.
-    takes_grown = has & mx.where(parent > mx.arange(beam), grows > stays, grows > -mx.inf)
-    grown_when = mx.where(twice, of_parent(old.blank_time), of_parent(when))
-    kept_blank, kept_token = both_sums + rest, _log_add(old.token_sum + again, grown, fixed)
-    kept = _log_add(kept_blank, kept_token, fixed) + old.fused
+        # is_parent[q, p]: the prefix of slot q is that of slot p and one token.
+        counts, common = old.prefixes.lengths, old.prefixes.common
+        is_parent = (counts[:, :, None] == counts[:, None] + 1) & (common == counts[:, None])
+        is_parent = is_parent & alive[:, :, None] & alive[:, None]
+        has, parent = mx.any(is_parent, axis=2), mx.argmax(is_parent, axis=2).astype(mx.int32)
+        twice = mx.take_along_axis(old.last, parent, axis=1) == old.last
+        grown = old.blank.take(parent).where(twice, both.take(parent))
+        nothing = mx.full(again.shape, -mx.inf)
+        grown = grown.where(has, _Ending(nothing, nothing, grown.time)).plus(again)
+        stays = old.token.plus(again)
+        # The slot that comes first sets a time; one behind changes it where it grows, not where it stays.
+        takes_grown = has & mx.where(parent > mx.arange(beam), grown.best > stays.best, grown.best > -mx.inf)
+        as_is = both.plus(rest)
+        token = _Ending(
+            self._log_add(stays.sum, grown.sum),
+            mx.maximum(stays.best, grown.best),
+            mx.where(takes_grown, grown.time, old.before),
+        )
+        kept = self._log_add(as_is.sum, token.sum) + old.fused
 
-    longer = mx.where(repeats, old.blank_sum[..., None], both_sums[..., None]) + listed[:, None]
-    taken = mx.any(is_parent[..., None] & (old.last[:, :, None, None] == labels[:, None, None]), axis=1)
-    is_open = (labels[:, None] >= 0) & (labels[:, None] != blank) & ~taken
-    extra = _gains(graphs, old.states, labels, fixed) + beta
-    longer = mx.where(is_open, longer + (old.fused[..., None] + extra), -mx.inf)
-    return _Frame(
-        *(listed, labels, both_sums, most, when, again),
-        *(kept_blank, most + rest, kept_token, mx.maximum(stays, grows)),
-        mx.where(takes_grown, grown_when, old.behind),
-        extra,
-        mx.concatenate([kept[..., None], longer], axis=2),
-    )
+        longer = mx.where(repeats, old.blank.sum[..., None], both.sum[..., None]) + listed[:, None]
+        taken = mx.any(is_parent[..., None] & (old.last[:, :, None, None] == labels[:, None, None]), axis=1)
+        is_open = (labels[:, None] >= 0) & (labels[:, None] != blank) & ~taken
+        extra = self._gains(old.states, labels) + self._beta
+        longer = mx.where(is_open, longer + (old.fused[..., None] + extra), -mx.inf)
+        totals = mx.concatenate([kept[..., None], longer], axis=2)
+        return _Frame(listed, labels, both, again, as_is, token, extra, totals)
 
+    def _chosen(
+        self, old: _Slots, new: _Frame, choice: _Choice, label: mx.array, listed: mx.array
+    ) -> tuple[_Ending, _Ending]:
+        """The alignments of the chosen prefixes that end in blank, and in their last token; the time of these
+        is the one before its own."""
+        none, slot, grew, _ = choice
+        repeated = grew & (label == mx.take_along_axis(old.last, slot, axis=1))
+        grown = old.blank.take(slot).where(repeated, new.both.take(slot))
+        token = grown.where(grew, new.token.take(slot)).plus(mx.where(grew, listed, 0.0))
+        never, nowhere = mx.full(label.shape, -mx.inf), mx.full(label.shape, -1, mx.int32)
+        blank = _Ending(never, never, nowhere).where(none | grew, new.blank.take(slot))
+        blank = blank._replace(time=mx.where(blank.best > -mx.inf, blank.time, -1))
+        return blank, _Ending(never, never, token.time).where(none, token)
 
-def _step(
-    old: _Slots,
-    row: mx.array,
-    runs: mx.array,
-    frame: int,
-    beta: float,
-    graphs: Graphs | None,
-    fixed: bool,
-) -> tuple[_Slots, tuple[mx.array, ...]]:
-    """One frame, row [B, W]; utterances that do not run (bool [B, 1]) wait."""
-    batch, beam = old.last.shape
-    candidates = _continue(old, row, beta, graphs, fixed)
-    ranks = candidates.listed.shape[1]
-    _, index = top_k(candidates.totals.reshape(batch, -1), beam)
-    none = index < 0
-    slot = mx.where(none, 0, index // (ranks + 1))
-    place = mx.where(none, 0, index % (ranks + 1))
-    grew, column = place > 0, mx.maximum(place - 1, 0)
+    def _gains(self, states: mx.array, labels: mx.array) -> mx.array:
+        """What graphs add to each slot for the listed labels [B, R], -1 for none: float32 [B, K, R]."""
+        shape, graphs = (*states.shape[:2], labels.shape[1]), self._graphs
+        if graphs is None:
+            return mx.zeros(shape)
+        total = None
+        for index in range(states.shape[2]):
+            which, alphas = graphs.which[:, index], graphs.alphas[:, index]
+            total = label_scores(graphs.arcs, mx.contiguous(states[:, :, index]), which, alphas, total)
+        assert total is not None
+        columns = mx.broadcast_to(mx.clip(labels, 0, total.shape[-1] - 1)[:, None], shape)
+        taken = mx.take_along_axis(total, columns, axis=2)
+        return on_grid(taken) if self._fixed else taken
 
-    def of_slot(values: mx.array) -> mx.array:
-        return mx.take_along_axis(values, slot, axis=1)
+    def _walk(self, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
+        graphs = self._graphs
+        if graphs is None:
+            return states
+        each = [
+            advance(graphs.arcs, mx.contiguous(states[:, :, index]), graphs.which[:, index], parents, emitted)
+            for index in range(states.shape[2])
+        ]
+        return mx.stack(each, axis=2)
 
-    def chosen(alone: mx.array, twice: mx.array, kept: mx.array) -> mx.array:
-        """Of a prefix that grew: by another token, by its last one again; of one that did not."""
-        return mx.where(grew, mx.where(repeated, of_slot(twice), of_slot(alone)), of_slot(kept))
+    def _relative(self, ending: _Ending, base: mx.array) -> _Ending:
+        """The scores relative to `base` [B]."""
 
-    token = mx.where(grew, mx.take_along_axis(candidates.labels, column, axis=1), -1)
-    last_heard = mx.where(
-        grew, mx.take_along_axis(candidates.listed, column, axis=1), of_slot(candidates.again)
-    )
-    repeated = grew & (token == of_slot(old.last))
-    spoken = mx.where(grew, last_heard, 0.0)
-    token_sum = chosen(candidates.both_sums, old.blank_sum, candidates.kept_token) + spoken
-    token_best = chosen(candidates.most, old.blank_best, candidates.kept_token_best) + spoken
-    behind = chosen(candidates.when, old.blank_time, candidates.kept_behind)
-    token_sum, token_best = (mx.where(none, -mx.inf, each) for each in (token_sum, token_best))
-    blank_sum, blank_best = (
-        mx.where(none | grew, -mx.inf, of_slot(each))
-        for each in (candidates.kept_blank, candidates.kept_blank_best)
-    )
-    timed = (token_best > -mx.inf) & runs
-    new_node = frame * beam + mx.broadcast_to(mx.arange(beam, dtype=mx.int32), (batch, beam))
-    gained = mx.take_along_axis(candidates.extra.reshape(batch, -1), slot * ranks + column, axis=1)
-    fused = of_slot(old.fused) + mx.where(grew, gained, 0.0)
-    base = _log_add(blank_sum[:, 0], token_sum[:, 0], fixed)
-    going = (base > -mx.inf) & runs[:, 0]
-    base, added = mx.where(going, base, 0.0), mx.where(going, fused[:, 0], 0.0)
-    parents, emitted = mx.where(runs, slot, mx.arange(beam)), mx.where(runs, token, -1)
-    fresh = _Slots(
-        _moved(blank_sum, base, fixed),
-        _moved(token_sum, base, fixed),
-        _moved(blank_best, base, fixed),
-        _moved(token_best, base, fixed),
-        fused - added[:, None],
-        mx.where(grew, token, of_slot(old.last)),
-        mx.where(grew, new_node, of_slot(old.node)),
-        mx.where(blank_best > -mx.inf, of_slot(candidates.when), -1),
-        mx.where(timed, new_node, -1),
-        behind,
-        old.states if graphs is None else _walked(graphs, old.states, parents, emitted),
-        extend(old.prefixes, parents, emitted),
-    )
-    step = (
-        emitted,
-        mx.where(runs & grew, of_slot(old.node), -1),
-        mx.where(timed, behind, -1),
-        mx.where(timed, last_heard, 0.0),
-        base,
-        added,
-    )
-    for name in _Slots._fields[:10]:
-        still = mx.where(runs, getattr(fresh, name), getattr(old, name))
-        fresh = fresh._replace(**{name: still})  # type: ignore[arg-type]  # of a name that is known
-    return fresh, step
+        def less(scores: mx.array) -> mx.array:
+            moved = scores - base[:, None]
+            return mx.where(scores > -mx.inf, mx.maximum(moved, LEAST), scores) if self._fixed else moved
 
+        return ending._replace(sum=less(ending.sum), best=less(ending.best))
 
-def _moved(scores: mx.array, base: mx.array, fixed: bool) -> mx.array:
-    less = scores - base[:, None]
-    return mx.where(scores > -mx.inf, mx.maximum(less, LEAST), scores) if fixed else less
-
-
-def _walked(graphs: Graphs, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
-    each = [
-        advance(graphs.arcs, mx.contiguous(states[:, :, index]), graphs.which[:, index], parents, emitted)
-        for index in range(states.shape[2])
-    ]
-    return mx.stack(each, axis=2)
+    def _log_add(self, a: mx.array, b: mx.array) -> mx.array:
+        top, low = mx.maximum(a, b), mx.minimum(a, b)
+        more = mx.log(1.0 + mx.exp(mx.where(low > -mx.inf, low - top, -mx.inf)))
+        return mx.where(low > -mx.inf, top + (on_grid(more) if self._fixed else more), top)
 
 
 def _is_finite(log_probs: mx.array) -> mx.array:
