@@ -97,6 +97,7 @@ from .types import (
     CONTEXT_TOKENS as CONTEXT_TOKENS,
     DecodeRequest as DecodeRequest,
     SearchOptions as SearchOptions,
+    Task as Task,
 )
 from .wfst.graph import DecodingGraph as DecodingGraph, load_graph as load_graph
 from .wfst.search import WfstSettings as WfstSettings, wfst_search as wfst_search

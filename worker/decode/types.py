@@ -5,16 +5,16 @@
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
-
-from worker.models.base import SpeechOptions
 
 Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 Decoder = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 Alignments = Literal["auto", "best", "all"]
 Pruning = Literal["late", "early"]
 Scores = Literal["float", "fixed"]
+Task = Literal["transcribe", "translate"]
+Timestamps = Literal["auto", "on", "off"]
 CONTEXT_TOKENS = 256  # longer than any n-gram and any phrase
 
 
@@ -25,10 +25,17 @@ class DecodeRequest:
     phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `lm_weight`.
     context: the tokens before the utterance, oldest first, from which language model and phrases continue.
     alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
-    logarithm), None for none. speech: options of the model's family. reader_weight: the weight of the reader
+    logarithm), None for none. reader_weight: the weight of the reader
     in `SearchOptions`. step: a step of a diarization model's network, or of a live session, instead of words.
     spell: the words of a text to align, for `prepare`; labels: the tokens of these words, whose probability
     in each frame a CTC head returns.
+
+    What the model's family does with it, whatever the search: language: a code such as "de", several to
+    choose among, None for what the family does without one. translate_to: the language to write in, where it
+    is another; None is English for the task "translate". timestamps: whether the decoder writes times among
+    its tokens. prompt: text that came before, or what the family reads in its place. hotwords: words to
+    expect. punctuation: False for words without marks and capitals. single: the utterance is one window and
+    its hypotheses are given as the search found them; nothing is asked again.
     """
 
     phrases: tuple[str, ...] = ()
@@ -38,11 +45,28 @@ class DecodeRequest:
     lm_weight: float = 0.3
     alternatives: int = 0
     lattice: float | None = None
-    speech: SpeechOptions = field(default_factory=SpeechOptions)
     reader_weight: float = 0.0
     step: Hashable = None
     spell: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
+    language: str | tuple[str, ...] | None = None
+    task: Task = "transcribe"
+    translate_to: str | None = None
+    timestamps: Timestamps = "auto"
+    prompt: str = ""
+    hotwords: str = ""
+    punctuation: bool = True
+    single: bool = False
+
+    @property
+    def pinned(self) -> str | None:
+        """The one language that is asked for; None where the model has to choose."""
+        return self.language if isinstance(self.language, str) else None
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The languages to choose among; empty for all."""
+        return self.language if isinstance(self.language, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)

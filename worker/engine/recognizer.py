@@ -181,7 +181,7 @@ class ModelRecognizer:
 
 def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRequest) -> None:
     """Raise InvalidRequest, naming the option, if `decode_utterances` would, before any audio is read."""
-    model.prepare(request.speech)
+    model.prepare(request)
     check_context(model, options)
     check_options(model, options, request)
     if resolve_search(model, options)[1].run is None:
@@ -204,7 +204,7 @@ def decode_utterances(
             check_request(searcher, options, request)
         return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]
     for request in requests:
-        model.prepare(request.speech)
+        model.prepare(request)
     if ahead is not None:
         encoded = cast("ModelWithFront", model).encode(samples, options.att_context, ahead)
     elif options.att_context is None:

@@ -16,7 +16,6 @@ from spool.store.jobs import phrases_of
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING
 from worker.live.feed import LiveFeed
-from worker.models.base import SpeechOptions
 
 _OTHER = frozenset({"graph", "context"})
 """Names that mean something else in the engine: the path of a graph, and the tokens before an utterance."""
@@ -63,7 +62,6 @@ def request_of(options: Options, resolved: Resolved) -> JobRequest:
         boost=resolved.boost,
         lm=resolved.lm,
         reader_weight=0.0 if options.rescore is None else options.rescore.weight,
-        speech=SpeechOptions(**_fields_of(options, SpeechOptions)),
     )
     return JobRequest(search, ask, carries=options.context == "job")
 

@@ -103,7 +103,7 @@ def transcribe_with(
     lengths: chunk lengths, instead of the model's own.
     """
     if not chunk:
-        ask = replace(ask, speech=replace(ask.speech, single=True))
+        ask = replace(ask, single=True)
     engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
     if lengths is not None:
         engine.info = replace(engine.info, chunking=lengths)

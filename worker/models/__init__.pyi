@@ -17,9 +17,7 @@ from .base import (
     ModelInfo as ModelInfo,
     PreparedRequest as PreparedRequest,
     SpeechModel as SpeechModel,
-    SpeechOptions as SpeechOptions,
     Spelling as Spelling,
-    Task as Task,
     TokenSpan as TokenSpan,
     refuse_unsupported as refuse_unsupported,
 )

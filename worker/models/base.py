@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from worker.decode.types import DecodeRequest
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
 HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention", "rnnt+attention"]
-Task = Literal["transcribe", "translate"]
-Timestamps = Literal["auto", "on", "off"]
 
 DECODER_VERSION = 3
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
@@ -62,49 +61,17 @@ ChunkPolicy = Independent | Contiguous
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechOptions:
-    """What an utterance asks of the family itself, whatever the search.
-
-    language: a code such as "de", several to choose among, None for what the family does without one.
-    translate_to: the language to
-    write in, where it is another; None is English for the task "translate". timestamps: whether the decoder
-    writes times among its tokens. prompt: text that came before, or what the family reads in its place.
-    hotwords: words to expect. punctuation: False for words without marks and capitals. single: the utterance
-    is one window and its hypotheses are given as the search found them; nothing is asked again.
-    """
-
-    language: str | tuple[str, ...] | None = None
-    task: Task = "transcribe"
-    timestamps: Timestamps = "auto"
-    prompt: str = ""
-    hotwords: str = ""
-    single: bool = False
-    translate_to: str | None = None
-    punctuation: bool = True
-
-    @property
-    def pinned(self) -> str | None:
-        """The one language that is asked for; None where the model has to choose."""
-        return self.language if isinstance(self.language, str) else None
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """The languages to choose among; empty for all."""
-        return self.language if isinstance(self.language, tuple) else ()
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """Options that were checked against the model, and the tokens that go before its answers."""
+    """A request that was checked against the model, and the tokens that go before its answers."""
 
-    options: SpeechOptions = SpeechOptions()
+    request: DecodeRequest
     previous: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
-    options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
+    options: names of `DecodeRequest` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
     name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
     attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
     first. any_context: it may be run with any. family: as the catalogue calls it. detects: whether it finds
@@ -268,7 +235,7 @@ class SpeechModel(Protocol):
     def heads(self) -> Mapping[HeadName, Any]:
         """What a search drives: a Transducer, a CtcHead, an AttentionHead."""
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+    def prepare(self, request: DecodeRequest) -> PreparedRequest:
         """Check what is asked and make it ready. Raises InvalidRequest, naming the option."""
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:
@@ -312,23 +279,23 @@ class CacheAwareModel(SpeechModel, Protocol):
 OPTION_NAMES = ("language", "task", "translate_to", "timestamps", "prompt", "hotwords", "punctuation")
 
 
-def refuse_unsupported(name: str, capabilities: Capabilities, options: SpeechOptions) -> None:
+def refuse_unsupported(name: str, capabilities: Capabilities, request: DecodeRequest) -> None:
     """Raises InvalidRequest where an option is set that the model `name` does not take."""
     for option in OPTION_NAMES:
-        value, default = getattr(options, option), getattr(SpeechOptions(), option)
+        value, default = getattr(request, option), getattr(DecodeRequest(), option)
         if value != default and option not in capabilities.options:
             takes = ", ".join(sorted(capabilities.options)) or "none"
             raise InvalidRequest(f"{option}: {name} takes no such option; it takes: {takes}")
-    if options.candidates and not capabilities.detects:
+    if request.candidates and not capabilities.detects:
         raise InvalidRequest(f"language: {name} does not tell languages apart; name one instead of a list")
-    asked = [("language", code) for code in (options.pinned, *options.candidates)]
-    for option, code in (*asked, ("translate_to", options.translate_to)):
+    asked = [("language", code) for code in (request.pinned, *request.candidates)]
+    for option, code in (*asked, ("translate_to", request.translate_to)):
         if code is not None and code not in capabilities.languages:
             known = ", ".join(sorted(capabilities.languages))
             raise InvalidRequest(f"{option}: {name} does not know {code!r}; it knows: {known}")
-    if options.task not in capabilities.tasks:
+    if request.task not in capabilities.tasks:
         raise InvalidRequest(
-            f"task: {name} cannot {options.task}; it can: {', '.join(sorted(capabilities.tasks))}"
+            f"task: {name} cannot {request.task}; it can: {', '.join(sorted(capabilities.tasks))}"
         )
 
 

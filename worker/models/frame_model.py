@@ -12,13 +12,13 @@ import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
+from worker.decode.types import DecodeRequest
 from worker.models.base import (
     Ahead,
     Capabilities,
     HeadName,
     ModelInfo,
     PreparedRequest,
-    SpeechOptions,
     refuse_unsupported,
 )
 from worker.models.conformer.encoder import AttContext
@@ -73,7 +73,7 @@ class FrameModel:
         """Bytes of the weights in memory."""
         return parameter_bytes(self.network)
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+    def prepare(self, options: DecodeRequest) -> PreparedRequest:
         """As `SpeechModel.prepare`: there is nothing that one may ask of such a family itself."""
         refuse_unsupported(self.name, self.capabilities, options)
         return PreparedRequest(options)

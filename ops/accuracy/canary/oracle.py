@@ -33,8 +33,9 @@ from worker.decode.attention.beam import (  # noqa: E402
     SearchAnswer,
     SearchRequest,
 )
+from worker.decode.types import DecodeRequest  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
-from worker.models.base import ModelFiles, SpeechOptions  # noqa: E402
+from worker.models.base import ModelFiles  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402
 from worker.models.canary.model import CanaryModel  # noqa: E402
 from worker.models.canary.stamps import split_at_stamps  # noqa: E402
@@ -90,7 +91,7 @@ class Oracle(Agreement):
     def prompted(self) -> None:
         """Prompts from slots, as `--prompt` takes them."""
         for name, prompt in self.prompts.items():
-            options = SpeechOptions(prompt=json.dumps(prompt["slots"]), single=True)
+            options = DecodeRequest(prompt=json.dumps(prompt["slots"]), single=True)
             found = self.model.prepare(options).previous
             self.note("prompts", list(found) == prompt["ids"], name)
 

@@ -28,7 +28,6 @@ import soundfile
 from ops.accuracy.whisper.oracle import RATE, read_recording
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.local.transcribe import transcribe_with
-from worker.models.base import SpeechOptions
 from worker.models.load import load_model
 
 try:
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="print every recording that has errors")
     options = parser.parse_args()
     search = SearchOptions("beam", options.beam) if options.beam > 1 else SearchOptions("greedy")
-    ask = DecodeRequest(speech=SpeechOptions(language=options.language))
+    ask = DecodeRequest(language=options.language)
     lines = [json.loads(line) for line in options.manifest.read_text().splitlines() if line.strip()]
     model, normalise = load_model(options.model), EnglishTextNormalizer()
     with tempfile.TemporaryDirectory() as folder:

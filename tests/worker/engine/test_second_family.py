@@ -9,7 +9,6 @@ from spool.errors import InvalidRequest
 from tests.worker.models.toy_family import spell, write_toy
 from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions
-from worker.models import SpeechOptions
 
 pytestmark = pytest.mark.integration
 LOADER = "tests.worker.models.toy_family:load_with_toy"
@@ -48,13 +47,13 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
         (SearchOptions(beta=1.0), DecodeRequest(), "beta: the greedy search of an attention head"),
         (SearchOptions(scores="fixed"), DecodeRequest(), "scores: .* no such parameter"),
         (SearchOptions("beam", max_symbols=3), DecodeRequest(), "max_symbols: .* beam, length_penalty"),
-        (SearchOptions(), DecodeRequest(speech=SpeechOptions(prompt="so")), "prompt: .* takes: language"),
+        (SearchOptions(), DecodeRequest(prompt="so"), "prompt: .* takes: language"),
         (
             SearchOptions(),
-            DecodeRequest(speech=SpeechOptions(language="de")),
+            DecodeRequest(language="de"),
             "language: .* 'de'.* knows: en",
         ),
-        (SearchOptions(), DecodeRequest(speech=SpeechOptions(task="translate", language="en")), "task:"),
+        (SearchOptions(), DecodeRequest(task="translate", language="en"), "task:"),
         (
             SearchOptions("beam"),
             DecodeRequest(alternatives=2),

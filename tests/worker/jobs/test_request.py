@@ -16,14 +16,14 @@ from worker.jobs.request import Resolved, request_of
         ("options", "beta", 0.5),
         ("ask", "lm_weight", 0.7),
         ("ask", "alternatives", 3),
-        ("speech", "translate_to", "de"),
-        ("speech", "punctuation", False),
+        ("ask", "translate_to", "de"),
+        ("ask", "punctuation", False),
     ],
 )
 def test_an_option_reaches_the_engine_under_its_name(record: str, name: str, value: object) -> None:
     asked: dict[str, Any] = {"model": "m", name: value}
     request = request_of(Options(**asked), Resolved())
-    parts = {"options": request.options, "ask": request.ask, "speech": request.ask.speech}
+    parts = {"options": request.options, "ask": request.ask}
     assert getattr(parts[record], name) == value
 
 

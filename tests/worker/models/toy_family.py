@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from spool.domain import Word
+from worker.decode import DecodeRequest
 from worker.models import (
     FAMILIES,
     BatchCost,
@@ -25,7 +26,6 @@ from worker.models import (
     Prompt,
     Question,
     Reading,
-    SpeechOptions,
     TimedText,
     TokenSpan,
     TokenTimes,
@@ -111,7 +111,7 @@ class ToyModel:
         self.heads: Mapping[str, Any] = {"attention": SpellingHead()}
         self.rules = NoRules(len(Letters.pieces))
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+    def prepare(self, options: DecodeRequest) -> PreparedRequest:
         refuse_unsupported(self.info.name, self.capabilities, options)
         return PreparedRequest(options)
 
@@ -124,11 +124,11 @@ class ToyModel:
 
     def ask(self, encoded: Any, prepared: Any, languages: Any) -> list[Question]:
         return [
-            self._question(letters, request.options, known)
+            self._question(letters, request.request, known)
             for letters, request, known in zip(encoded, prepared, languages, strict=True)
         ]
 
-    def _question(self, letters: Sequence[int], options: SpeechOptions, known: str | None) -> Question:
+    def _question(self, letters: Sequence[int], options: DecodeRequest, known: str | None) -> Question:
         if known or options.pinned or not self.capabilities.detects:
             return Question((Prompt((START,), language=known or options.pinned or "en"),))
         text = self.tokenizer.decode(letters)

@@ -57,7 +57,7 @@ class _Utterance:
     @property
     def single(self) -> bool:
         """Whether it is one window, whose hypotheses are given as the search found them."""
-        return self.prepared.options.single
+        return self.request.single
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def read_utterances(
     """
     rule = beams_of(model, options)
     utterances = [
-        _Utterance(row, request, model.prepare(request.speech))
+        _Utterance(row, request, model.prepare(request))
         for row, request in zip(samples, requests, strict=True)
     ]
     waiting = [(each, Window(0, len(each.samples))) for each in utterances]

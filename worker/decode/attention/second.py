@@ -22,7 +22,7 @@ from worker.decode.lattice.confidence import arc_posteriors
 from worker.decode.lattice.reweighted import reweight
 from worker.decode.types import DecodeRequest
 from worker.decode.words import text_of
-from worker.models.base import SpeechOptions, Tokenizer
+from worker.models.base import Tokenizer
 from worker.models.language.lstm import LstmLanguageModel
 from worker.models.language.ngram import NgramLanguageModel
 
@@ -51,7 +51,7 @@ class SecondReader:
         if not np.isfinite(ask.reader_weight):
             raise InvalidRequest("rescoring: the weight must be a finite number")
         if self._head == "attention":
-            self._model.prepare(ask.speech)
+            self._model.prepare(ask)
         if isinstance(self._model, NgramLanguageModel) and tokenizer is not None:
             read_model(self._model.path, tokenizer.pieces)
 
@@ -70,8 +70,8 @@ class SecondReader:
             return [_read_by(grams, *each) for each in zip(answers, asks, strict=True)]
         rows = [row for row, answer in enumerate(answers) if len(answer.hypotheses) > 1]
         texts = [[text_of(each, tokenizer) for each in answers[row].hypotheses] for row in rows]
-        speeches = [asks[row].speech for row in rows]
-        read = self.log_probabilities([samples[row] for row in rows], texts, speeches) if rows else []
+        own = [asks[row] for row in rows]
+        read = self.log_probabilities([samples[row] for row in rows], texts, own) if rows else []
         ordered = list(answers)
         for row, sums in zip(rows, read, strict=True):
             ordered[row] = _order_hypotheses(answers[row], asks[row].reader_weight, sums.tolist())
@@ -81,7 +81,7 @@ class SecondReader:
         self,
         samples: Sequence[Samples],
         texts: Sequence[Sequence[str]],
-        speeches: Sequence[SpeechOptions],
+        requests: Sequence[DecodeRequest],
     ) -> list[NDArray[np.float32]]:
         """Of each utterance the log-probability of each text and its end."""
         model, encode = self._model, self._model.tokenizer.encode
@@ -92,7 +92,7 @@ class SecondReader:
         head = model.heads[self._head]
         if self._head == "ctc+attention":
             return list(head.score(encoded.frames, encoded.lengths, tokens))
-        prepared = [model.prepare(speech) for speech in speeches]
+        prepared = [model.prepare(request) for request in requests]
         questions = model.ask(encoded, prepared, [None] * len(samples))
         prompts = [
             next((each for each in question.prompts if not each.timestamps), question.prompts[0])

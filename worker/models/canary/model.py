@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
+from worker.decode.types import DecodeRequest
 from worker.models.attention.rules import NoRules
 from worker.models.attention.state import EncodedWindow
 from worker.models.base import (
@@ -22,7 +23,6 @@ from worker.models.base import (
     Independent,
     ModelInfo,
     PreparedRequest,
-    SpeechOptions,
     refuse_unsupported,
 )
 from worker.models.base_attention import (
@@ -118,7 +118,7 @@ class CanaryModel:
         own = parameter_bytes(self.frames.encoder) + sum(array.nbytes for array in self.head.parameters)
         return own + (self.aligner.size if self.aligner is not None else 0)
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+    def prepare(self, options: DecodeRequest) -> PreparedRequest:
         """As `SpeechModel.prepare`; `previous` is the whole prompt."""
         refuse_unsupported(self.name, self.capabilities, options)
         asked = options.timestamps == "on" or (options.timestamps == "auto" and not options.single)
@@ -167,7 +167,7 @@ class CanaryModel:
             tokens = request.previous
             most = min(self.head.max_tokens, window.length + self.config.delta) - len(tokens)
             timed = stamp in tokens and bool(self.tokenizer.stamps)
-            language = request.options.pinned
+            language = request.request.pinned
             prompt = Prompt(tokens, timestamps=timed, limit=max(most, 1), language=language)
             questions.append(Question((prompt,)))
         return questions

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from spool.errors import InvalidRequest
-from worker.models.base import SpeechOptions
+from worker.decode.types import DecodeRequest
 from worker.models.canary.config import Format
 from worker.models.canary.tokenizer import CanaryTokenizer
 
@@ -61,7 +61,7 @@ SAME_TARGET = "translate_to: the recording is in {0!r} already; name another lan
 
 
 def prompt_slots(
-    form: Format, defaults: Mapping[str, str], options: SpeechOptions, *, stamped: bool
+    form: Format, defaults: Mapping[str, str], options: DecodeRequest, *, stamped: bool
 ) -> Slots:
     """The slots of a job's options. defaults: the model's own; stamped: whether times are asked for among the
     tokens. A `prompt` that is a JSON object names slots, which stand before all options; any other text is

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
+from worker.decode.types import DecodeRequest
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow, join_encoded
 from worker.models.attention.unread import pause_spans, unread_windows
@@ -24,7 +25,6 @@ from worker.models.base import (
     ModelFiles,
     ModelInfo,
     PreparedRequest,
-    SpeechOptions,
     refuse_unsupported,
 )
 from worker.models.base_attention import (
@@ -179,7 +179,7 @@ class WhisperModel:
         own = 2 * 2 * beam * self.dims.n_text_layer * self.dims.n_text_ctx * width * size
         return BatchCost(ENCODER_FRAMES, self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size)
 
-    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+    def prepare(self, options: DecodeRequest) -> PreparedRequest:
         refuse_unsupported(self.name, self.capabilities, options)
         return PreparedRequest(options, tuple(self.tokenizer.previous(options.prompt, options.hotwords)))
 
@@ -191,11 +191,11 @@ class WhisperModel:
     ) -> list[Question]:
         """As `AttentionModel.ask`: with times and without them, unless one of them is asked for, and in two
         languages where the model is in doubt."""
-        given = [known or request.options.pinned for known, request in zip(languages, prepared, strict=True)]
+        given = [known or request.request.pinned for known, request in zip(languages, prepared, strict=True)]
         unknown = [index for index, language in enumerate(given) if language is None]
         detected = self.detect_languages([encoded[index] for index in unknown])
         by_index = {
-            index: each.among(prepared[index].options.candidates)
+            index: each.among(prepared[index].request.candidates)
             for index, each in zip(unknown, detected, strict=True)
         }
         prompts = [
@@ -207,12 +207,12 @@ class WhisperModel:
         return [Question(*row) for row in zip(prompts, shares, likely, strict=True)]
 
     def _prompts(self, request: PreparedRequest, languages: Sequence[str]) -> tuple[Prompt, ...]:
-        options = request.options
+        options = request.request
         codes = languages[:1] if options.single else languages
         return tuple(self._prompt(request, code, timed) for code in codes for timed in _modes(options))
 
     def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
-        task, previous = request.options.task, request.previous
+        task, previous = request.request.task, request.previous
         tokens = self.ids.prompt(language, task, timestamps=timestamps, previous=previous)
         return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps, language=language)
 
@@ -312,7 +312,7 @@ class Whisper:
         return load_whisper(files.path, dtype)
 
 
-def _modes(options: SpeechOptions) -> tuple[bool, ...]:
+def _modes(options: DecodeRequest) -> tuple[bool, ...]:
     if options.timestamps == "auto":
         return (False,) if options.single else (True, False)
     return (options.timestamps == "on",)

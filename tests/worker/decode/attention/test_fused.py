@@ -1,6 +1,7 @@
 """Language models and phrases in an attention decoder's search, against one hypothesis at a time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -30,7 +31,7 @@ from worker.decode import (
 )
 from worker.decode.attention import reading
 from worker.engine import check_decoding
-from worker.models import SpeechOptions, WhisperOptions
+from worker.models import WhisperOptions
 
 pytestmark = pytest.mark.slow
 
@@ -152,9 +153,9 @@ def test_a_beam_that_keeps_its_ended_is_fused_too() -> None:
 def test_a_phrase_is_heard_by_the_utterance_that_asks_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model()
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(2, max_new_tokens=8))
-    speech = SpeechOptions(language="en", timestamps="off", single=True)
-    plain, samples = DecodeRequest(speech=speech), [tone(3.0, 1), tone(5.0, 2)]
-    phrase = DecodeRequest(phrases=("x300 x301 nobody says",), boost=40.0, speech=speech)
+    plain = DecodeRequest(language="en", timestamps="off", single=True)
+    samples = [tone(3.0, 1), tone(5.0, 2)]
+    phrase = replace(plain, phrases=("x300 x301 nobody says",), boost=40.0)
     options = SearchOptions("beam", beam=2)
     check_decoding(model, options, phrase)
     before = read_utterances(model, samples, options, [plain, plain])

@@ -10,17 +10,7 @@ from tests.worker.models.whisper.tiny import tone
 from worker.decode import BeamSettings, DecodeRequest, SearchOptions, WindowText, combine, read_utterances
 from worker.decode.attention import reading
 from worker.decode.attention.reading import join_windows
-from worker.models import (
-    HeardWindow,
-    Languages,
-    Question,
-    Reading,
-    SpeechOptions,
-    TokenTimes,
-    Verdict,
-    WhisperModel,
-    Window,
-)
+from worker.models import HeardWindow, Languages, Question, Reading, TokenTimes, Verdict, WhisperModel, Window
 
 RATE = 16_000
 
@@ -54,7 +44,7 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(3, max_new_tokens=6))
     model, samples = tiny_model(), tone(4, 4)
     options = SearchOptions("beam", beam=3, nbest=3)
-    requests = [DecodeRequest(speech=SpeechOptions(language="en"))]
+    requests = [DecodeRequest(language="en")]
     # When all of it is read, and each half by itself
     (answer,) = read_utterances(model, [samples], options, requests)
     first, second = (
@@ -93,7 +83,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
     # When utterances are read with the language left open, together and alone, and in English
     together = read_utterances(model, samples, options, [DecodeRequest()] * 2)
     alone = [read_utterances(model, [row], options, [DecodeRequest()])[0] for row in samples]
-    english = [DecodeRequest(speech=SpeechOptions(language="en"))] * 2
+    english = [DecodeRequest(language="en")] * 2
     given = read_utterances(model, samples, options, english)
     # Then the words and the language are English, which takes the first one's share
     for answer, by_itself, expected in zip(together, alone, given, strict=True):
@@ -127,7 +117,7 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
         return Verdict("kept", text[:20])
 
     monkeypatch.setattr(WhisperModel, "judge", keep)  # random weights answer in loops
-    options, requests = SearchOptions("greedy"), [DecodeRequest(speech=SpeechOptions(language="en"))]
+    options, requests = SearchOptions("greedy"), [DecodeRequest(language="en")]
     model, samples = tiny_model(), tone(7.3, 4)
     monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
     (plain,) = read_utterances(model, [samples], options, requests)

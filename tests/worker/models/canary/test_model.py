@@ -23,7 +23,7 @@ from tests.worker.models.canary.fixtures import (
 from worker.decode import AttentionSearch, DecodeRequest, KeptBeam, SearchOptions, SearchRequest
 from worker.engine import check_decoding, decode_utterances
 from worker.local import transcribe_files
-from worker.models import CanaryModel, SpeechOptions, load_model
+from worker.models import CanaryModel, load_model
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_every_list_is_the_restatements_in_any_batch(model: CanaryModel, beam: i
 def test_a_transcript_does_not_tell_its_batch(model: CanaryModel) -> None:
     samples = [sound(seconds, seed) for seed, seconds in enumerate(SECONDS)]
     requests = [
-        DecodeRequest(speech=SpeechOptions(language=code, prompt=context, single=True))
+        DecodeRequest(language=code, prompt=context, single=True)
         for code, context in (("en", ""), ("de", "the work"), ("fr", ""), (None, "a licence of the program"))
     ]
     options = SearchOptions("beam", 3, 3)
@@ -124,11 +124,11 @@ def test_files_as_they_are_give_the_search_lists_in_its_order(tmp_path: Path) ->
     for file, row in zip(files, rows, strict=True):
         soundfile.write(file, row, 16_000)
     options = SearchOptions("beam", 6, 4, length_penalty=1.5)
-    speech = SpeechOptions(prompt=prompt, single=True)
-    results = transcribe_files(files, str(path), options, chunk=False, ask=DecodeRequest(speech=speech))
+    ask = DecodeRequest(prompt=prompt, single=True)
+    results = transcribe_files(files, str(path), options, chunk=False, ask=ask)
 
     model = load(path)
-    tokens = model.prepare(speech).previous
+    tokens = model.prepare(ask).previous
     for result, row in zip(results, rows, strict=True):
         (window,) = model.encode([row.astype(np.float32) / np.float32(32768)])
         asked = SearchRequest(0, window, tokens, limit=window.length + 50 - len(tokens))
@@ -146,33 +146,33 @@ def test_files_as_they_are_give_the_search_lists_in_its_order(tmp_path: Path) ->
 
 def test_stamps_are_asked_for_where_the_model_writes_them(flash: CanaryModel, model: CanaryModel) -> None:
     stamp = flash.tokenizer.special("<|timestamp|>")
-    assert stamp in flash.prepare(SpeechOptions()).previous
-    assert stamp not in flash.prepare(SpeechOptions(timestamps="off")).previous
-    assert stamp not in flash.prepare(SpeechOptions(single=True)).previous
+    assert stamp in flash.prepare(DecodeRequest()).previous
+    assert stamp not in flash.prepare(DecodeRequest(timestamps="off")).previous
+    assert stamp not in flash.prepare(DecodeRequest(single=True)).previous
     assert flash.capabilities.timing == "tokens"
     # This one has no stamps and, in a folder, no aligner: its chunks hardly overlap.
     assert model.capabilities.timing == "none"
     assert model.info.chunking.overlap < 1 < flash.info.chunking.overlap
     with pytest.raises(InvalidRequest, match=r"timestamps: .* takes no such option"):
-        model.prepare(SpeechOptions(timestamps="on"))
+        model.prepare(DecodeRequest(timestamps="on"))
 
 
 @pytest.mark.parametrize(
-    ("options", "speech", "words"),
+    ("options", "asked", "words"),
     [
-        (SearchOptions("beam", patience=2.0), SpeechOptions(), "patience: .* leave it at 1"),
-        (SearchOptions(scores="fixed"), SpeechOptions(), "scores"),
-        (SearchOptions(), SpeechOptions(hotwords="so"), "hotwords: .* takes no such option"),
-        (SearchOptions(), SpeechOptions(language="xx"), "language: .* does not know 'xx'"),
-        (SearchOptions(), SpeechOptions(translate_to="xx"), "translate_to: .* does not know 'xx'"),
-        (SearchOptions(), SpeechOptions(prompt="the work " * 60), "prompt: it has .* takes at most 80"),
+        (SearchOptions("beam", patience=2.0), DecodeRequest(), "patience: .* leave it at 1"),
+        (SearchOptions(scores="fixed"), DecodeRequest(), "scores"),
+        (SearchOptions(), DecodeRequest(hotwords="so"), "hotwords: .* takes no such option"),
+        (SearchOptions(), DecodeRequest(language="xx"), "language: .* does not know 'xx'"),
+        (SearchOptions(), DecodeRequest(translate_to="xx"), "translate_to: .* does not know 'xx'"),
+        (SearchOptions(), DecodeRequest(prompt="the work " * 60), "prompt: it has .* takes at most 80"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(
-    model: CanaryModel, options: SearchOptions, speech: SpeechOptions, words: str
+    model: CanaryModel, options: SearchOptions, asked: DecodeRequest, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        check_decoding(model, options, DecodeRequest(speech=speech))
+        check_decoding(model, options, asked)
 
 
 def test_cost_grows_with_the_decoder(model: CanaryModel) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from spool.errors import InvalidRequest
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, sound, tokenizer
+from worker.decode import DecodeRequest
 from worker.models import (
     Prompt,
     Reading,
-    SpeechOptions,
     Verdict,
     Window,
     cut_runs,
@@ -21,7 +21,7 @@ from worker.models.canary.windows import judge
 
 
 def slots(model: str = FLASH, *, stamped: bool = False, **options: object) -> dict[str, str]:
-    asked = SpeechOptions(**options)  # type: ignore[arg-type]
+    asked = DecodeRequest(**options)  # type: ignore[arg-type]
     return prompt_slots("canary2", config(model).defaults, asked, stamped=stamped)
 
 
@@ -42,7 +42,7 @@ def test_options_become_slots() -> None:
     assert slots(language="de", task="translate")["target_lang"] == "en"
     named = slots(language="de", prompt='{"pnc": "no", "source_lang": "<|es|>", "timestamp": true}')
     assert (named["source_lang"], named["target_lang"], named["pnc"]) == ("<|es|>", "de", "no")
-    first = prompt_slots("canary", {}, SpeechOptions(language="de", task="translate"), stamped=False)
+    first = prompt_slots("canary", {}, DecodeRequest(language="de", task="translate"), stamped=False)
     assert first == {"source_lang": "de", "task": "translate", "target_lang": "en", "pnc": "yes"}
 
 
@@ -72,7 +72,7 @@ def test_what_a_prompt_cannot_be_is_refused_by_name(options: dict[str, Any], wor
 
 def test_canary_1b_takes_no_context() -> None:
     with pytest.raises(InvalidRequest, match="prompt: this model takes no context"):
-        prompt_slots("canary", {}, SpeechOptions(prompt="before"), stamped=False)
+        prompt_slots("canary", {}, DecodeRequest(prompt="before"), stamped=False)
 
 
 def test_languages_and_special_tokens() -> None:

