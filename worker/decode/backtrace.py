@@ -67,6 +67,20 @@ def stack_steps(arrays: Sequence[Written]) -> NDArray[Any]:
     return np.stack([np.asarray(array) for array in arrays])
 
 
+def follow_nodes(ends: NDArray[np.int32], previous: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The nodes from the root to each of `ends` [B, K], by the predecessors `previous` [B, T, K] (-1: none):
+    int32 [B, K, longest], padded with -1 in front."""
+    flat = previous.reshape(len(previous), -1)
+    rows = np.arange(len(ends))[:, None]
+    current, chain = ends, []
+    while (current >= 0).any():
+        chain.append(current)
+        current = np.where(current >= 0, flat[rows, np.maximum(current, 0)], -1)
+    if not chain:
+        return np.zeros((*ends.shape, 0), np.int32)
+    return np.stack(chain[::-1], axis=-1)
+
+
 class Backtrace:
     """The emissions of every step so far, on the device until `paths` is asked for."""
 

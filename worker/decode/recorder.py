@@ -6,6 +6,7 @@ stay on the device until `records` is called; a step costs a few numbers per slo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import mlx.core as mx
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from worker.decode.backtrace import Emission, Written, on_device, stack_steps
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import PrunedGraph
+
+Number = TypeVar("Number", np.int32, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,15 @@ class LatticeRecorder:
             return self._records
         ends = np.array(self._ends)
         closing = None if self._closing is None else np.array(self._closing)
-        labels = self._integers(ends.shape, lambda step: step.emission.labels)
-        frames = self._integers(ends.shape, lambda step: step.emission.frames)
-        durations = self._integers(ends.shape, lambda step: step.emission.durations)
-        parents = self._integers(ends.shape, lambda step: step.emission.parents)
-        gained = self._numbers(ends.shape, lambda step: step.gained)
-        scores = self._numbers(ends.shape, lambda step: step.scores)
-        fused = self._numbers(ends.shape, lambda step: step.fused)
-        marks = self._integers(ends.shape, lambda step: step.marks)
+        shape = ends.shape
+        labels = self._stacked(shape, np.int32, lambda step: step.emission.labels)
+        frames = self._stacked(shape, np.int32, lambda step: step.emission.frames)
+        durations = self._stacked(shape, np.int32, lambda step: step.emission.durations)
+        parents = self._stacked(shape, np.int32, lambda step: step.emission.parents)
+        gained = self._stacked(shape, np.float32, lambda step: step.gained)
+        scores = self._stacked(shape, np.float32, lambda step: step.scores)
+        fused = self._stacked(shape, np.float32, lambda step: step.fused)
+        marks = self._stacked(shape, np.int32, lambda step: step.marks)
         marked = any(step.marks is not None for step in self._steps)
         return [
             Record(
@@ -105,10 +109,8 @@ class LatticeRecorder:
             for row in range(len(ends))
         ]
 
-    def _integers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.int32]:
+    def _stacked(
+        self, shape: tuple[int, ...], dtype: type[Number], of: Callable[[_Step], Written | None]
+    ) -> NDArray[Number]:
         given = [array for step in self._steps if (array := of(step)) is not None]
-        return stack_steps(given).astype(np.int32) if given else np.zeros((0, *shape), np.int32)
-
-    def _numbers(self, shape: tuple[int, ...], of: Callable[[_Step], Written | None]) -> NDArray[np.float32]:
-        given = [array for step in self._steps if (array := of(step)) is not None]
-        return stack_steps(given).astype(np.float32) if given else np.zeros((0, *shape), np.float32)
+        return stack_steps(given).astype(dtype) if given else np.zeros((0, *shape), dtype)

@@ -5,6 +5,7 @@ with fusion, the search goes frame by frame. Unlike in NeMo's `beam_batch`, an u
 length: padding is not scored.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -14,7 +15,7 @@ from kernels.search.ctc_beam import CtcBacktrace, CtcBeam, ctc_beam, ctc_step, s
 from kernels.search.fixed_point import ONE, number_on_grid, on_grid, rebase, totals
 from kernels.search.prefix import grow
 from spool.domain.recognition import Hypothesis
-from worker.decode.backtrace import Backtrace, Emission, Path
+from worker.decode.backtrace import Backtrace, Emission, Path, follow_nodes
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.recorder import LatticeRecorder
@@ -99,7 +100,7 @@ class CtcFrames:
         inside = mx.arange(self._frames) < self._lengths[:, None]
         finite = ~mx.any(inside & ~_is_finite(self._log_probs), axis=1)
         scores = state.scores(closing, fixed=self._fixed)
-        return _rank_paths(self.backtrace.paths(), scores, np.array(finite))
+        return _rank_all(self.backtrace.paths(), scores, np.array(finite))
 
     def _step(self, state: CtcState, frame: int) -> CtcState:
         """The best K continuations of each utterance by this frame's labels; ended utterances stay."""
@@ -144,40 +145,28 @@ def _search_without_fusion(
     if recorder is not None:
         _record_steps(recorder, backtrace, lengths)
     ends = totals(backtrace.ends, backtrace.base[:, -1]) if fixed else np.array(backtrace.ends)
-    return _rank_paths(_paths(backtrace), ends, np.array(backtrace.finite))
+    return _rank_all(_paths(backtrace), ends, np.array(backtrace.finite))
 
 
 def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
     """The path of each slot [B][K], followed back from its last emission."""
     beam = backtrace.ends.shape[1]
-    labels, nodes, log_probs = (
-        np.array(array).reshape(array.shape[0], -1)
-        for array in (backtrace.labels, backtrace.nodes, backtrace.emissions)
+    labels, log_probs = (
+        np.array(array).reshape(array.shape[0], -1) for array in (backtrace.labels, backtrace.emissions)
     )
-    current = np.array(backtrace.end_nodes)
-    rows = np.arange(len(current))[:, None]
-    chain = []
-    while (current >= 0).any():
-        chain.append(current)
-        current = np.where(current >= 0, nodes[rows, np.maximum(current, 0)], -1)
-    if not chain:
-        return [[Path((), (), (), ())] * beam for _ in rows]
-    backwards = np.stack(chain[::-1], axis=-1)
-    paths = []
-    for utterance, slots in enumerate(backwards):
-        kept = [slot[slot >= 0] for slot in slots]
-        paths.append(
-            [
-                Path(
-                    tokens=tuple(labels[utterance, path].tolist()),
-                    times=tuple((path // beam).tolist()),
-                    durations=(0,) * len(path),
-                    log_probs=tuple(log_probs[utterance, path].tolist()),
-                )
-                for path in kept
-            ]
+
+    def path_of(utterance: int, nodes: np.ndarray) -> Path:
+        return Path(
+            tokens=tuple(labels[utterance, nodes].tolist()),
+            times=tuple((nodes // beam).tolist()),
+            durations=(0,) * len(nodes),
+            log_probs=tuple(log_probs[utterance, nodes].tolist()),
         )
-    return paths
+
+    chains = follow_nodes(np.array(backtrace.end_nodes), np.array(backtrace.nodes))
+    return [
+        [path_of(utterance, nodes[nodes >= 0]) for nodes in slots] for utterance, slots in enumerate(chains)
+    ]
 
 
 def _record_steps(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: np.ndarray) -> None:
@@ -208,15 +197,18 @@ def _record_steps(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: n
     )
 
 
-def _rank_paths(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
-    """The live slots' hypotheses, best raw score first, ties broken by tokens and times."""
-    ranked: list[list[Hypothesis]] = []
-    for utterance, slots in enumerate(paths):
-        alive = np.flatnonzero(scores[utterance] > -np.inf)
-        row = [slots[slot].with_score(float(scores[utterance, slot])) for slot in alive]
-        row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
-        ranked.append(row if finite[utterance] else [])
-    return ranked
+def _rank_all(paths: list[list[Path]], scores: np.ndarray, finite: np.ndarray) -> list[list[Hypothesis]]:
+    return [
+        [hypothesis for hypothesis, _ in rank_paths(slots, scores[row])] if finite[row] else []
+        for row, slots in enumerate(paths)
+    ]
+
+
+def rank_paths(paths: Sequence[Path], scores: np.ndarray) -> list[tuple[Hypothesis, Path]]:
+    """The hypotheses of live slots with their paths, best raw score first, then by tokens and times."""
+    alive = np.flatnonzero(scores > -np.inf).tolist()
+    scored = [(paths[slot].with_score(float(scores[slot])), paths[slot]) for slot in alive]
+    return sorted(scored, key=lambda each: (-each[0].score, each[0].tokens, each[0].times))
 
 
 def _label_gains(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:

@@ -5,6 +5,7 @@ import numpy as np
 
 from kernels.search.fixed_point import grid_sum
 from spool.domain.recognition import Hypothesis
+from worker.decode.backtrace import Path
 
 
 def ctc_greedy(
@@ -22,27 +23,18 @@ def ctc_greedy(
     finite = mx.isfinite(peak) & ~mx.any(mx.isnan(log_probs), axis=-1)
     mx.eval(best, peak, finite)
     labels, peaks, kept = np.array(best).astype(np.int64), np.array(peak), np.array(finite)
-    return [
-        _collapse(labels[row, :length], peaks[row, :length], kept[row, :length], blank, fixed)
-        for row, length in enumerate(lengths.tolist())
-    ]
+    found: list[list[Hypothesis]] = []
+    for row, length in enumerate(lengths.tolist()):
+        path = collapse(labels[row, :length], peaks[row, :length], blank)
+        spoken = peaks[row, :length][labels[row, :length] != blank]
+        score = grid_sum(spoken) if fixed else float(spoken.sum(dtype=np.float32))
+        found.append([path.with_score(score)] if kept[row, :length].all() else [])
+    return found
 
 
-def _collapse(
-    labels: np.ndarray, peaks: np.ndarray, finite: np.ndarray, blank: int, fixed: bool
-) -> list[Hypothesis]:
-    """The hypothesis of one utterance's frames, [T] each; none if a frame is not finite."""
-    if not finite.all():
-        return []
-    spoken = labels != blank
-    fresh = spoken & (labels != np.concatenate([[-1], labels[:-1]])) if len(labels) else spoken
-    times = np.flatnonzero(fresh)
-    return [
-        Hypothesis(
-            tokens=tuple(labels[times].tolist()),
-            score=grid_sum(peaks[spoken]) if fixed else float(peaks[spoken].sum(dtype=np.float32)),
-            times=tuple(times.tolist()),
-            durations=(0,) * len(times),
-            confidences=tuple(np.exp(np.minimum(peaks[times], 0)).tolist()),
-        )
-    ]
+def collapse(labels: np.ndarray, peaks: np.ndarray, blank: int, last: int = -1) -> Path:
+    """The path through the best labels [T] and their log-probabilities: runs as one token, blanks dropped.
+    last: the best label of the frame before."""
+    fresh = np.flatnonzero((labels != blank) & (labels != np.concatenate([[last], labels])[:-1]))
+    tokens, log_probs = tuple(labels[fresh].tolist()), tuple(peaks[fresh].tolist())
+    return Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), log_probs)

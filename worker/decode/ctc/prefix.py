@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kernels.search.ctc_prefix import PrefixTrace, ctc_prefix_beam
 from kernels.search.fixed_point import on_grid
 from spool.domain.recognition import Hypothesis
+from worker.decode.backtrace import follow_nodes
 from worker.decode.fusion.fusion import Fusion
 
 
@@ -51,8 +52,8 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
     labels, probabilities = (
         np.array(each).reshape(len(scores), -1) for each in (trace.labels, trace.emissions)
     )
-    tokens = _chains(np.array(trace.end_nodes), np.array(trace.nodes))
-    times = _chains(np.array(trace.end_times), np.array(trace.before))
+    tokens = follow_nodes(np.array(trace.end_nodes), np.array(trace.nodes))
+    times = follow_nodes(np.array(trace.end_times), np.array(trace.before))
     finite = np.array(trace.finite)
     utterances: list[list[Hypothesis]] = []
     for row in range(len(scores)):
@@ -72,17 +73,3 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
         kept.sort(key=lambda hypothesis: -hypothesis.score)
         utterances.append(kept if finite[row] else [])
     return utterances
-
-
-def _chains(ends: NDArray[np.int32], previous: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The nodes from the root to each of `ends` [B, K], by the predecessors `previous` [B, T, K] (-1: none):
-    int32 [B, K, longest], padded with -1 in front."""
-    flat = previous.reshape(len(previous), -1)
-    rows = np.arange(len(ends))[:, None]
-    current, chain = ends, []
-    while (current >= 0).any():
-        chain.append(current)
-        current = np.where(current >= 0, flat[rows, np.maximum(current, 0)], -1)
-    if not chain:
-        return np.zeros((*ends.shape, 0), np.int32)
-    return np.stack(chain[::-1], axis=-1)

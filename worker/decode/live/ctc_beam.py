@@ -12,7 +12,7 @@ import numpy as np
 from kernels.search.prefix import Prefixes, grow
 from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
-from worker.decode.ctc.beam import CtcFrames, CtcState
+from worker.decode.ctc.beam import CtcFrames, CtcState, rank_paths
 from worker.decode.live.base import (
     EMPTY,
     behind,
@@ -64,13 +64,7 @@ class CtcBeamState:
         self.search = self.search._replace(beam=beam._replace(prefixes=prefixes))
 
     def _rank_paths(self) -> list[tuple[Hypothesis, Path]]:
-        """Best raw score first, ties broken by tokens and times, as in the offline search."""
-        if not self.is_finite:
-            return []
-        ends = self.search.scores(fixed=self.fixed)
-        alive = np.flatnonzero(ends[0] > -np.inf).tolist()
-        row = [(self.paths[slot].with_score(float(ends[0, slot])), self.paths[slot]) for slot in alive]
-        return sorted(row, key=lambda each: (-each[0].score, each[0].tokens, each[0].times))
+        return rank_paths(self.paths, self.search.scores(fixed=self.fixed)[0]) if self.is_finite else []
 
 
 class LiveCtcBeam:

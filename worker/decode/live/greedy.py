@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kernels.search.fixed_point import grid_sum
 from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
+from worker.decode.ctc.greedy import collapse
 from worker.decode.live.base import (
     EMPTY,
     behind,
@@ -154,12 +155,9 @@ class LiveCtcGreedy:
             if not (np.isfinite(peaks).all() and not np.isnan(log_probs).any()):
                 state.is_finite, state.path = False, EMPTY
                 continue
-            spoken = labels != self._head.blank
-            fresh = np.flatnonzero(spoken & (labels != np.concatenate([[state.last], labels[:-1]])))
-            tokens, given = tuple(labels[fresh].tolist()), tuple(peaks[fresh].tolist())
-            more = Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), given)
+            more = collapse(labels, peaks, self._head.blank, state.last)
             state.path = extend_path(state.path, more, state.frame)
-            state.peaks += tuple(peaks[spoken].tolist())
+            state.peaks += tuple(peaks[labels != self._head.blank].tolist())
             state.silence = silent_frames(log_probs[:, self._head.blank], state.silence)
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)
 

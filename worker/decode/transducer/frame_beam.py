@@ -43,7 +43,7 @@ def frame_beam_search(
     """
     batch = len(lengths)
     traces = [[_Trace((), (), (), 0.0, row * beam)] for row in range(batch)]
-    broken = np.zeros(batch, bool)
+    has_nan = np.zeros(batch, bool)
     projected = transducer.project_encoder(frames)
     output, state = transducer.start(batch * beam)
     for frame in range(int(lengths.max(initial=0))):
@@ -56,9 +56,9 @@ def frame_beam_search(
         best, labels = top_k(log_probs, beam)
         mx.eval(best, labels)
         values, top_labels = np.array(best, np.float64), np.array(labels)
-        for row in np.flatnonzero((frame < lengths) & ~broken).tolist():
+        for row in np.flatnonzero((frame < lengths) & ~has_nan).tolist():
             if not np.isfinite(values[[trace.row for trace in traces[row]], 0]).all():
-                broken[row] = True
+                has_nan[row] = True
                 continue
             traces[row] = _next(traces[row], values, top_labels, frame, transducer.blank)
         parents = np.arange(batch * beam)
@@ -74,7 +74,7 @@ def frame_beam_search(
         state = reached.where(grows, state.take(of))
     return [
         []
-        if broken[row]
+        if has_nan[row]
         else [
             Hypothesis(each.tokens, each.score, each.times, (0,) * len(each.tokens), each.confidences)
             for each in traces[row]

@@ -240,14 +240,14 @@ def _stop(
     chosen = mx.take_along_axis(logits, landed[..., None], axis=1)[:, 0].astype(mx.float32)
     label = pick(window.labels)
     norm = mx.logsumexp(chosen, axis=-1)
-    broken = inside & ~reduce(mx.logical_and, [mx.isfinite(top) & ~mx.isnan(sum_) for top, sum_ in extremes])
+    has_nan = inside & ~reduce(mx.logical_and, [mx.isfinite(top) & ~mx.isnan(sum_) for top, sum_ in extremes])
     return _Stop(
         advance=stops,
         emits=(stops < places) & (label != blank) & pick(inside),
         labels=label,
         durations=pick(window.durations),
         log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
-        finite=~mx.any(broken, axis=1),
+        finite=~mx.any(has_nan, axis=1),
     )
 
 
