@@ -17,6 +17,7 @@ from spool.domain.transcript import (
     Gap,
     ModelFacts,
     Transcript,
+    Word,
 )
 from spool.errors import AudioTruncated, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
@@ -30,18 +31,8 @@ from worker.speech.listener import SpeechListener
 
 def decoded_chunk(span: ChunkSpan, heard: Recognition) -> DecodedChunk:
     """The chunk with what was heard in it, in seconds of the recording."""
-    offset, last = span.start / SAMPLE_RATE, span.end / SAMPLE_RATE
-    words = tuple(
-        word.model_copy(
-            update={
-                # A model's last frame may reach a little beyond the audio.
-                "start": min(round(word.start + offset, 3), last),
-                "end": min(round(word.end + offset, 3), last),
-                "channel": span.channel,
-            }
-        )
-        for word in heard.words
-    )
+    offset = span.start / SAMPLE_RATE
+    words = move_words(heard.words, offset, span.end / SAMPLE_RATE, span.channel)
     return DecodedChunk(
         span,
         replace(
@@ -52,6 +43,19 @@ def decoded_chunk(span: ChunkSpan, heard: Recognition) -> DecodedChunk:
             language=heard.language if words else None,
             output=None,
         ),
+    )
+
+
+def move_words(words: Sequence[Word], seconds: float, end: float, channel: int = 0) -> tuple[Word, ...]:
+    """The words `seconds` later, to the millisecond and no later than `end`: a model's last frame may reach a
+    little beyond the audio."""
+
+    def later(time: float) -> float:
+        return min(round(time + seconds, 3), end)
+
+    return tuple(
+        word.model_copy(update={"start": later(word.start), "end": later(word.end), "channel": channel})
+        for word in words
     )
 
 

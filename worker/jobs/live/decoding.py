@@ -23,6 +23,7 @@ from worker.audio.resample import Resampler
 from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.live.log_reader import LogReader
+from worker.jobs.transcript import move_words
 from worker.live.endpoint import EndpointRules, Reason
 from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
 
@@ -192,7 +193,9 @@ class LiveDecoding:
         for final in finals[:-1]:
             self._save_final(segment, final)
         if self.samples > self._at:
-            words = _move_words(finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples)
+            words = move_words(
+                finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples / SAMPLE_RATE
+            )
             self._save(segment, words, self.samples, "finalize" if finalize else "end", ends=True)
         self._book_waste(segment)
         self._segment = None
@@ -217,7 +220,7 @@ class LiveDecoding:
                         "stable": event.stable_text,
                         "words": [
                             word.model_dump(mode="json", exclude={"channel"})
-                            for word in _move_words(event.words, base, self.samples)
+                            for word in move_words(event.words, base, self.samples / SAMPLE_RATE)
                         ],
                     }
                     signals.tell(channel, message)
@@ -237,7 +240,7 @@ class LiveDecoding:
         """Save a final behind which more is heard: a sample is left for the segment's last one."""
         heard = segment.base + round(final.heard * SAMPLE_RATE)
         end = min(segment.base + round(final.end * SAMPLE_RATE), heard)
-        words = _move_words(final.words, segment.base / SAMPLE_RATE, heard)
+        words = move_words(final.words, segment.base / SAMPLE_RATE, heard / SAMPLE_RATE)
         self._save(segment, words, max(self._at + 1, min(end, self.samples - 1)), final.reason)
 
     def _save(
@@ -288,15 +291,4 @@ def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
         attempt.request.options,
         endpoints=None if silence is None else rules,
         detects=attempt.claim.job.options.speech_detector,
-    )
-
-
-def _move_words(words: tuple[Word, ...], seconds: float, samples: int) -> tuple[Word, ...]:
-    """The words in seconds of the recording, of which so many samples are known."""
-
-    def later(time: float) -> float:
-        return min(round(time + seconds, 3), samples / SAMPLE_RATE)
-
-    return tuple(
-        word.model_copy(update={"start": later(word.start), "end": later(word.end)}) for word in words
     )
