@@ -157,7 +157,7 @@ def ctc_beam(
     (above 37) take the reference.
     """
     if fixed:
-        log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
+        log_probs, beta, threshold = _put_on_grid(log_probs, beta, threshold)
     batch, frames, width = log_probs.shape
     ranks = min(beam + 1, width - 1)
     outputs = None
@@ -177,7 +177,7 @@ def ctc_beam(
     return CtcBacktrace(*outputs)
 
 
-def _fixed(log_probs: mx.array, beta: float, threshold: float) -> tuple[mx.array, float, float]:
+def _put_on_grid(log_probs: mx.array, beta: float, threshold: float) -> tuple[mx.array, float, float]:
     return on_grid(log_probs.astype(mx.float32)), number_on_grid(beta), min(threshold, 100.0)
 
 
@@ -192,7 +192,7 @@ def ctc_beam_reference(
 ) -> CtcBacktrace:
     """The same in plain MLX: contract in `ctc_beam`, in this module."""
     if fixed:
-        log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
+        log_probs, beta, threshold = _put_on_grid(log_probs, beta, threshold)
     batch, frames, _ = log_probs.shape
     log_probs = log_probs.astype(mx.float32)
     state = start_ctc(batch, beam, TOKEN_BLOCK)

@@ -301,7 +301,7 @@ class _Reference:
 
         label = mx.where(grew, mx.take_along_axis(new.labels, column, axis=1), -1)
         listed = mx.take_along_axis(new.listed, column, axis=1)
-        blank, ends_in_token = self._chosen(old, new, choice, label, listed)
+        blank, ends_in_token = self._select(old, new, choice, label, listed)
         nodes = frame * beam + mx.broadcast_to(mx.arange(beam, dtype=mx.int32), (batch, beam))
         timed = (ends_in_token.best > -mx.inf) & runs
         token = ends_in_token._replace(time=mx.where(timed, nodes, -1))
@@ -381,7 +381,7 @@ class _Reference:
         totals = mx.concatenate([kept[..., None], longer], axis=2)
         return _Frame(listed, labels, both, again, as_is, token, extra, totals)
 
-    def _chosen(
+    def _select(
         self, old: _Slots, new: _Frame, choice: _Choice, label: mx.array, listed: mx.array
     ) -> tuple[_Ending, _Ending]:
         """The alignments of the chosen prefixes that end in blank, and in their last token; the time of these

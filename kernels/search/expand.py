@@ -112,10 +112,10 @@ def expand_reference(
     alive, at = index >= 0, mx.maximum(index, 0)
     place = at // choices
 
-    def chosen(values: mx.array) -> mx.array:
+    def pick(values: mx.array) -> mx.array:
         return mx.take_along_axis(values.reshape(batch, -1), place, axis=1)
 
-    label = mx.where(alive, chosen(labels), -1)
+    label = mx.where(alive, pick(labels), -1)
     step = (label == blank).astype(mx.int32)
     if durations is not None:
         step = mx.where(label < 0, 0, mx.maximum(mx.take(durations, at % choices), step))
@@ -123,7 +123,7 @@ def expand_reference(
     return Expansion(
         choice=mx.stack([mx.where(alive, place // ranks, -1), label, step]).astype(mx.int32),
         gains=mx.stack(
-            [kept, mx.where(emits, chosen(acoustic), 0.0), mx.where(emits, chosen(fused), 0.0)]
+            [kept, mx.where(emits, pick(acoustic), 0.0), mx.where(emits, pick(fused), 0.0)]
         ).astype(mx.float32),
         finite=mx.all(finite | finished | (scores == -mx.inf), axis=-1),
     )

@@ -82,14 +82,14 @@ class LatticeRecorder:
         ends = np.array(self._ends)
         closing = None if self._closing is None else np.array(self._closing)
         shape = ends.shape
-        labels = self._stacked(shape, np.int32, lambda step: step.emission.labels)
-        frames = self._stacked(shape, np.int32, lambda step: step.emission.frames)
-        durations = self._stacked(shape, np.int32, lambda step: step.emission.durations)
-        parents = self._stacked(shape, np.int32, lambda step: step.emission.parents)
-        gained = self._stacked(shape, np.float32, lambda step: step.gained)
-        scores = self._stacked(shape, np.float32, lambda step: step.scores)
-        fused = self._stacked(shape, np.float32, lambda step: step.fused)
-        marks = self._stacked(shape, np.int32, lambda step: step.marks)
+        labels = self._stack(shape, np.int32, lambda step: step.emission.labels)
+        frames = self._stack(shape, np.int32, lambda step: step.emission.frames)
+        durations = self._stack(shape, np.int32, lambda step: step.emission.durations)
+        parents = self._stack(shape, np.int32, lambda step: step.emission.parents)
+        gained = self._stack(shape, np.float32, lambda step: step.gained)
+        scores = self._stack(shape, np.float32, lambda step: step.scores)
+        fused = self._stack(shape, np.float32, lambda step: step.fused)
+        marks = self._stack(shape, np.int32, lambda step: step.marks)
         marked = any(step.marks is not None for step in self._steps)
         return [
             Record(
@@ -109,7 +109,7 @@ class LatticeRecorder:
             for row in range(len(ends))
         ]
 
-    def _stacked(
+    def _stack(
         self, shape: tuple[int, ...], dtype: type[Number], of: Callable[[_Step], Written | None]
     ) -> NDArray[Number]:
         given = [array for step in self._steps if (array := of(step)) is not None]

@@ -49,7 +49,7 @@ def words_of(
 
     words: list[Word] = []
     limit: float | None = None
-    for spoken in reversed(_spoken(hypothesis, tokenizer, language)):
+    for spoken in reversed(_list_words(hypothesis, tokenizer, language)):
         start, end = seconds(spoken.first), seconds(spoken.last)
         words.append(
             Word(
@@ -63,7 +63,9 @@ def words_of(
     return words[::-1]
 
 
-def _spoken(hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | None) -> Sequence[WordFrames]:
+def _list_words(
+    hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | None
+) -> Sequence[WordFrames]:
     if hypothesis.spoken is not None:
         return hypothesis.spoken
     return [

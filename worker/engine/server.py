@@ -236,7 +236,7 @@ class BatchRunner:
             self._catching_up = 0  # meanwhile sessions may fall behind again
         begun = time.monotonic_ns()
 
-        def worked() -> int:
+        def measure_ns() -> int:
             return time.monotonic_ns() - begun - (0 if turns is None else turns.ns)
 
         try:
@@ -247,17 +247,17 @@ class BatchRunner:
                     recognitions = model.recognize(audio, options, asks, ahead)
                 else:
                     recognitions = model.recognize(audio, options, asks)
-            busy_ns = worked()
+            busy_ns = measure_ns()
             self._note_live(batch, recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
             self._pace.record((batch[0].model, options, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - an error of the model is the utterance's, not the process's
-            return _as_spool_error(error), 0, worked()
+            return _as_spool_error(error), 0, measure_ns()
         finally:
             self._ahead.end_batch()
-            self.worked_ns += worked()
+            self.worked_ns += measure_ns()
         failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
         pairs = list(zip(recognitions, shares, strict=True))
@@ -282,7 +282,7 @@ class BatchRunner:
         failpoint("engine.loading")
         begun = time.monotonic_ns()
         try:
-            model = self._measured_model(path, self._loader(path))
+            model = self._check_quality(path, self._loader(path))
         except SpoolError:
             raise
         except Exception as error:
@@ -294,7 +294,7 @@ class BatchRunner:
         self._let_go(self._model_cache.take_in(path, model, model.info.size, beside))
         return model
 
-    def _measured_model(self, path: str, model: Recognizer) -> Recognizer:
+    def _check_quality(self, path: str, model: Recognizer) -> Recognizer:
         """The model, unless its weights are quantised and their quality was not measured here."""
         if model.info.quantised and self._measured is not None and path not in self._measured:
             raise QualityUnknown(

@@ -279,7 +279,7 @@ class Attempt(ChunkDecoder):
             if self.info is not None and heard.makers not in ((), self.info.makers):
                 changed.append((span, self.charge(heard.engine_ns, 0)))
                 continue
-            chunks.append((self.decoded_chunk(span, heard), self.charge(heard.engine_ns, span.core)))
+            chunks.append((self.place_chunk(span, heard), self.charge(heard.engine_ns, span.core)))
         if chunks:
             self.commit_chunks(chunks)
         for span, bill in changed:
@@ -304,7 +304,7 @@ class Attempt(ChunkDecoder):
             self.add(chunk)
             self.done_samples += chunk.span.core
 
-    def ended(self) -> None:
+    def note_ending(self) -> None:
         """The job's ending is committed, with the last chunk if that was left to it."""
         if self.last is not None:
             self._count(self.last[0].span)

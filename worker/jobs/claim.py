@@ -27,7 +27,7 @@ ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to 
 
 
 @contextlib.contextmanager
-def claimed_next(context: WorkerContext, hinted: str | None, *, live: bool = False) -> Iterator[Claim | None]:
+def hold_next(context: WorkerContext, hinted: str | None, *, live: bool = False) -> Iterator[Claim | None]:
     """The claim to the job whose turn it is, and to the short ones that came with it, for as long as the
     block runs; None when none may run here now. Each of the others has to `leave` the gate by itself.
 
@@ -38,7 +38,7 @@ def claimed_next(context: WorkerContext, hinted: str | None, *, live: bool = Fal
             outcome = _next(context, live=live) if entered else None
             if not isinstance(outcome, NeedsAlone):
                 if outcome is None and hinted is not None:
-                    _used_up(context, hinted) if entered else _give_back(context, hinted)
+                    _use_up(context, hinted) if entered else _give_back(context, hinted)
                 yield outcome
                 return
         with context.job_gate.alone(context.resting) as entered:
@@ -97,7 +97,7 @@ def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
         live=live,
         most=1 if live else context.appetite.jobs,
     )
-    outcome = _written(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
+    outcome = _write(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):
         context.job_gate.add(len(outcome.others))
         context.affinity.record_claim(outcome.passed, loaded=outcome.job.options.model in loaded)
@@ -107,7 +107,7 @@ def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
 def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
     settings = context.settings
     who = (job_id, context.worker_id, settings.lease_seconds)
-    return _written(
+    return _write(
         context,
         "not claimed",
         lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True, pool=settings.pool),
@@ -117,16 +117,16 @@ def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
 
 def _give_back(context: WorkerContext, job_id: str) -> None:
     """This worker takes no jobs now: have the message sent again."""
-    _written(
+    _write(
         context, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
     )
 
 
-def _used_up(context: WorkerContext, job_id: str) -> None:
-    _written(context, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
+def _use_up(context: WorkerContext, job_id: str) -> None:
+    _write(context, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
 
 
-def _written(
+def _write(
     context: WorkerContext, otherwise: str, write: Callable[[Connection], Answer], **ids: str
 ) -> Answer | None:
     """What the write answers; None where the database does not. The sweep then sends the message again."""

@@ -19,7 +19,7 @@ from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.decode.types import CONTEXT_TOKENS, DecodeRequest
 from worker.jobs.request import JobRequest
-from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
+from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
 from worker.speech.listener import SpeechListener, listeners
@@ -163,9 +163,9 @@ class ChunkDecoder(ABC):
             self.info.warnings,
         )
 
-    def decoded_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+    def place_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
         """The chunk, and where the next chunk's search goes on if it does."""
-        chunk = decoded_chunk(span, heard)
+        chunk = place_chunk(span, heard)
         if not heard.hypotheses or self.info is None or not self.request.carries:
             return chunk
         frame = self.info.frame_seconds * SAMPLE_RATE

@@ -153,10 +153,10 @@ class SpeakerPass:
         if has_speaker_per_channel(self.models.asked, channels):
             self.voices = {}
             return with_channels_as_speakers(transcript)
-        known = self._known()
+        known = self._load_known()
         for channel in range(channels):
             if channel not in known:
-                known[channel] = self._listened(path, channel, options.channels)
+                known[channel] = self._listen(path, channel, options.channels)
         failpoint("speakers.done")
         heard = [known[channel] for channel in range(channels)]
         segments = {channel: each.segments for channel, each in enumerate(heard)}
@@ -189,7 +189,7 @@ class SpeakerPass:
                     voices[label] = b64decode(data)
         return voices
 
-    def _known(self) -> dict[int, _Channel]:
+    def _load_known(self) -> dict[int, _Channel]:
         """The channels whose turns were saved by an attempt with the same models."""
         models = self.models
         with self.attempt.context.db.read() as tx:
@@ -223,7 +223,7 @@ class SpeakerPass:
         name, model = (DEFAULT, models.default) if everywhere else (asked, models.model)
         return DiarizationFacts(name=name, sha256=model.digest, note="; ".join(notes))
 
-    def _listened(self, path: Path, channel: int, mode: Channels) -> _Channel:
+    def _listen(self, path: Path, channel: int, mode: Channels) -> _Channel:
         self._spent_ns = 0
         models, read = self.models, self._reader(path, channel, mode)
         bounds = SpeakerBounds(models.asked.least, models.asked.most)
@@ -291,9 +291,9 @@ class SpeakerPass:
             for samples, step in steps:
                 self._submit(model.path, samples, step)
                 if len(self._flying) == STEPS_AHEAD:
-                    yield self._landed()
+                    yield self._take_output()
             while self._flying:
-                yield self._landed()
+                yield self._take_output()
 
         return run
 
@@ -310,7 +310,7 @@ class SpeakerPass:
             raise
         self._flying.append(future)
 
-    def _landed(self) -> Any:  # noqa: ANN401 - the model's own
+    def _take_output(self) -> Any:  # noqa: ANN401 - the model's own
         future = self._flying[0]
         while True:
             try:

@@ -57,7 +57,7 @@ class Reuse:
         self._from: str | None = None
         self.source = job.source
 
-    def fetched(
+    def fetch(
         self, sources: Sources, check: Callable[[], None], hashes: bytes | None
     ) -> contextlib.AbstractContextManager[Path]:
         """The source as a local file while the block runs (`Sources.fetched`)."""
@@ -78,7 +78,7 @@ class Reuse:
             return None
         with self._db.read() as tx:
             known = find_by_etag(tx, self._job.project, source, self._fingerprint)
-        return self._taken(known)
+        return self._take(known)
 
     def after_fetch(self, path: Path, check: Callable[[], None], *, hashed: bool = True) -> Transcript | None:
         """Hash what was fetched; the transcript of the same bytes, if known. `check` may raise to stop.
@@ -94,7 +94,7 @@ class Reuse:
             else:
                 self._content, blocks = hash_file(path, check)
         if self._job.content_sha256 not in (None, self._content):
-            raise self._changed("since it was announced, or since an earlier attempt read it")
+            raise self._make_error("since it was announced, or since an earlier attempt read it")
         if blocks is not None:
             with self._db.begin() as tx:
                 keep_source_hashes(tx, self._job, blocks)
@@ -102,7 +102,7 @@ class Reuse:
             return None
         with self._db.read() as tx:
             known = find_by_content(tx, self._job.project, self._content, self._fingerprint)
-        return self._taken(known)
+        return self._take(known)
 
     def confirm(self, path: Path, check: Callable[[], None]) -> None:
         """The recording was decoded: raise SourceChanged where it was not the same from beginning to end."""
@@ -111,9 +111,9 @@ class Reuse:
                 return
         except OSError:
             pass
-        raise self._changed("while it was read")
+        raise self._make_error("while it was read")
 
-    def _changed(self, when: str) -> SourceChanged:
+    def _make_error(self, when: str) -> SourceChanged:
         return SourceChanged(f"{self._job.name}: the recording changed {when}; submit it as a new job.")
 
     def facts(self) -> Facts:
@@ -126,7 +126,7 @@ class Reuse:
             reused_from=self._from,
         )
 
-    def _taken(self, known: KnownTranscript | None) -> Transcript | None:
+    def _take(self, known: KnownTranscript | None) -> Transcript | None:
         if known is None:
             return None
         try:

@@ -37,7 +37,7 @@ from spool.tracing import span
 from worker.audio import open_audio
 from worker.jobs.align.attempt import AlignAttempt
 from worker.jobs.attempt import Attempt, GiveBack
-from worker.jobs.claim import beside, claimed_next
+from worker.jobs.claim import beside, hold_next
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.endings import FailedAttempt
@@ -49,7 +49,7 @@ from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.services import JobServices
 from worker.jobs.speakers import carry_names
-from worker.jobs.tracing import attempted
+from worker.jobs.tracing import trace_attempt
 from worker.jobs.transcript import language_model_facts, refuse_truncated
 from worker.models.base import ModelInfo
 from worker.speech.listener import detector_digest
@@ -61,7 +61,7 @@ def run_next(services: JobServices, hinted: str | None, *, live: bool = False) -
     """Run the next job, beside the short ones that were claimed with it, each in a thread; how it ended, or
     None when none may run here now. `hinted` is the job whose message arrived, if any; live: of live sessions
     alone."""
-    with claimed_next(services.context, hinted, live=live) as claim:
+    with hold_next(services.context, hinted, live=live) as claim:
         if claim is None:
             return None
         failpoint("claim.committed")
@@ -76,7 +76,7 @@ def run_claimed(services: JobServices, claim: Claim) -> str:
     lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
     try:
         with (
-            attempted(claim, context.settings.worker_name) as trace,
+            trace_attempt(claim, context.settings.worker_name) as trace,
             Lease(
                 context.db,
                 claim,
@@ -156,7 +156,7 @@ class JobRunner:
         transcript = reuse.before_fetch()
         if transcript is None:
             hashes = self._read_hashes()
-            with reuse.fetched(self._services.sources, attempt.check, hashes) as path:
+            with reuse.fetch(self._services.sources, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check, hashed=hashes is not None)
                 if transcript is None:
                     transcript = self._decode(path, info, reuse.facts()["content_sha256"])
@@ -181,7 +181,7 @@ class JobRunner:
             self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
         )
         attempt.model = models.model.path
-        with reuse.fetched(self._services.sources, attempt.check, self._read_hashes()) as path:
+        with reuse.fetch(self._services.sources, attempt.check, self._read_hashes()) as path:
             reuse.after_fetch(path, attempt.check)
             self._speakers = SpeakerPass(attempt, models)
             transcript = self._speakers.add_speakers(before, path)
@@ -271,7 +271,7 @@ class JobRunner:
                 if self._recording is not None:
                     self._recording.withdraw(self._services.objects)
                 raise
-        self._attempt.ended()
+        self._attempt.note_ending()
         if self._recording is not None:
             self._recording.drop_log(self._services.objects)
         if self._job.transcript_key is not None:

@@ -17,7 +17,7 @@ from worker.audio import SAMPLE_RATE
 
 
 @contextlib.contextmanager
-def attempted(claim: Claim, worker: str) -> Iterator[Span]:
+def trace_attempt(claim: Claim, worker: str) -> Iterator[Span]:
     """The attempt's step in the job's trace, after the time that the job waited; in the block every line of
     this thread carries the job's ids.
 
@@ -52,10 +52,10 @@ def follow(future: "Future[Recognition]", piece: ChunkSpan, ids: dict[str, str])
         "audio_seconds": seconds,
     }
     one = begin("chunk", about)
-    future.add_done_callback(partial(_answered, one))
+    future.add_done_callback(partial(_note_answer, one))
 
 
-def _answered(one: Span, future: "Future[Recognition]") -> None:
+def _note_answer(one: Span, future: "Future[Recognition]") -> None:
     error = None if future.cancelled() else future.exception()
     if error is not None:
         one.record_error(error)

@@ -29,7 +29,7 @@ from worker.segmentation.stitch import stitch
 from worker.speech.listener import SpeechListener
 
 
-def decoded_chunk(span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+def place_chunk(span: ChunkSpan, heard: Recognition) -> DecodedChunk:
     """The chunk with what was heard in it, in seconds of the recording."""
     offset = span.start / SAMPLE_RATE
     words = move_words(heard.words, offset, span.end / SAMPLE_RATE, span.channel)

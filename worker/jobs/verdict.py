@@ -64,9 +64,9 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     refusals = set(job.refusals or {}) - {own}
     if others := _others(context, attempt, refusals | {own}):
         if isinstance(error, UnknownModel) and _lacks_what_is_asked(context, job.options):
-            return Verdict(f"left to {_listed(others)}", blames_worker=False)
+            return Verdict(f"left to {_list_names(others)}", blames_worker=False)
         if isinstance(error, ModelError) or not refusals:
-            return Verdict(f"left to {_listed(others)}")
+            return Verdict(f"left to {_list_names(others)}")
     if isinstance(error, ModelError) and (lack := _model_problem(context, attempt)) is not None:
         if (problem := _self_test(context, attempt, error)) is None:
             return Verdict(f"only this model does not load here: {lack}", retry="limited")
@@ -82,7 +82,7 @@ def judge_place(context: WorkerContext, attempt: Attempt, error: SourceUnreachab
     job, own = attempt.claim.job, context.settings.worker_name
     others = _others(context, attempt, {own, *(job.refusals or {})})
     if others:
-        return Verdict(f"left to {_listed(others)}", blames_worker=isinstance(error, ShareForbidden))
+        return Verdict(f"left to {_list_names(others)}", blames_worker=isinstance(error, ShareForbidden))
     if isinstance(error, ShareForbidden):
         return Verdict("no other worker can take it", lacks_share=True)
     # The root is well, and the folder may have been deleted: that is no reason to take no other jobs.
@@ -115,7 +115,7 @@ def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[s
     )
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

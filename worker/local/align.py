@@ -19,7 +19,7 @@ from worker.audio import open_audio
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
 from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, emissions_in_core, spell_request
-from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
+from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo, SpeechModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
 
@@ -73,4 +73,4 @@ def _decode(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk
             if isinstance(answer, Failure):
                 raise answer.error
             emissions = emissions_in_core(each.span, answer, info.frame_seconds)
-            yield replace(decoded_chunk(each.span, answer), emissions=emissions)
+            yield replace(place_chunk(each.span, answer), emissions=emissions)

@@ -217,7 +217,7 @@ class _FileDecoder(ChunkDecoder):
         for span, answer in answers:
             if answer.hypotheses:
                 self.spoken.append((span, answer))
-            self.add(self.decoded_chunk(span, answer))
+            self.add(self.place_chunk(span, answer))
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
         """The chunks as for jobs, or the whole file as one chunk."""

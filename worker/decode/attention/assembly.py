@@ -103,13 +103,13 @@ def _join_tokens(
     """Those of one text of each window, in the order in which they were spoken."""
     tokens = {each.window: text.tokens for each, text in zip(answers, texts, strict=True)}
 
-    def timed(each: WindowAnswer) -> list[tuple[int, int]]:
+    def add_times(each: WindowAnswer) -> list[tuple[int, int]]:
         # Only the answer has times, and only where that is kept is a window parted by another.
         chosen = tokens[each.window]
         times = each.best.times if chosen == each.best.tokens else [0] * len(chosen)
         return list(zip(times, chosen, strict=True))
 
-    return tuple(token for _, token in _in_order(answers, timed, lambda row: row[0] * frame_samples))
+    return tuple(token for _, token in _in_order(answers, add_times, lambda row: row[0] * frame_samples))
 
 
 def _texts(model: AttentionModel, answer: WindowAnswer, *, alone: bool) -> list[WindowText]:

@@ -374,7 +374,7 @@ class KeptBeam:
     def collect(self, state: KeptState, utterance: int) -> RankedHypotheses:
         """The hypotheses of an utterance that is done in the order of the last ranking, and which of them is
         the best by its own length. Empty if its scores contain NaN."""
-        hypotheses = self._listed(state, utterance)
+        hypotheses = self._list_hypotheses(state, utterance)
         penalties, prompt = _penalty_table(self.length_penalty), int(state.prompts[utterance])
         ranks = [each.score / penalties[1 + prompt + len(each.tokens)] for each in hypotheses]
         return RankedHypotheses(hypotheses, int(np.argmax(ranks)) if ranks else 0)
@@ -388,7 +388,7 @@ class KeptBeam:
     def _has_scores(self, scores: mx.array) -> mx.array:
         return mx.any(scores > -mx.inf, axis=1)
 
-    def _listed(self, state: KeptState, utterance: int) -> tuple[ScoredTokens, ...]:
+    def _list_hypotheses(self, state: KeptState, utterance: int) -> tuple[ScoredTokens, ...]:
         if bool(state.has_nan[utterance]):
             return ()
         steps = int(state.steps[utterance])
@@ -438,7 +438,9 @@ class SumBeam(KeptBeam):
                 return each.score if self.length_penalty == 0 else -np.inf
             return each.score / float(count**self.length_penalty)
 
-        return RankedHypotheses(tuple(sorted(self._listed(state, utterance), key=lambda each: -rank(each))))
+        return RankedHypotheses(
+            tuple(sorted(self._list_hypotheses(state, utterance), key=lambda each: -rank(each)))
+        )
 
     def _rank(self, state: KeptState, totals: mx.array) -> mx.array:  # noqa: ARG002 - no length counts
         return totals

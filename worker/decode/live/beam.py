@@ -46,7 +46,7 @@ class LiveBeamState:
 
     @property
     def path(self) -> Path:
-        ranked = self._ranked()
+        ranked = self._rank_slots()
         return self.paths[ranked[0][1]] if ranked else EMPTY
 
     @property
@@ -63,7 +63,7 @@ class LiveBeamState:
         return bool(np.array(self.search.beam.finite)[0])
 
     def hypotheses(self) -> list[Hypothesis]:
-        return [hypothesis for hypothesis, _ in self._ranked()]
+        return [hypothesis for hypothesis, _ in self._rank_slots()]
 
     def forget(self, tokens: int) -> None:
         if tokens == 0:
@@ -83,7 +83,7 @@ class LiveBeamState:
 
     def next_frame(self) -> int:
         """The first frame that the best hypothesis has not read, counted from `frame`."""
-        ranked = self._ranked()
+        ranked = self._rank_slots()
         if not ranked:
             return 0
         slot = ranked[0][1]
@@ -98,7 +98,7 @@ class LiveBeamState:
         frames: NDArray[np.int32] = np.array(self.search.beam.slots[Field.FRAME, :])[0]
         return frames
 
-    def _ranked(self) -> list[tuple[Hypothesis, int]]:
+    def _rank_slots(self) -> list[tuple[Hypothesis, int]]:
         if not self.is_finite:
             return []
         scores = self.search.scores(fixed=self.fixed)[0]

@@ -107,7 +107,7 @@ class BeamSearch:
                 state = self._step(state)
             steps += every
             if steps % CHECK_EVERY == 0:
-                mx.async_eval(state, *self._kept())  # type: ignore[no-untyped-call]
+                mx.async_eval(state, *self._latest_arrays())  # type: ignore[no-untyped-call]
                 give_way(state)
             checked, last = (state.beam if synchronous else last), state.beam
             ahead = 0 if synchronous else every
@@ -146,7 +146,7 @@ class BeamSearch:
                 self.recorder.step(emission, gained, scores)
         give_way()
 
-    def _kept(self) -> list[mx.array]:
+    def _latest_arrays(self) -> list[mx.array]:
         kept = self.backtrace.latest(CHECK_EVERY)
         return kept if self.recorder is None else kept + self.recorder.latest(CHECK_EVERY)
 
@@ -207,7 +207,7 @@ class BeamSearch:
             state = state._replace(beam=grow_tokens(state.beam, longest + every + 1))
             for _ in range(every):
                 state = self._step(state)
-            mx.eval(state, self._kept())
+            mx.eval(state, self._latest_arrays())
         return state
 
     def _let_wait(self, before: Beam, beam: Beam) -> Beam:

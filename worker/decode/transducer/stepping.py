@@ -95,10 +95,10 @@ def _select_rows(
 ) -> tuple[mx.array, LstmState]:
     """Select rows by index from those before the step followed by those after it."""
 
-    def chosen(before: mx.array, after: mx.array) -> mx.array:
+    def pick(before: mx.array, after: mx.array) -> mx.array:
         return mx.take(mx.concatenate([before, after]), index, axis=0)
 
-    return chosen(output, fresh), LstmState(*map(chosen, state, stepped))
+    return pick(output, fresh), LstmState(*map(pick, state, stepped))
 
 
 def _should_gather(override: bool | None) -> bool:

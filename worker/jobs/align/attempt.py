@@ -63,11 +63,11 @@ class AlignAttempt(Attempt):
         """Drop what the head said of the tokens; the words have their places now."""
         drop_emissions(tx, self.claim.job.id)
 
-    def decoded_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+    def place_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
         """The words that were heard, with what the head says of the text's tokens."""
         assert self.info is not None
         emissions = emissions_in_core(span, heard, self.info.frame_seconds)
-        return replace(super().decoded_chunk(span, heard), emissions=emissions)
+        return replace(super().place_chunk(span, heard), emissions=emissions)
 
     def transcript(
         self,

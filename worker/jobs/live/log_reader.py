@@ -151,7 +151,7 @@ class LogReader:
             if self._position >= self._parts.end(self._part):
                 self._begin_part(self._part + 1)
                 continue
-            record = self._stored(self._part, self._next)
+            record = self._read_record(self._part, self._next)
             if record is None:
                 return None
             self._next += 1
@@ -186,7 +186,7 @@ class LogReader:
         self._came_at = time.monotonic()
         return None
 
-    def _stored(self, part: int, number: int) -> LogRecord | None:
+    def _read_record(self, part: int, number: int) -> LogRecord | None:
         key = record_key(self._job_id, number, part)
         try:
             with self._objects.open(key) as stream:
@@ -206,7 +206,7 @@ class LogReader:
             for part, count in enumerate(self._skipped):
                 room = min(left, self._parts.end(part) - self._parts.start(part))
                 for number in range(count):
-                    record = self._stored(part, number)
+                    record = self._read_record(part, number)
                     if record is None:
                         raise SourceMissing("A part of the live session's log is gone.")
                     if record.kind == "audio":

@@ -106,7 +106,7 @@ class LiveJob:
             decoding.decode()
             if not decoding.samples:
                 raise AudioEmpty(f"{job.name}: the session ended before any audio came.")
-            recording = self._stored(log)
+            recording = self._store(log)
             transcript = transcript_of(
                 job.id,
                 attempt.decoded,
@@ -127,7 +127,7 @@ class LiveJob:
             duration=samples / SAMPLE_RATE,
         )
 
-    def _stored(self, log: LogReader) -> KeptRecording:
+    def _store(self, log: LogReader) -> KeptRecording:
         job = self._attempt.claim.job
         path = log.write_recording()
         size = path.stat().st_size
