@@ -12,7 +12,7 @@ Greedy is a beam of one. All arrays have the utterances first and stay on the de
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Self
 
@@ -45,12 +45,13 @@ class ScoredTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedHypotheses:
-    """An utterance's hypotheses as its search orders them, and which of them is its answer; none if its
-    scores contain NaN."""
+class SearchAnswer:
+    """An utterance's hypotheses as its search orders them, and the index of the answer; none if its scores
+    contain NaN. key: its request's."""
 
     hypotheses: tuple[ScoredTokens, ...]
     answer: int = 0
+    key: Hashable = None
 
 
 @dataclass(slots=True)
@@ -222,11 +223,11 @@ class BeamSettings:
         state.count_step(state.finished >= self.wanted, mx.any(ranked_scores > -mx.inf, axis=1))
         return state, parents, next_tokens
 
-    def collect(self, state: BeamState, utterance: int) -> RankedHypotheses:
+    def collect(self, state: BeamState, utterance: int) -> SearchAnswer:
         """The hypotheses of an utterance that is done, best first, equals in the order they were finished:
         where fewer than the beam have ended, the live ones fill up. Empty if its scores contain NaN."""
         if bool(state.has_nan[utterance]):
-            return RankedHypotheses(())
+            return SearchAnswer(())
         histories = np.array(state.finished_histories[utterance])
         lengths = np.array(state.finished_lengths[utterance]).tolist()
         scores = np.array(state.finished_scores[utterance]).tolist()
@@ -243,7 +244,7 @@ class BeamSettings:
             candidate = ScoredTokens(tuple(live[row, :count].tolist()), float(live_scores[row]), ended=False)
             if np.isfinite(candidate.score):
                 candidates.append(candidate)
-        return RankedHypotheses(
+        return SearchAnswer(
             tuple(sorted(candidates, key=lambda each: -self.rank(each.score, len(each.tokens))))
         )
 
@@ -371,13 +372,13 @@ class KeptBeam:
         state.count_step(mx.all(state.ended, axis=1), self._has_scores(next_scores))
         return state, parents, next_tokens
 
-    def collect(self, state: KeptState, utterance: int) -> RankedHypotheses:
+    def collect(self, state: KeptState, utterance: int) -> SearchAnswer:
         """The hypotheses of an utterance that is done in the order of the last ranking, and which of them is
         the best by its own length. Empty if its scores contain NaN."""
         hypotheses = self._list_hypotheses(state, utterance)
         penalties, prompt = _penalty_table(self.length_penalty), int(state.prompts[utterance])
         ranks = [each.score / penalties[1 + prompt + len(each.tokens)] for each in hypotheses]
-        return RankedHypotheses(hypotheses, int(np.argmax(ranks)) if ranks else 0)
+        return SearchAnswer(hypotheses, int(np.argmax(ranks)) if ranks else 0)
 
     def _rank(self, state: KeptState, totals: mx.array) -> mx.array:
         """What candidates of `totals` [B, K, K] are ordered by: score / penalty of their parents' lengths."""
@@ -429,7 +430,7 @@ class SumBeam(KeptBeam):
         state.log_probs = mx.zeros(state.histories.shape, mx.float32)
         return state
 
-    def collect(self, state: KeptState, utterance: int) -> RankedHypotheses:
+    def collect(self, state: KeptState, utterance: int) -> SearchAnswer:
         """The hypotheses of an utterance that is done, best first. Empty if its scores contain NaN."""
 
         def rank(each: ScoredTokens) -> float:
@@ -438,7 +439,7 @@ class SumBeam(KeptBeam):
                 return each.score if self.length_penalty == 0 else -np.inf
             return each.score / float(count**self.length_penalty)
 
-        return RankedHypotheses(
+        return SearchAnswer(
             tuple(sorted(self._list_hypotheses(state, utterance), key=lambda each: -rank(each)))
         )
 
@@ -468,16 +469,6 @@ class SearchRequest:
     options: Any = None
     limit: int | None = None
     fused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
-    """An utterance's hypotheses in the search's order, and the index of the answer; none if the model's
-    output was not finite."""
-
-    key: Hashable
-    hypotheses: tuple[ScoredTokens, ...]
-    answer: int = 0
 
 
 @dataclass(slots=True)
@@ -636,9 +627,8 @@ class AttentionSearch:
         for row in np.flatnonzero(done).tolist():
             if not live.answered[row]:
                 live.answered[row] = True
-                outcome = self.settings.collect(live.beams, row)
-                key = live.requests[row].key
-                answers.append(SearchAnswer(key, outcome.hypotheses, outcome.answer))
+                answer = self.settings.collect(live.beams, row)
+                answers.append(replace(answer, key=live.requests[row].key))
         left = live.answered.count(False)
         if left == 0 or len(live.requests) - left >= max(1.0, len(live.requests) * WORTH_A_CHANGE):
             self._drop_answered()
