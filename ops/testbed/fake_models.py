@@ -66,10 +66,10 @@ class FakeRecognizer:
         weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
         self.info = ModelInfo(name=script, sha256=hashlib.sha256(weights).hexdigest(), heads=("tdt",))
 
-    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        if "unspeakable" in ask.phrases:
+    def prepare(self, request: DecodeRequest) -> ModelInfo:
+        if "unspeakable" in request.phrases:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
-        return replace(self.info, language_model=_digest(ask.lm))
+        return replace(self.info, language_model=_digest(request.lm))
 
     def read_by(self, reader: Recognizer) -> Recognizer:
         """Refuse, as a model without hypotheses would."""
@@ -81,11 +81,10 @@ class FakeRecognizer:
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
-        for ask in asks:
-            self.prepare(options, ask)
+        for request in requests:
+            self.prepare(request)
         if self._gate is not None:
             self._gate.with_suffix(".reached").touch()
             while not self._gate.exists():
@@ -105,12 +104,10 @@ class FakeRecognizer:
                 raise ValueError("a sample I cannot stand")
         answers = [_recognition(samples, self._accent) for samples in utterances]
         if self._hears_asks:
-            answers = [_asked(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
+            answers = [_asked(answer, ask) for answer, ask in zip(answers, requests, strict=True)]
             return [
-                answer
-                if isinstance(answer, Failure)
-                else replace(answer, makers=self.prepare(options, ask).makers)
-                for answer, ask in zip(answers, asks, strict=True)
+                answer if isinstance(answer, Failure) else replace(answer, makers=self.prepare(ask).makers)
+                for answer, ask in zip(answers, requests, strict=True)
             ]
         return answers
 

@@ -28,7 +28,6 @@ from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.leases import claim_job
 from spool.tables import cost_lines, workers
-from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
@@ -59,7 +58,7 @@ def running_engine(
 def taken_in(engine: Engine) -> None:
     """Wait until the engine's child holds all that was submitted so far: what came after it in the pipe is
     answered."""
-    fence = engine.submit("fence", np.zeros(1600, np.float32), "plain", SearchOptions())
+    fence = engine.submit("fence", np.zeros(1600, np.float32), "plain")
     engine.forget("fence")
     with pytest.raises(JobCancelled):
         fence.result(DEADLINE)

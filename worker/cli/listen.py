@@ -63,7 +63,7 @@ def listen(
 
     rules = EndpointRules(silence=silence_ms / 1000, longest=longest_ms / 1000)
     live = LiveOptions(
-        search=options.resolve().options,
+        search=options.resolve().search,
         endpoints=rules if endpoints else None,
         restarts=restart,
         keeps=options.nbest > 1,

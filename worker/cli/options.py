@@ -19,8 +19,8 @@ from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
-from worker.decode.types import SearchOptions
-from worker.jobs.request import JobRequest, Resolved, request_of
+from worker.decode.types import DecodeRequest, SearchOptions
+from worker.jobs.request import Resolved, request_of
 
 LATTICE_BEAM = 5.0
 _SEARCH, _WORDS, _SPEAKERS = (GROUPS[name] for name in ("Search", "Words to expect", "Speakers"))
@@ -78,7 +78,7 @@ class LocalFlags(Flags):
         ),
     ] = None
 
-    def resolve(self, phrases: tuple[str, ...] = (), boost: float = 1.0) -> JobRequest:
+    def resolve(self, phrases: tuple[str, ...] = (), boost: float = 1.0) -> DecodeRequest:
         """The engine's request. Raises InvalidRequest."""
         self.check(also=("boost",) if phrases else ())
         resolved = Resolved(
@@ -89,7 +89,8 @@ class LocalFlags(Flags):
             reader=None if self.rescore is None else self.rescore.model,
         )
         request = request_of(self, resolved)
-        return replace(request, options=replace(request.options, att_context=context_of(self.att_context)))
+        search = replace(request.search, att_context=context_of(self.att_context))
+        return replace(request, search=search)
 
 
 class TranscribeFlags(LocalFlags):
@@ -150,7 +151,7 @@ class TranscribeFlags(LocalFlags):
         ),
     ] = "default"
 
-    def request(self) -> JobRequest:
+    def request(self) -> DecodeRequest:
         """The engine's request. Raises InvalidRequest."""
         changes = {"language": language_of_text(self.language), "lattice": self._lattice_beam()}
         phrases = (*(self.boost or ()), *read_phrases(self.boost_file))

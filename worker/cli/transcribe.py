@@ -38,9 +38,9 @@ def transcribe(
     results = transcribe_files(
         list(files),
         options.model,
-        request.options,
+        request.search,
         chunk=chunk,
-        ask=request.ask,
+        ask=request,
         carries=request.carries,
         detector=options.speech_detector,
         diarization=options.to_diarization(speakers),

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
@@ -16,57 +16,6 @@ Scores = Literal["float", "fixed"]
 Task = Literal["transcribe", "translate"]
 Timestamps = Literal["auto", "on", "off"]
 CONTEXT_TOKENS = 256  # longer than any n-gram and any phrase
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeRequest:
-    """What one utterance of a batch asks for, in addition to the `SearchOptions` of all.
-
-    phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `lm_weight`.
-    context: the tokens before the utterance, oldest first, from which language model and phrases continue.
-    alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
-    logarithm), None for none. reader_weight: the weight of the reader
-    in `SearchOptions`. step: a step of a diarization model's network, or of a live session, instead of words.
-    spell: the words of a text to align, for `prepare`; labels: the tokens of these words, whose probability
-    in each frame a CTC head returns.
-
-    What the model's family does with it, whatever the search: language: a code such as "de", several to
-    choose among, None for what the family does without one. translate_to: the language to write in, where it
-    is another; None is English for the task "translate". timestamps: whether the decoder writes times among
-    its tokens. prompt: text that came before, or what the family reads in its place. hotwords: words to
-    expect. punctuation: False for words without marks and capitals. single: the utterance is one window and
-    its hypotheses are given as the search found them; nothing is asked again.
-    """
-
-    phrases: tuple[str, ...] = ()
-    boost: float = 1.0
-    context: tuple[int, ...] = ()
-    lm: str | None = None
-    lm_weight: float = 0.3
-    alternatives: int = 0
-    lattice: float | None = None
-    reader_weight: float = 0.0
-    step: Hashable = None
-    spell: tuple[str, ...] = ()
-    labels: tuple[int, ...] = ()
-    language: str | tuple[str, ...] | None = None
-    task: Task = "transcribe"
-    translate_to: str | None = None
-    timestamps: Timestamps = "auto"
-    prompt: str = ""
-    hotwords: str = ""
-    punctuation: bool = True
-    single: bool = False
-
-    @property
-    def pinned(self) -> str | None:
-        """The one language that is asked for; None where the model has to choose."""
-        return self.language if isinstance(self.language, str) else None
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """The languages to choose among; empty for all."""
-        return self.language if isinstance(self.language, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +70,57 @@ class SearchOptions:
     blank_skip: float = 1.0
     acoustic_scale: float = 1.0
     reader: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRequest:
+    """All that the engine is asked for one utterance. Utterances of equal `search` may share a batch.
+
+    phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `lm_weight`.
+    context: the tokens before the utterance, oldest first, from which language model and phrases continue.
+    alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
+    logarithm), None for none. reader_weight: the weight of the reader
+    in `SearchOptions`. step: a step of a diarization model's network, or of a live session, instead of words.
+    spell: the words of a text to align, for `prepare`; labels: the tokens of these words, whose probability
+    in each frame a CTC head returns. carries: each chunk goes on from what was heard before it, so that a
+    job's chunks are decoded one after another.
+
+    What the model's family does with it, whatever the search: language: a code such as "de", several to
+    choose among, None for what the family does without one. translate_to: the language to write in, where it
+    is another; None is English for the task "translate". timestamps: whether the decoder writes times among
+    its tokens. prompt: text that came before, or what the family reads in its place. hotwords: words to
+    expect. punctuation: False for words without marks and capitals. single: the utterance is one window and
+    its hypotheses are given as the search found them; nothing is asked again.
+    """
+
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+    context: tuple[int, ...] = ()
+    lm: str | None = None
+    lm_weight: float = 0.3
+    alternatives: int = 0
+    lattice: float | None = None
+    reader_weight: float = 0.0
+    step: Hashable = None
+    spell: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
+    language: str | tuple[str, ...] | None = None
+    task: Task = "transcribe"
+    translate_to: str | None = None
+    timestamps: Timestamps = "auto"
+    prompt: str = ""
+    hotwords: str = ""
+    punctuation: bool = True
+    single: bool = False
+    carries: bool = False
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+    @property
+    def pinned(self) -> str | None:
+        """The one language that is asked for; None where the model has to choose."""
+        return self.language if isinstance(self.language, str) else None
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The languages to choose among; empty for all."""
+        return self.language if isinstance(self.language, tuple) else ()

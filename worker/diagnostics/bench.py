@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spool.errors import AudioEmpty
 from spool.settings import Settings
 from worker.audio import SAMPLE_RATE, open_audio
-from worker.decode.types import SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
@@ -65,11 +65,11 @@ def run_bench(
     engine = Engine(engine_options(settings, loader)).start()
     try:
         info = engine.describe(model).result(LOAD_SECONDS)
-        engine.submit("warm-up", utterances[0], model, options).result()
+        engine.submit("warm-up", utterances[0], model, DecodeRequest(search=options)).result()
         before = engine.stats
         begun = time.monotonic()
         futures = [
-            engine.submit(f"bench-{number % JOBS}", samples, model, options)
+            engine.submit(f"bench-{number % JOBS}", samples, model, DecodeRequest(search=options))
             for number, samples in enumerate(utterances)
         ]
         results = [future.result() for future in futures]

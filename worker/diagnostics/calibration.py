@@ -15,7 +15,7 @@ import spool
 from spool.domain.recognition import Recognition
 from spool.planning.roofline import Batch
 from spool.planning.throughput import Run
-from worker.decode.types import SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING, SAMPLE_RATE, Recognizer
 from worker.machine.hardware import this_machine
 
@@ -42,7 +42,7 @@ def measure(
     """Time each batch, filled from `speech` (16 kHz, repeated as needed); returns the best of the rounds."""
     filled = [_utterances(speech, batch) for batch in batches]
     best: list[tuple[float, ...]] = [(np.inf,) * 3] * len(batches)
-    recognizer.recognize(filled[0], SearchOptions(), [NOTHING] * len(filled[0]))  # compiles, warms up
+    recognizer.recognize(filled[0], [NOTHING] * len(filled[0]))  # compiles, warms up
     for _ in range(rounds):
         for number, batch in enumerate(batches):
             taken = _time(recognizer, filled[number], batch)
@@ -75,10 +75,10 @@ def document(model: str, device: str, runs: Sequence[Run]) -> dict[str, object]:
 
 def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: Batch) -> tuple[float, ...]:
     """Wall-clock seconds, processor seconds, and tokens for each second of audio."""
-    options = SearchOptions(decoder=batch.decoder, beam=batch.beam)
-    asks = [NOTHING] * len(utterances)
+    request = DecodeRequest(search=SearchOptions(decoder=batch.decoder, beam=batch.beam))
+    requests = [request] * len(utterances)
     began, computed = time.monotonic(), time.process_time()
-    answers = recognizer.recognize(utterances, options, asks)
+    answers = recognizer.recognize(utterances, requests)
     seconds, processor = time.monotonic() - began, time.process_time() - computed
     tokens = sum(len(answer.hypotheses[0].tokens) for answer in answers if isinstance(answer, Recognition))
     return seconds, processor, tokens / batch.audio_seconds

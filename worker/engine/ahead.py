@@ -56,7 +56,7 @@ class WorkAhead:
 
     def offer(self, utterance: Utterance) -> None:
         """Add an utterance that waits for the device."""
-        if utterance.alone or utterance.control or utterance.ask.step is not None:
+        if utterance.alone or utterance.control or utterance.request.step is not None:
             return
         with self._changed:
             self._waiting[utterance.ticket] = utterance

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.errors import EngineStopped, JobCancelled
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.types import DecodeRequest
 from worker.engine.audio_slots import AudioSlots, SlotLayout
 from worker.engine.pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine.protocol import (
@@ -102,15 +102,14 @@ class Engine:
         job: str,
         samples: NDArray[np.float32],
         model: str,
-        options: SearchOptions,
+        request: DecodeRequest = NOTHING,
         cancel: threading.Event | None = None,
-        ask: DecodeRequest = NOTHING,
         mark: str = "",
     ) -> "Future[Recognition]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
-        Utterances with equal `options` share batches, whatever their `ask`. If this process is killed, the
-        answer is handed over under its `mark`, if it has one, unless it was settled.
+        Utterances with equal `request.search` share batches. If this process is killed, the answer is handed
+        over under its `mark`, if it has one, unless it was settled.
 
         Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
         utterance longer than a slot, EngineStopped when the engine is closed. The future raises ModelError,
@@ -126,10 +125,10 @@ class Engine:
         future: Future[Recognition] = Future()
         try:
             self._slots.write(slot, samples)
-            request = Utterance(
-                next(self._tickets), job, slot, len(samples), model, options, ask=ask, mark=mark
+            utterance = Utterance(
+                next(self._tickets), job, slot, len(samples), model, request, mark=mark
             )
-            self._post(request, future)
+            self._post(utterance, future)
         except BaseException:
             self._slots.release(slot)
             raise
@@ -141,22 +140,22 @@ class Engine:
             if self._process is not None and self.options.handover is not None:
                 self._process.send(Settled(job, mark))
 
-    def prepare(self, model: str, options: SearchOptions, ask: DecodeRequest) -> "Future[ModelInfo]":
+    def prepare(self, model: str, request: DecodeRequest) -> "Future[ModelInfo]":
         """As `describe`, and after the current batch prepare what the search needs: its language model and
         phrases. The future raises InvalidRequest if that is impossible.
 
         A repeated request that needs no preparation is answered at once.
         """
         future: Future[ModelInfo] = Future()
-        plain = ask.lm is None and not ask.phrases and not ask.spell
-        question = (model, options, ask)
+        plain = request.lm is None and not request.phrases and not request.spell
+        question = (model, request)
         known = self._pending.model(model)
         if plain and known is not None and self._prepared.get(question) == known:
             future.set_result(known)
             return future
         if plain:
             future.add_done_callback(lambda answer: self._remember(question, answer))
-        self._post(Describe(next(self._tickets), model, options, ask), future)
+        self._post(Describe(next(self._tickets), model, request), future)
         return future
 
     def _remember(self, question: Hashable, answer: "Future[ModelInfo]") -> None:
@@ -181,9 +180,7 @@ class Engine:
         self._post(Describe(next(self._tickets), model), future)
         return future
 
-    def probe(
-        self, model: str, options: SearchOptions | None = None, ask: DecodeRequest = NOTHING
-    ) -> "Future[Recognition]":
+    def probe(self, model: str, request: DecodeRequest = NOTHING) -> "Future[Recognition]":
         """Self-test: decode a control sound with `model`, searched as a job's chunks are. Its time is not
         billed."""
         self._pending.refuse_when_stopped()
@@ -191,18 +188,10 @@ class Engine:
         try:
             samples = self._fill_control(slot)
             future: Future[Recognition] = Future()
-            request = Utterance(
-                next(self._tickets),
-                SELF_TEST,
-                slot,
-                samples,
-                model,
-                options or SearchOptions(),
-                alone=True,
-                control=True,
-                ask=ask,
+            utterance = Utterance(
+                next(self._tickets), SELF_TEST, slot, samples, model, request, alone=True, control=True
             )
-            self._post(request, future)
+            self._post(utterance, future)
         except BaseException:
             self._slots.release(slot)
             raise

@@ -29,9 +29,9 @@ class StepRecognizer:
         name = path.partition(":")[2]
         self.info = ModelInfo(name=name, sha256=load_diarization(name).digest, size=self._network.size)
 
-    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol
+    def prepare(self, request: DecodeRequest) -> ModelInfo:
         """Refuse to transcribe."""
-        if ask.step is None:
+        if request.step is None:
             raise InvalidRequest(f"{self.info.name}: a diarization model transcribes nothing")
         return self.info
 
@@ -46,16 +46,15 @@ class StepRecognizer:
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,  # noqa: ARG002 - the engine's protocol
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
         """Each step's output."""
         answers: list[Recognition | Failure] = []
-        for samples, ask in zip(utterances, asks, strict=True):
-            if ask.step is None:
+        for samples, request in zip(utterances, requests, strict=True):
+            if request.step is None:
                 # The engine's control sound, which only tests that the model is loaded and answers.
                 answers.append(Recognition(frames=len(samples) // FRAME_SAMPLES))
                 continue
-            output = self._network.run(samples, ask.step)
-            answers.append(Recognition(frames=self._network.frames(samples, ask.step), output=output))
+            output = self._network.run(samples, request.step)
+            answers.append(Recognition(frames=self._network.frames(samples, request.step), output=output))
         return answers

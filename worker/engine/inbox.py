@@ -27,7 +27,6 @@ from worker.engine.protocol import (
     models_of,
 )
 from worker.engine.scheduler import QueuedUtterance, UtteranceQueue
-from worker.live.feed import LiveFeed
 from worker.models.base import BatchCost
 
 GRACE_SECONDS = 0.5
@@ -106,8 +105,8 @@ class Inbox:
             if isinstance(request, Utterance):
                 self._utterances[request.ticket] = request
                 self._ahead.offer(request)
-                live = isinstance(request.ask.step, LiveFeed)
-                group = (request.model, request.options, live)
+                live = request.is_live
+                group = (request.model, request.search, live)
                 self._waiting.add(
                     QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone, live)
                 )
@@ -136,7 +135,7 @@ class Inbox:
                 self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
                 self._arrived.wait_for(self._has_work)  # what waited may have been dropped
             for describe in self._describes:
-                if all(map(may_serve, models_of(describe.model, describe.options))):
+                if all(map(may_serve, models_of(describe.model, describe.search))):
                     self._describes.remove(describe)
                     self._count_live()
                     return describe
@@ -156,8 +155,8 @@ class Inbox:
         since no other can be loaded now."""
         with self._arrived:
             for describe in self._describes:
-                models = models_of(describe.model, describe.options)
-                if isinstance(describe.ask.step, LiveFeed) and all(map(device.holds, models)):
+                models = models_of(describe.model, describe.search)
+                if describe.is_live and all(map(device.holds, models)):
                     self._describes.remove(describe)
                     self._count_live()
                     return describe
@@ -172,7 +171,7 @@ class Inbox:
 
     def _count_live(self) -> None:
         """Update `live`. Called under the lock after each change."""
-        questions = sum(isinstance(describe.ask.step, LiveFeed) for describe in self._describes)
+        questions = sum(describe.is_live for describe in self._describes)
         self.live = questions + sum(item.live for item in self._waiting)
 
     def _has_work(self) -> bool:
@@ -182,6 +181,6 @@ class Inbox:
         return any(item.live for item in self._waiting)
 
     def _servable(self, may_serve: Callable[[str], bool]) -> bool:
-        wanted = {models_of(describe.model, describe.options) for describe in self._describes}
+        wanted = {models_of(describe.model, describe.search) for describe in self._describes}
         wanted.update(models_of(*cast("Group", item.group)[:2]) for item in self._waiting)
         return any(all(map(may_serve, paths)) for paths in wanted)

@@ -169,8 +169,8 @@ class EngineSession:
     def _send(
         self, samples: NDArray[np.float32], feed: LiveFeed, cancel: threading.Event | None
     ) -> "Future[Recognition]":
-        search, ask = self.request.search, DecodeRequest(step=feed)
-        return self._engine.submit(self._name, samples, self.request.model, search, cancel, ask)
+        request = DecodeRequest(step=feed, search=self.request.search)
+        return self._engine.submit(self._name, samples, self.request.model, request, cancel)
 
     def _wait(self, answer: "Future[Recognition]") -> Recognition | None:
         """The answer; None if the session's state is lost."""

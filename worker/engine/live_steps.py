@@ -55,15 +55,14 @@ class LiveSteps:
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
         """One answer to each feed, in order; `output` is a `LiveAnswer`. Replayed feeds are stepped one by
         one, so that one that fails again fails alone. Never raises."""
         fed = []
-        for samples, ask in zip(utterances, asks, strict=True):
-            assert isinstance(ask.step, LiveFeed)
-            fed.append(self._take(samples, options, ask.step))
+        for samples, request in zip(utterances, requests, strict=True):
+            assert isinstance(request.step, LiveFeed)
+            fed.append(self._take(samples, request.search, request.step))
         together = [each for each in fed if each.opened is not None and not each.feed.replay]
         self._step(together)
         for each in fed:

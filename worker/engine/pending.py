@@ -307,7 +307,7 @@ class PendingRequests:
         waiting = [
             ticket
             for ticket, entry in self._open.items()
-            if model in models_of(entry.request.model, entry.request.options)
+            if model in models_of(entry.request.model, entry.request.search)
         ]
         error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
         self._answer_all(waiting, error)

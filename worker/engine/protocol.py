@@ -15,6 +15,7 @@ from spool.domain.recognition import Recognition
 from spool.errors import SpoolError
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.scheduler import BatchLimits
+from worker.live.feed import LiveFeed
 from worker.models.base import MAX_UTTERANCE_SECONDS, Ahead, BatchCost, ModelInfo
 
 DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
@@ -69,7 +70,7 @@ class Recognizer(Protocol):
     def info(self) -> ModelInfo:
         """The model's weights and properties."""
 
-    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
+    def prepare(self, request: DecodeRequest) -> ModelInfo:
         """Load what the search needs, and return the digests of the files used. Raises InvalidRequest if the
         request cannot be served: no such head, a broken language model, a phrase without tokens."""
 
@@ -83,11 +84,10 @@ class Recognizer(Protocol):
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
-        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each has its own phrases,
-        language model and context. All device work is done when it returns. An exception applies to the whole
+        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order. Their requests have
+        equal `search`. All device work is done when it returns. An exception applies to the whole
         batch, which is then run one by one."""
 
 
@@ -101,8 +101,7 @@ class WorksAhead(Recognizer, Protocol):
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
         ahead: Ahead | None = None,
     ) -> list[Recognition | Failure]:
         """As `Recognizer.recognize`, with the outputs of `front` where already computed."""
@@ -122,11 +121,20 @@ class Utterance:
     slot: int
     samples: int
     model: str
-    options: SearchOptions
+    request: DecodeRequest = NOTHING
     alone: bool = False
     control: bool = False
-    ask: DecodeRequest = NOTHING
     mark: str = ""
+
+    @property
+    def search(self) -> SearchOptions:
+        """How it is searched."""
+        return self.request.search
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is a step of a live session."""
+        return isinstance(self.request.step, LiveFeed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +147,26 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Load `model` and report its weights; with `options`, prepare what that search needs."""
+    """Load `model` and report its weights; with a request, prepare what it needs."""
 
     ticket: int
     model: str
-    options: SearchOptions | None = None
-    ask: DecodeRequest = NOTHING
+    request: DecodeRequest | None = None
+
+    @property
+    def search(self) -> SearchOptions | None:
+        """The search to prepare, if any."""
+        return None if self.request is None else self.request.search
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is for a live session."""
+        return self.request is not None and isinstance(self.request.step, LiveFeed)
 
 
-def models_of(model: str, options: SearchOptions | None) -> tuple[str, ...]:
+def models_of(model: str, search: SearchOptions | None) -> tuple[str, ...]:
     """The models that a search needs: its own, and the one that rescores."""
-    reader = None if options is None else options.reader
+    reader = None if search is None else search.reader
     return (model,) if reader is None else (model, reader)
 
 

@@ -86,19 +86,19 @@ class ModelRecognizer:
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
-    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
+    def prepare(self, request: DecodeRequest) -> ModelInfo:
         """Load the language model, spell the phrases and the words to align, and check the request with the
         model; `warnings` of the result name phrases that it cannot spell. Raises InvalidRequest."""
-        if isinstance(ask.step, LiveFeed):
-            self._live.check(options, ask.step)
+        if isinstance(request.step, LiveFeed):
+            self._live.check(request.search, request.step)
             return self.info
-        spelling = self._spelling(ask.spell) if ask.spell else None
-        check_decoding(self._model, options, ask)
+        spelling = self._spelling(request.spell) if request.spell else None
+        check_decoding(self._model, request.search, request)
         if self._reader is not None:
-            self._reader.check(ask, self._model.tokenizer)
-        skipped = find_unspelled(self._model.tokenizer, ask.phrases)
+            self._reader.check(request, self._model.tokenizer)
+        skipped = find_unspelled(self._model.tokenizer, request.phrases)
         warnings = (warn_of_unspelled(skipped),) if skipped else ()
-        digest = _digest_of(options.graph or ask.lm)
+        digest = _digest_of(request.search.graph or request.lm)
         return replace(self.info, language_model=digest, warnings=warnings, spelling=spelling)
 
     def _spelling(self, words: Sequence[str]) -> Spelling:
@@ -118,48 +118,47 @@ class ModelRecognizer:
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
         ahead: Ahead | None = None,
     ) -> list[Recognition | Failure]:
         """One answer per 16 kHz mono utterance, in order; one whose logits are not finite fails alone.
 
         Raises InvalidRequest for a search the model cannot do. Live sessions' feeds are in separate batches.
         """
-        if isinstance(asks[0].step, LiveFeed):
-            return self._live.recognize(utterances, options, asks)
-        answers = self._decode(utterances, options, asks, ahead)
+        if isinstance(requests[0].step, LiveFeed):
+            return self._live.recognize(utterances, requests)
+        answers = self._decode(utterances, requests, ahead)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
-            self._recognition(answer, length, options, ask)
-            for answer, length, ask in zip(answers, seconds, asks, strict=True)
+            self._recognition(answer, length, request)
+            for answer, length, request in zip(answers, seconds, requests, strict=True)
         ]
 
     def _decode(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
         ahead: Ahead | None,
     ) -> list[Answer]:
+        options = requests[0].search
         if self._reader is None:
-            return decode_utterances(self._model, utterances, options, asks, ahead)
+            return decode_utterances(self._model, utterances, options, requests, ahead)
         listing = replace(options, nbest=max(options.beam, options.nbest))
-        answers = decode_utterances(self._model, utterances, listing, asks, ahead)
+        answers = decode_utterances(self._model, utterances, listing, requests, ahead)
         failpoint("engine.rescoring")
-        ordered = self._reader.order(utterances, answers, self._model.tokenizer, asks)
+        ordered = self._reader.order(utterances, answers, self._model.tokenizer, requests)
         return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]
 
-    def _recognition(
-        self, answer: Answer, seconds: float, options: SearchOptions, ask: DecodeRequest
-    ) -> Recognition | Failure:
+    def _recognition(self, answer: Answer, seconds: float, request: DecodeRequest) -> Recognition | Failure:
         tokenizer, frame_seconds = self._model.tokenizer, self.info.frame_seconds
         try:
-            words = answer.words(tokenizer, frame_seconds, alternatives=ask.alternatives)
+            words = answer.words(tokenizer, frame_seconds, alternatives=request.alternatives)
         except EngineError as error:
             return Failure(error, answer.frames)
-        several = answer.hypotheses if options.nbest > 1 else ()
-        language = None
+        several = answer.hypotheses if request.search.nbest > 1 else ()
+        language = lattice = None
+        if request.lattice is not None:
+            lattice = answer.lattice(request.lattice, frame_seconds, seconds)
         if answer.language is not None:
             language = ChunkLanguage(code=answer.language, probabilities=dict(answer.languages))
         return Recognition(
@@ -171,11 +170,11 @@ class ModelRecognizer:
                 NbestText(text=text_of(each, tokenizer), score=round(each.score, SCORE_DIGITS))
                 for each in several
             ),
-            lattice=None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds),
+            lattice=lattice,
             language=language,
             text=answer.text,
             output=answer.emissions,
-            makers=replace(self.info, language_model=_digest_of(options.graph or ask.lm)).makers,
+            makers=replace(self.info, language_model=_digest_of(request.search.graph or request.lm)).makers,
         )
 
 

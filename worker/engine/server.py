@@ -146,7 +146,8 @@ class BatchRunner:
         return 0 < self._catching_up <= MOST_IN_A_ROW
 
     def _note_live(self, batch: Sequence[Utterance], answers: Sequence[Recognition | Failure]) -> None:
-        feeds = [utterance.ask.step for utterance in batch if isinstance(utterance.ask.step, LiveFeed)]
+        steps = (utterance.request.step for utterance in batch)
+        feeds = [step for step in steps if isinstance(step, LiveFeed)]
         if not feeds:
             return
         self._catching_up = self._catching_up + 1 if any(feed.more for feed in feeds) else 0
@@ -191,8 +192,8 @@ class BatchRunner:
     def describe(self, request: Describe) -> None:
         """Report a model's info, or the result of preparing it, as a `Described`."""
         try:
-            model = self._recognizer(request.model, request.options)
-            answer = model.info if request.options is None else model.prepare(request.options, request.ask)
+            model = self._recognizer(request.model, request.search)
+            answer = model.info if request.request is None else model.prepare(request.request)
         except Exception as error:  # noqa: BLE001 - an error in a job's file is the job's
             self._reports.send(Described(request.ticket, _as_spool_error(error)))
         else:
@@ -201,7 +202,7 @@ class BatchRunner:
     def run(self, batch: Sequence[Utterance]) -> None:
         """Run one batch of one model and one set of options, and report it."""
         try:
-            model = self._recognizer(batch[0].model, batch[0].options)
+            model = self._recognizer(batch[0].model, batch[0].search)
         except SpoolError as error:
             self._report((), [(utterance.ticket, error) for utterance in batch], 0, 0)
             return
@@ -229,8 +230,7 @@ class BatchRunner:
         self._reports.send(Started(tuple(utterance.ticket for utterance in batch)))
         failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
-        options: SearchOptions = batch[0].options
-        live = isinstance(batch[0].ask.step, LiveFeed)
+        live = batch[0].is_live
         turns = None if live or batch[0].alone or self._inbox is None else self._turns(self._inbox)
         if not live:
             self._catching_up = 0  # meanwhile sessions may fall behind again
@@ -241,16 +241,16 @@ class BatchRunner:
 
         try:
             ahead = self._ahead.begin_batch([utterance.ticket for utterance in batch])
-            asks = [utterance.ask for utterance in batch]
+            requests = [utterance.request for utterance in batch]
             with giving_way_to(turns):
                 if isinstance(model, WorksAhead) and any(made is not None for made in ahead):
-                    recognitions = model.recognize(audio, options, asks, ahead)
+                    recognitions = model.recognize(audio, requests, ahead)
                 else:
-                    recognitions = model.recognize(audio, options, asks)
+                    recognitions = model.recognize(audio, requests)
             busy_ns = measure_ns()
             self._note_live(batch, recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
-            self._pace.record((batch[0].model, options, live), samples, busy_ns)
+            self._pace.record((batch[0].model, batch[0].search, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - an error of the model is the utterance's, not the process's

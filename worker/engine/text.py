@@ -19,7 +19,7 @@ class TextRecognizer:
     def __init__(self, model: TextReader) -> None:
         self.model, self.info = model, model.info
 
-    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol
+    def prepare(self, request: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol
         """Refuse to transcribe."""
         raise self._refusal()
 
@@ -34,8 +34,7 @@ class TextRecognizer:
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
-        options: SearchOptions,  # noqa: ARG002 - the engine's protocol
-        asks: Sequence[DecodeRequest],  # noqa: ARG002
+        requests: Sequence[DecodeRequest],  # noqa: ARG002 - the engine's protocol
     ) -> list[Recognition | Failure]:
         """Answer the engine's control sound, which only tests that the model is loaded and answers."""
         return [Recognition(frames=len(samples) // SAMPLE_RATE) for samples in utterances]

@@ -35,7 +35,7 @@ from worker.decode.types import DecodeRequest
 from worker.engine.handover import HandedOver
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
-from worker.jobs.request import JobRequest, job_request_of
+from worker.jobs.request import job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
 from worker.models.base import ModelInfo
@@ -129,7 +129,7 @@ class Attempt(ChunkDecoder):
         self._handed = self.context.handover.take(f"{self.claim.job.id}/{self.claim.attempt - 1}")
         self.done_samples = sum(chunk.span.core for chunk in fresh.values())
 
-    def ready_request(self, objects: ObjectStore) -> JobRequest:
+    def ready_request(self, objects: ObjectStore) -> DecodeRequest:
         """The request for each chunk, not yet checked against the model. Raises as `job_request_of` and
         `fetch_language_model`."""
         job, context = self.claim.job, self.context
@@ -238,7 +238,7 @@ class Attempt(ChunkDecoder):
         if self._handed is None or heard is None or self.info is None or heard.makers != self.info.makers:
             return False
         bill = replace(self.charge(heard.engine_ns, span.core), worker_id=self._handed.worker_id)
-        self.commit_chunks([(self.decoded_chunk(span, heard), bill)])
+        self.commit_chunks([(self.place_chunk(span, heard), bill)])
         return True
 
     def _mark_of(self, span: ChunkSpan) -> str:
@@ -248,16 +248,15 @@ class Attempt(ChunkDecoder):
         place = span.channel, span.index, span.core_start, span.core_end, span.start, span.end
         return "/".join(map(str, (self.mark, self._content, *place)))
 
-    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
+    def submit(self, chunk: Chunk, request: DecodeRequest) -> Future[Recognition]:
         """To the engine's child, where it waits while all slots are taken."""
         try:
             future = self.context.engine.submit(
                 self.engine_name,
                 chunk.samples,
                 self.model,
-                self.request.options,
+                request,
                 self.lease.stop,
-                ask,
                 self._mark_of(chunk.span),
             )
         except JobCancelled:

@@ -18,7 +18,6 @@ from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.decode.types import CONTEXT_TOKENS, DecodeRequest
-from worker.jobs.request import JobRequest
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
@@ -66,7 +65,7 @@ class ChunkDecoder(ABC):
     """Decodes one recording. `request` is what each of its chunks is asked, `info` says whose weights answer;
     `listeners` are the speech detector's, one a channel, or none."""
 
-    request: JobRequest = field(default_factory=JobRequest)
+    request: DecodeRequest = field(default_factory=DecodeRequest)
     info: ModelInfo | None = None
     listeners: list[SpeechListener] = field(default_factory=list)
     decoded: list[DecodedChunk] = field(default_factory=list)
@@ -81,7 +80,7 @@ class ChunkDecoder(ABC):
         """The recording's, for errors."""
 
     @abstractmethod
-    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
+    def submit(self, chunk: Chunk, request: DecodeRequest) -> Future[Recognition]:
         """Send a chunk to the engine."""
 
     @abstractmethod
@@ -120,7 +119,7 @@ class ChunkDecoder(ABC):
         """
         for chunk in chunks:
             self.check()
-            span, ask = chunk.span, self.request.ask
+            span, request = chunk.span, self.request
             while self.request.carries and any(
                 each.channel == span.channel for each in self.in_flight.values()
             ):
@@ -133,8 +132,8 @@ class ChunkDecoder(ABC):
             while not self.has_room():
                 self._take_answers(WAIT_SECONDS)
             if self.request.carries:
-                ask = replace(ask, context=self.token_context.before(span))
-            self.in_flight[self.submit(chunk, ask)] = span
+                request = replace(request, context=self.token_context.before(span))
+            self.in_flight[self.submit(chunk, request)] = span
             self._take_answers(0)
 
     def finish(self) -> None:

@@ -32,7 +32,7 @@ from spool.store.transcripts.speakers import SavedTurns, load_turns, save_turns
 from spool.store.transcripts.voices import forget_turn_prints, write_prints
 from worker.audio import open_audio
 from worker.audio.stream import Channels
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.types import DecodeRequest
 from worker.diarization.base import (
     Blocks,
     DiarizationModel,
@@ -300,10 +300,9 @@ class SpeakerPass:
     def _submit(self, path: str, samples: Floats, step: Any) -> None:  # noqa: ANN401 - the model's own
         attempt = self.attempt
         attempt.check()
-        ask = DecodeRequest(step=step)
         try:
             future = attempt.context.engine.submit(
-                attempt.engine_name, samples, path, SearchOptions(), attempt.lease.stop, ask
+                attempt.engine_name, samples, path, DecodeRequest(step=step), attempt.lease.stop
             )
         except JobCancelled:
             attempt.lease.check()  # says which of the two it was

@@ -4,7 +4,7 @@ Knows names and where their files are; does not open them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,10 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.engine.protocol import NOTHING
 from worker.live.feed import LiveFeed
 
 _OTHER = frozenset({"graph", "context"})
 """Names that mean something else in the engine: the path of a graph, and the tokens before an utterance."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """`options` are what utterances must have in common to share a batch, `ask` is the job's own. `carries`:
-    each chunk goes on from what was heard before it, so they are decoded one after another."""
-
-    options: SearchOptions = field(default_factory=SearchOptions)
-    ask: DecodeRequest = NOTHING
-    carries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +31,7 @@ class Resolved:
     reader: str | None = None
 
 
-def request_of(options: Options, resolved: Resolved) -> JobRequest:
+def request_of(options: Options, resolved: Resolved) -> DecodeRequest:
     """The engine's request for these options. Not yet checked against the model."""
     live = options.live if isinstance(options, JobOptions) else None
     search = SearchOptions(
@@ -54,7 +43,7 @@ def request_of(options: Options, resolved: Resolved) -> JobRequest:
             "att_context": None if live is None else live.att_context,
         }
     )
-    ask = DecodeRequest(
+    return DecodeRequest(
         **_fields_of(options, DecodeRequest),
         # What is to be prepared is a session; each of its feeds asks for itself.
         step=None if live is None else LiveFeed("", 0),
@@ -62,8 +51,9 @@ def request_of(options: Options, resolved: Resolved) -> JobRequest:
         boost=resolved.boost,
         lm=resolved.lm,
         reader_weight=0.0 if options.rescore is None else options.rescore.weight,
+        carries=options.context == "job",
+        search=search,
     )
-    return JobRequest(search, ask, carries=options.context == "job")
 
 
 def job_request_of(
@@ -73,7 +63,7 @@ def job_request_of(
     name: str,
     language_model: Path | None = None,
     reader: Path | None = None,
-) -> JobRequest:
+) -> DecodeRequest:
     """The request of the job called `name`. language_model, reader: the files of language models of its
     project. Raises UnknownModel, and NotFound if its phrases are gone."""
     own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))

@@ -35,6 +35,7 @@ from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import span
 from worker.audio import open_audio
+from worker.decode.types import DecodeRequest
 from worker.jobs.align.attempt import AlignAttempt
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.claim import beside, hold_next
@@ -44,7 +45,6 @@ from worker.jobs.endings import FailedAttempt
 from worker.jobs.lease import Lease
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import Delivered, attempt_of, deliver, outcome_of, withdraw
-from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.services import JobServices
@@ -235,11 +235,11 @@ class JobRunner:
             raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
         return models[name]
 
-    def _load_model(self, model: str, request: JobRequest) -> ModelInfo:
+    def _load_model(self, model: str, request: DecodeRequest) -> ModelInfo:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
         engine = self._context.engine
-        answer: Future[ModelInfo] = engine.prepare(model, request.options, request.ask)
+        answer: Future[ModelInfo] = engine.prepare(model, request)
         while True:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)

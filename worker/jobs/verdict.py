@@ -25,7 +25,7 @@ from spool.errors import (
     UnknownModel,
 )
 from spool.store.workers import ready_workers
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.types import DecodeRequest
 from worker.engine.protocol import NOTHING
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.decoding import WAIT_SECONDS
@@ -124,8 +124,7 @@ def _self_test(context: WorkerContext, attempt: Attempt, error: SpoolError) -> s
     not load cannot be tested by itself: the default model is, in its place."""
     if isinstance(error, ModelError) or not attempt.model:
         return _probe(context, attempt, context.settings.models[context.settings.self_test_model])
-    request = attempt.request
-    return _probe(context, attempt, attempt.model, request.options, request.ask)
+    return _probe(context, attempt, attempt.model, attempt.request)
 
 
 def _model_problem(context: WorkerContext, attempt: Attempt) -> str | None:
@@ -136,15 +135,11 @@ def _model_problem(context: WorkerContext, attempt: Attempt) -> str | None:
 
 
 def _probe(
-    context: WorkerContext,
-    attempt: Attempt,
-    model: str,
-    options: SearchOptions | None = None,
-    ask: DecodeRequest = NOTHING,
+    context: WorkerContext, attempt: Attempt, model: str, request: DecodeRequest = NOTHING
 ) -> str | None:
     """Why the control sound does not come through this model; None if it does."""
     try:
-        future = context.engine.probe(model, options, ask)
+        future = context.engine.probe(model, request)
         while True:
             with contextlib.suppress(NotYet):
                 future.result(WAIT_SECONDS)

@@ -18,7 +18,7 @@ from spool.domain.transcript import ModelFacts, Transcript
 from worker.audio import open_audio
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.align.assembly import SEARCH, align_text, chunk_request, emissions_in_core, spell_request
+from worker.jobs.align.assembly import align_text, chunk_request, emissions_in_core, spell_request
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo, SpeechModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
@@ -48,7 +48,7 @@ class HeardFile(NamedTuple):
 def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
     """Decode the recording with emissions for the words of a text, for alignment; raises as `align_file`."""
     recognizer = ModelRecognizer(model)
-    info = recognizer.prepare(SEARCH, spell_request(text))
+    info = recognizer.prepare(spell_request(text))
     with open_audio(path) as audio:
         chunks = plan_channels(audio.blocks(), 1, ChunkOptions(**asdict(info.chunking)))
         decoded = list(_decode(recognizer, info, chunks))
@@ -61,14 +61,14 @@ def hear_file(model: SpeechModel, path: Path, text: Typescript) -> HeardFile:
 def _decode(recognizer: ModelRecognizer, info: ModelInfo, chunks: Iterable[Chunk]) -> Iterator[DecodedChunk]:
     """All chunks of the recording, decoded batch by batch."""
     assert info.spelling is not None
-    ask = chunk_request(info.spelling)
+    request = chunk_request(info.spelling)
     waiting = iter(chunks)
     while batch := list(itertools.islice(waiting, CHUNKS_AT_ONCE)):
         yield from (DecodedChunk(each.span) for each in batch if not each.speech)
         spoken = [each for each in batch if each.speech]
         if not spoken:
             continue
-        answers = recognizer.recognize([each.samples for each in spoken], SEARCH, [ask] * len(spoken))
+        answers = recognizer.recognize([each.samples for each in spoken], [request] * len(spoken))
         for each, answer in zip(spoken, answers, strict=True):
             if isinstance(answer, Failure):
                 raise answer.error

@@ -32,7 +32,6 @@ from worker.diarization.takeover import RunsOf, hear
 from worker.engine.protocol import NOTHING, Failure
 from worker.engine.recognizer import ModelRecognizer, recognizer_of
 from worker.jobs.decoding import ChunkDecoder
-from worker.jobs.request import JobRequest
 from worker.jobs.speakers import with_speakers
 from worker.local.report import FileResult
 from worker.models.base import Independent, SpeechModel
@@ -104,10 +103,10 @@ def transcribe_with(
     """
     if not chunk:
         ask = replace(ask, single=True)
-    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
+    request = replace(ask, search=options, carries=carries)
+    engine = _LocalEngine(model, request, CHUNKS_AT_ONCE if chunk else None, second)
     if lengths is not None:
         engine.info = replace(engine.info, chunking=lengths)
-    request = JobRequest(options, ask, carries)
     decoders = [_FileDecoder(path, engine, chunk, request=request, info=engine.info) for path in files]
     for decoder in decoders:
         decoder.read(detector=detector)
@@ -144,21 +143,20 @@ class _LocalEngine:
     def __init__(
         self,
         model: SpeechModel,
-        options: SearchOptions,
-        ask: DecodeRequest,
+        request: DecodeRequest,
         at_once: int | None,
         second: SpeechModel | TextReader | None = None,
     ) -> None:
         own = ModelRecognizer(model)
         self._recognizer = own if second is None else own.read_by(recognizer_of(second))
-        self._options, self._at_once = options, at_once
-        self.info = self._recognizer.prepare(options, ask)
+        self._at_once = at_once
+        self.info = self._recognizer.prepare(request)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 
-    def submit(self, samples: NDArray[np.float32], ask: DecodeRequest) -> Future[Recognition]:
+    def submit(self, samples: NDArray[np.float32], request: DecodeRequest) -> Future[Recognition]:
         """Queue a chunk; it is decoded when the batch is full, or by `flush`."""
         future: Future[Recognition] = Future()
-        self._waiting.append((samples, ask, future))
+        self._waiting.append((samples, request, future))
         if len(self._waiting) == self._at_once:
             self.flush()
         return future
@@ -167,24 +165,24 @@ class _LocalEngine:
         """Decode the waiting chunks."""
         if not self._waiting:
             return
-        samples, asks, futures = zip(*self._waiting, strict=True)
+        samples, requests, futures = zip(*self._waiting, strict=True)
         self._waiting = []
-        for future, answer in zip(futures, self._answers(samples, asks), strict=True):
+        for future, answer in zip(futures, self._answers(samples, requests), strict=True):
             if isinstance(answer, Failure):
                 future.set_exception(answer.error)
             else:
                 future.set_result(answer)
 
     def _answers(
-        self, samples: Sequence[NDArray[np.float32]], asks: Sequence[DecodeRequest]
+        self, samples: Sequence[NDArray[np.float32]], requests: Sequence[DecodeRequest]
     ) -> list[Recognition | Failure]:
         """Decode one batch; if that fails, each utterance by itself, so that a bad one fails alone."""
         try:
-            return list(self._recognizer.recognize(samples, self._options, asks))
+            return list(self._recognizer.recognize(samples, requests))
         except SpoolError as error:
             if len(samples) == 1:
                 return [Failure(error, 0)]
-            return [self._answers([row], [ask])[0] for row, ask in zip(samples, asks, strict=True)]
+            return [self._answers([row], [own])[0] for row, own in zip(samples, requests, strict=True)]
 
 
 @dataclass(slots=True)
@@ -202,9 +200,9 @@ class _FileDecoder(ChunkDecoder):
     def name(self) -> str:
         return self.path.name
 
-    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
+    def submit(self, chunk: Chunk, request: DecodeRequest) -> Future[Recognition]:
         """Submit to the engine that all files share."""
-        return self.engine.submit(chunk.samples, ask)
+        return self.engine.submit(chunk.samples, request)
 
     def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
         """Decode the waiting chunks, since no other thread does; returns the finished futures."""
@@ -240,14 +238,14 @@ class _FileDecoder(ChunkDecoder):
         except SpoolError as error:
             return FileResult(str(self.path), error=error)
         assert self.audio is not None
-        ask, options = self.request.ask, self.request.options
+        request, options = self.request, self.request.search
         facts: dict[str, JsonValue] = {
             "decoder": options.decoder,
             "beam": options.beam,
             "nbest": options.nbest,
             "head": resolve_head(model, options),
-            "alternatives": ask.alternatives,
-            "lattice": ask.lattice,
+            "alternatives": request.alternatives,
+            "lattice": request.lattice,
         }
         transcript = self.transcript(self.audio, None, facts)
         is_single = len(self.decoded) == len(self.spoken) == 1

@@ -18,7 +18,7 @@ preload_blas()
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.types import DecodeRequest
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
@@ -90,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     recognizer = ModelRecognizer(load_model(options.model))
     utterances = [make(options.seconds) for make in SOUNDS.values()]
-    answers = recognizer.recognize(utterances, SearchOptions("greedy"), [DecodeRequest()] * len(utterances))
+    answers = recognizer.recognize(utterances, [DecodeRequest()] * len(utterances))
     for name, answer in zip(SOUNDS, answers, strict=True):
         text = (
             str(answer.error) if isinstance(answer, Failure) else " ".join(word.text for word in answer.words)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ops.bench.live.run import BLOCK, Run, Samples, percentiles
 from worker.audio import SAMPLE_RATE
-from worker.decode.types import SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.live_session import EngineSession, LiveRequest
 from worker.engine.protocol import EngineOptions
@@ -106,7 +106,9 @@ class Archive:
     def _run(self, number: int) -> None:
         while not self._ended.is_set():
             samples = self._recordings[number % len(self._recordings)]
-            self._engine.submit(f"job {number}", samples, self._model, self._search).result()
+            self._engine.submit(
+                f"job {number}", samples, self._model, DecodeRequest(search=self._search)
+            ).result()
             with self._lock:
                 self._seconds += len(samples) / SAMPLE_RATE
             number += 1

@@ -7,7 +7,7 @@ from ops.accuracy.diarization.der import diarization_error
 from spool.domain import Recognition
 from tests.worker.speech.sounds import blocks_of
 from tests.worker.speech.voices import OTHERS, READERS, Floats, Turns, mixed
-from worker.decode import DecodeRequest, SearchOptions
+from worker.decode import DecodeRequest
 from worker.diarization import (
     Diarization,
     EncodeVoices,
@@ -66,9 +66,9 @@ def test_a_step_s_output_is_the_same_in_any_batch() -> None:
     samples, _ = mixed([READERS[1], OTHERS[1]])
     steps = [EncodeVoices(((0, 160), (40, 160), (80, 90))), EncodeVoices(((10, 120),))]
     asks = [DecodeRequest(step=step) for step in steps]
-    together = recognizer.recognize([samples, samples[:48_000]], SearchOptions(), asks)
-    turned = recognizer.recognize([samples[:48_000], samples], SearchOptions(), asks[::-1])
-    (alone,) = recognizer.recognize([samples], SearchOptions(), asks[:1])
+    together = recognizer.recognize([samples, samples[:48_000]], asks)
+    turned = recognizer.recognize([samples[:48_000], samples], asks[::-1])
+    (alone,) = recognizer.recognize([samples], asks[:1])
     assert all(isinstance(each, Recognition) for each in (*together, *turned, alone))
     for one, other in ((together[0], alone), (together[0], turned[1]), (together[1], turned[0])):
         assert isinstance(one, Recognition)

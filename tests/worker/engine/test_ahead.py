@@ -18,7 +18,7 @@ DEMO = Path(__file__).parents[3] / "models" / "demo"
 
 
 def waiting(ticket: int, model: str = "m") -> Utterance:
-    return Utterance(ticket, f"job-{ticket}", ticket, 160 * ticket, model, SearchOptions())
+    return Utterance(ticket, f"job-{ticket}", ticket, 160 * ticket, model)
 
 
 class Scene:
@@ -80,7 +80,7 @@ def test_suspects_other_models_and_what_fails_are_left_to_the_model() -> None:
     scene.ahead.begin_batch([])
     scene.ahead.offer(replace(waiting(1), alone=True))
     scene.ahead.offer(replace(waiting(2), control=True))
-    scene.ahead.offer(replace(waiting(3), ask=DecodeRequest(step="a step")))
+    scene.ahead.offer(replace(waiting(3), request=DecodeRequest(step="a step")))
     scene.ahead.offer(waiting(4, "another"))
     scene.ahead.offer(waiting(7))
     scene.ahead.offer(waiting(8))

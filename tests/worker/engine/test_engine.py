@@ -25,12 +25,10 @@ from spool.errors import (
     JobCancelled,
     ModelUnreadable,
 )
-from worker.decode import SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions, ModelCacheOptions
 
 pytestmark = pytest.mark.integration
 
-SEARCH = SearchOptions()
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[3]
 
@@ -68,9 +66,9 @@ def results(futures: list["Future[Recognition]"]) -> list[Recognition]:
 
 
 def test_utterances_of_many_jobs_share_batches_and_split_the_time_exactly(engine: Engine, gate: Path) -> None:
-    first = engine.submit("a", tone(1), f"gate={gate}", SEARCH)
+    first = engine.submit("a", tone(1), f"gate={gate}")
     reached(gate)
-    others = [engine.submit(f"job{i % 3}", tone(1 + i % 3), f"gate={gate}", SEARCH) for i in range(16)]
+    others = [engine.submit(f"job{i % 3}", tone(1 + i % 3), f"gate={gate}") for i in range(16)]
     taken_in(engine)
     gate.touch()
     answers = results([first, *others])
@@ -84,10 +82,10 @@ def test_utterances_of_many_jobs_share_batches_and_split_the_time_exactly(engine
 def test_a_short_job_does_not_wait_for_a_long_one(engine: Engine, gate: Path) -> None:
     model = f"gate={gate}"
     order: list[str] = []
-    futures = [engine.submit("long", tone(1), model, SEARCH)]
+    futures = [engine.submit("long", tone(1), model)]
     reached(gate)
-    futures += [engine.submit("long", tone(1), model, SEARCH) for _ in range(20)]
-    futures += [engine.submit("short", tone(1), model, SEARCH)]
+    futures += [engine.submit("long", tone(1), model) for _ in range(20)]
+    futures += [engine.submit("short", tone(1), model)]
     for future, job in zip(futures, ["long"] * 21 + ["short"], strict=True):
         future.add_done_callback(partial(lambda name, _: order.append(name), job))
     taken_in(engine)
@@ -97,14 +95,14 @@ def test_a_short_job_does_not_wait_for_a_long_one(engine: Engine, gate: Path) ->
 
 
 def test_a_full_engine_blocks_and_a_cancelled_submit_leaves(engine: Engine, gate: Path) -> None:
-    held = [engine.submit("a", tone(1), f"gate={gate}", SEARCH) for _ in range(24)]
+    held = [engine.submit("a", tone(1), f"gate={gate}") for _ in range(24)]
     assert engine.free_slots == 0
     cancel = threading.Event()
     outcome: list[object] = []
 
     def submit() -> None:
         try:
-            outcome.append(engine.submit("b", tone(1), f"gate={gate}", SEARCH, cancel))
+            outcome.append(engine.submit("b", tone(1), f"gate={gate}", cancel=cancel))
         except JobCancelled as error:
             outcome.append(error)
 
@@ -121,12 +119,12 @@ def test_a_full_engine_blocks_and_a_cancelled_submit_leaves(engine: Engine, gate
 
 def test_a_freed_slot_goes_to_the_job_that_holds_fewest(engine: Engine, gate: Path) -> None:
     model = f"gate={gate}"
-    held = [engine.submit("greedy", tone(1), model, SEARCH) for _ in range(24)]
+    held = [engine.submit("greedy", tone(1), model) for _ in range(24)]
     taken: list[str] = []
     lock = threading.Lock()
 
     def submit(job: str) -> None:
-        future = engine.submit(job, tone(1), "plain", SEARCH)
+        future = engine.submit(job, tone(1), "plain")
         with lock:
             taken.append(job)
         future.result(DEADLINE)
@@ -146,8 +144,8 @@ def test_a_freed_slot_goes_to_the_job_that_holds_fewest(engine: Engine, gate: Pa
 
 
 def test_a_killed_child_is_replaced_and_its_batch_answered(engine: Engine, gate: Path) -> None:
-    before = results([engine.submit("a", tone(1), "plain", SEARCH)])
-    futures = [engine.submit(f"job{i}", tone(2), f"gate={gate}", SEARCH) for i in range(12)]
+    before = results([engine.submit("a", tone(1), "plain")])
+    futures = [engine.submit(f"job{i}", tone(2), f"gate={gate}") for i in range(12)]
     reached(gate)
     first_child = engine.child_pid
     assert first_child is not None
@@ -164,11 +162,11 @@ def test_a_killed_child_is_replaced_and_its_batch_answered(engine: Engine, gate:
 
 def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Path) -> None:
     model = f"gate={gate}"
-    first = engine.submit("first", tone(1), model, SEARCH)
+    first = engine.submit("first", tone(1), model)
     reached(gate)
-    good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(6)]
-    bad = engine.submit("bad", poisoned(tone(2), ABORT), model, SEARCH)
-    good += [engine.submit(f"late{i}", tone(2), model, SEARCH) for i in range(6)]
+    good = [engine.submit(f"good{i}", tone(2), model) for i in range(6)]
+    bad = engine.submit("bad", poisoned(tone(2), ABORT), model)
+    good += [engine.submit(f"late{i}", tone(2), model) for i in range(6)]
     taken_in(engine)
     gate.touch()
     answers = results([first, *good])
@@ -177,27 +175,27 @@ def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Pa
     until(lambda: engine.stats.restarts == 2)
     assert engine.count_unexplained_crashes(DEADLINE * 60) == 0, "both were the bad one's"
     assert sum(answer.engine_ns for answer in answers) == engine.busy_ns
-    assert results([engine.submit("next", tone(1), "plain", SEARCH)])[0].words
+    assert results([engine.submit("next", tone(1), "plain")])[0].words
 
 
 def test_an_engine_that_dies_on_everything_blames_no_utterance(engine: Engine, tmp_path: Path) -> None:
     ill = tmp_path / "ill"
     ill.touch()
     model = f"ill={ill}"
-    futures = [engine.submit(f"job{i}", tone(1 + i), model, SEARCH) for i in range(3)]
+    futures = [engine.submit(f"job{i}", tone(1 + i), model) for i in range(3)]
     for future in futures:
         with pytest.raises(EngineStopped, match="ends on any utterance"):
             future.result(DEADLINE)
     assert engine.stopped is not None
     assert engine.count_unexplained_crashes(DEADLINE * 60) >= 3
     with pytest.raises(EngineStopped):
-        engine.submit("next", tone(1), "plain", SEARCH)
+        engine.submit("next", tone(1), "plain")
     ill.unlink()
     engine.revive()
     assert engine.count_unexplained_crashes(DEADLINE * 60) == 0
     assert engine.probe(model).result(DEADLINE).frames > 0
     assert engine.busy_ns == 0, "the self-test is on nobody's bill"
-    assert results([engine.submit("next", tone(1), model, SEARCH)])[0].engine_ns == engine.busy_ns > 0
+    assert results([engine.submit("next", tone(1), model)])[0].engine_ns == engine.busy_ns > 0
 
 
 def test_a_probe_of_an_engine_that_is_ill_stops_it(engine: Engine, tmp_path: Path) -> None:
@@ -214,10 +212,10 @@ def test_a_probe_of_an_engine_that_is_ill_stops_it(engine: Engine, tmp_path: Pat
 
 def test_an_exception_fails_its_utterance_and_its_time_is_on_no_bill(engine: Engine, gate: Path) -> None:
     model = f"gate={gate}"
-    first = engine.submit("first", tone(1), model, SEARCH)
+    first = engine.submit("first", tone(1), model)
     reached(gate)
-    good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(5)]
-    bad = engine.submit("bad", poisoned(tone(2), RAISE), model, SEARCH)
+    good = [engine.submit(f"good{i}", tone(2), model) for i in range(5)]
+    bad = engine.submit("bad", poisoned(tone(2), RAISE), model)
     taken_in(engine)
     gate.touch()
     answers = results([first, *good])
@@ -232,11 +230,11 @@ def test_an_utterance_that_fails_in_its_batch_fails_alone_and_nobody_runs_twice(
     engine: Engine, gate: Path
 ) -> None:
     model = f"gate={gate}"
-    first = engine.submit("first", tone(1), model, SEARCH)
+    first = engine.submit("first", tone(1), model)
     reached(gate)
-    good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(3)]
-    bad = engine.submit("bad", poisoned(tone(2), FAIL), model, SEARCH)
-    good += [engine.submit(f"late{i}", tone(2), model, SEARCH) for i in range(3)]
+    good = [engine.submit(f"good{i}", tone(2), model) for i in range(3)]
+    bad = engine.submit("bad", poisoned(tone(2), FAIL), model)
+    good += [engine.submit(f"late{i}", tone(2), model) for i in range(3)]
     taken_in(engine)
     gate.touch()
     answers = results([first, *good])
@@ -251,9 +249,9 @@ def test_an_utterance_that_fails_in_its_batch_fails_alone_and_nobody_runs_twice(
 
 @pytest.mark.parametrize("script", ["load-fails", "load-breaks", "load-aborts"])
 def test_a_model_that_does_not_load_fails_its_own_utterances(engine: Engine, script: str) -> None:
-    bad = [engine.submit("a", tone(1), script, SEARCH) for _ in range(3)]
+    bad = [engine.submit("a", tone(1), script) for _ in range(3)]
     question = engine.describe(script)
-    good = engine.submit("b", tone(1), "plain", SEARCH)
+    good = engine.submit("b", tone(1), "plain")
     for future in bad:
         with pytest.raises(ModelUnreadable):
             future.result(DEADLINE)
@@ -271,11 +269,11 @@ def test_models_are_kept_up_to_the_limit() -> None:
     engine = Engine(options(model_cache=ModelCacheOptions(most=1))).start()
     try:
         for model in ["plain", "sleep=0", "plain"]:
-            engine.submit("a", tone(1), model, SEARCH).result(DEADLINE)
+            engine.submit("a", tone(1), model).result(DEADLINE)
         loaded = engine.stats.load_ns
-        engine.submit("a", tone(1), "plain", SEARCH).result(DEADLINE)
+        engine.submit("a", tone(1), "plain").result(DEADLINE)
         assert engine.stats.load_ns == loaded, "it was kept"
-        engine.submit("a", tone(1), "sleep=0", SEARCH).result(DEADLINE)
+        engine.submit("a", tone(1), "sleep=0").result(DEADLINE)
         assert engine.stats.load_ns > loaded, "it was put out by the other"
     finally:
         engine.close()
@@ -283,10 +281,10 @@ def test_models_are_kept_up_to_the_limit() -> None:
 
 def test_forgetting_a_job_takes_out_what_waits(engine: Engine, gate: Path) -> None:
     model = f"gate={gate}"
-    running = engine.submit("a", tone(1), model, SEARCH)
+    running = engine.submit("a", tone(1), model)
     reached(gate)
-    waiting = [engine.submit("a", tone(1), model, SEARCH) for _ in range(5)]
-    neighbour = engine.submit("b", tone(1), model, SEARCH)
+    waiting = [engine.submit("a", tone(1), model) for _ in range(5)]
+    neighbour = engine.submit("b", tone(1), model)
     engine.forget("a")
     for future in waiting:
         with pytest.raises(JobCancelled):
@@ -298,7 +296,7 @@ def test_forgetting_a_job_takes_out_what_waits(engine: Engine, gate: Path) -> No
 
 
 def test_a_forgotten_job_is_not_sent_to_the_next_child(engine: Engine, gate: Path) -> None:
-    futures = [engine.submit("a", tone(1), f"gate={gate}", SEARCH) for _ in range(4)]
+    futures = [engine.submit("a", tone(1), f"gate={gate}") for _ in range(4)]
     reached(gate)
     engine.forget("a")
     assert engine.child_pid is not None
@@ -311,7 +309,7 @@ def test_a_forgotten_job_is_not_sent_to_the_next_child(engine: Engine, gate: Pat
 
 def test_an_utterance_longer_than_a_slot_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidRequest, match="cut it into chunks"):
-        engine.submit("a", tone(7), "plain", SEARCH)
+        engine.submit("a", tone(7), "plain")
     assert engine.free_slots == 24
 
 
@@ -319,14 +317,14 @@ def test_closing_fails_what_is_open_and_refuses_the_rest(gate: Path) -> None:
     engine = Engine(options()).start()
     child = engine.child_pid
     assert child is not None
-    open_future = engine.submit("a", tone(1), f"gate={gate}", SEARCH)
+    open_future = engine.submit("a", tone(1), f"gate={gate}")
     reached(gate)
     engine.close()
     engine.close()
     with pytest.raises(EngineStopped):
         open_future.result(DEADLINE)
     with pytest.raises(EngineStopped):
-        engine.submit("a", tone(1), "plain", SEARCH)
+        engine.submit("a", tone(1), "plain")
     assert not alive(child)
 
 
@@ -392,9 +390,7 @@ def test_the_child_dies_with_its_parent_which_never_loads_mlx(
 
 def test_samples_arrive_as_they_were_sent(engine: Engine) -> None:
     quiet, loud = tone(3, level=0.1), tone(3, level=0.8)
-    futures = [
-        engine.submit("a", samples, "plain", SEARCH) for samples in (quiet, loud, np.zeros(RATE, "f4"))
-    ]
+    futures = [engine.submit("a", samples, "plain") for samples in (quiet, loud, np.zeros(RATE, "f4"))]
     assert [[word.text for word in answer.words] for answer in results(futures)] == [
         ["level7"] * 3,
         ["level57"] * 3,

@@ -14,7 +14,7 @@ from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
 from tests.golden.streaming.golden import GOLDEN, Samples, audio
 from tests.worker.engine.gated_models import LOADER
-from worker.decode import SearchOptions
+from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import UNMEASURED_SESSIONS, Engine, EngineOptions, EngineSession, LiveRequest, LiveSessions
 from worker.live import End, EndpointRules, Event, Final, LiveGroup, LiveOptions, Partial
 from worker.models import load_model
@@ -57,7 +57,7 @@ def test_sessions_beside_jobs_say_what_they_say_alone(engine: Engine) -> None:
     sessions, recordings = LiveSessions(engine), [audio(1), audio(2)]
     opened = [sessions.open(REQUEST) for _ in recordings]
     busy_before, lost_before = engine.busy_ns, engine.unbilled_ns
-    job = engine.submit("job", audio(2), MODEL, SearchOptions(head="rnnt"))
+    job = engine.submit("job", audio(2), MODEL, DecodeRequest(search=SearchOptions(head="rnnt")))
     with ThreadPoolExecutor(2) as pool:
         heard = list(pool.map(hear, opened, recordings))
     for events, samples in zip(heard, recordings, strict=True):
@@ -77,7 +77,9 @@ def test_a_session_does_not_wait_for_the_batch_on_the_device(tmp_path: Path) -> 
     engine = Engine(EngineOptions(slots=8, slot_samples=12 * 16_000, device="cpu", loader=LOADER)).start()
     try:
         engine.describe(MODEL).result(60)
-        job = engine.submit("job", audio(2), f"{gate}|{MODEL}", SearchOptions(head="rnnt"))
+        job = engine.submit(
+            "job", audio(2), f"{gate}|{MODEL}", DecodeRequest(search=SearchOptions(head="rnnt"))
+        )
         until(gate.with_suffix(".reached").exists, "a batch at the gate")
         session = LiveSessions(engine).open(REQUEST)
         assert hear(session, samples) == expected(samples)
@@ -96,7 +98,7 @@ def test_a_session_that_is_behind_catches_up_before_jobs_go_on(engine: Engine) -
     session = EngineSession(engine, REQUEST)
     session.push(audio(1)[:BLOCK])
     alone = [SearchOptions("beam", beam, head="rnnt") for beam in range(1, 7)]  # no two share a batch
-    jobs = [engine.submit(f"job-{one.beam}", audio(2), MODEL, one) for one in alone]
+    jobs = [engine.submit(f"job-{one.beam}", audio(2), MODEL, DecodeRequest(search=one)) for one in alone]
     session.push(np.tile(audio(1), 7)[: 30 * 16_000])  # six feeds
     done = sum(job.done() for job in jobs)
     # What was on the device, what came behind the last feed, and what a busy machine lets in between two.

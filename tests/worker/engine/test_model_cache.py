@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, tone
-from worker.decode import SearchOptions
 from worker.engine import (
     BatchLimits,
     Engine,
@@ -17,7 +16,6 @@ from worker.engine import (
     file_size,
 )
 
-SEARCH = SearchOptions()
 DEADLINE = 60.0
 
 
@@ -111,11 +109,9 @@ def test_two_models_that_do_not_fit_together_take_turns_of_a_while(
     )
     engine = Engine(options).start()
     try:
-        engine.submit("first", tone(1), "sleep=0.3", SEARCH)  # while it runs, the others queue
+        engine.submit("first", tone(1), "sleep=0.3")  # while it runs, the others queue
         models = ["sleep=0.3", "sleep=0.001"]
-        futures = [
-            engine.submit(f"job-{number % 2}", tone(1), models[number % 2], SEARCH) for number in range(12)
-        ]
+        futures = [engine.submit(f"job-{number % 2}", tone(1), models[number % 2]) for number in range(12)]
         for future in futures:
             assert future.result(DEADLINE).words
         assert engine.stats.loads == loads

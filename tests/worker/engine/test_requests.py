@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,12 @@ def speech() -> list[np.ndarray]:
 def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     model = f"asks+gate={gate}"
-    first = fake.submit("first", tone(1), model, BEAM)
+    first = fake.submit("first", tone(1), model, DecodeRequest(search=BEAM))
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     asks = [DecodeRequest(phrases=(f"p{n}",), context=(7, n)) for n in range(8)]
-    futures = [fake.submit(f"job{n}", tone(1), model, BEAM, ask=ask) for n, ask in enumerate(asks)]
+    futures = [
+        fake.submit(f"job{n}", tone(1), model, replace(ask, search=BEAM)) for n, ask in enumerate(asks)
+    ]
     taken_in(fake)
     gate.touch()
     answers = [future.result(DEADLINE) for future in futures]
@@ -67,17 +70,17 @@ def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_pa
 def test_a_phrase_that_cannot_be_written_fails_its_own_utterance(fake: Engine, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     model = f"asks+gate={gate}"
-    held = fake.submit("held", tone(1), model, BEAM)
+    held = fake.submit("held", tone(1), model, DecodeRequest(search=BEAM))
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    good = [fake.submit(f"job{n}", tone(1), model, BEAM) for n in range(3)]
-    bad = fake.submit("bad", tone(1), model, BEAM, ask=DecodeRequest(phrases=("unspeakable",)))
+    good = [fake.submit(f"job{n}", tone(1), model, DecodeRequest(search=BEAM)) for n in range(3)]
+    bad = fake.submit("bad", tone(1), model, DecodeRequest(phrases=("unspeakable",), search=BEAM))
     gate.touch()
     for future in (held, *good):
         assert future.result(DEADLINE).words
     with pytest.raises(InvalidRequest, match="cannot be written"):
         bad.result(DEADLINE)
     with pytest.raises(InvalidRequest, match="cannot be written"):
-        fake.prepare("plain", BEAM, DecodeRequest(phrases=("unspeakable",))).result(DEADLINE)
+        fake.prepare("plain", DecodeRequest(phrases=("unspeakable",), search=BEAM)).result(DEADLINE)
 
 
 def write_lm(path: Path, pieces: tuple[str, ...], seed: int) -> Path:
@@ -114,18 +117,18 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
     ]
     options = SearchOptions(decoder="beam", beam=4, nbest=4)
     alone = [
-        engine.submit(f"alone{n}", clip, DEMO, options, ask=ask).result(DEADLINE)
+        engine.submit(f"alone{n}", clip, DEMO, replace(ask, search=options)).result(DEADLINE)
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     assert {answer.batch_size for answer in alone} == {1}
-    assert alone[3].makers == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).makers
+    assert alone[3].makers == engine.prepare(DEMO, replace(asks[3], search=options)).result(DEADLINE).makers
     assert alone[3].makers != alone[4].makers != alone[0].makers
     gate = tmp_path / "gate"
     gated = f"{gate}|{DEMO}"
-    held = engine.submit("held", clips[0], gated, options)
+    held = engine.submit("held", clips[0], gated, DecodeRequest(search=options))
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     together = [
-        engine.submit(f"job{n}", clip, gated, options, ask=ask)
+        engine.submit(f"job{n}", clip, gated, replace(ask, search=options))
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     taken_in(engine)
@@ -142,12 +145,12 @@ def test_a_broken_language_model_is_refused_by_its_line(engine: Engine, tmp_path
     lm.write_text("\\data\\\nngram 1=1\n\n\\1-grams:\nnonsense\n")
     ask = DecodeRequest(lm=str(lm))
     with pytest.raises(InvalidRequest, match=r"broken\.arpa: line 5"):
-        engine.prepare(DEMO, BEAM, ask).result(DEADLINE)
+        engine.prepare(DEMO, replace(ask, search=BEAM)).result(DEADLINE)
     clip = speech()[0]
-    bad = engine.submit("bad", clip, DEMO, BEAM, ask=ask)
-    good = engine.submit("good", clip, DEMO, BEAM)
+    bad = engine.submit("bad", clip, DEMO, replace(ask, search=BEAM))
+    good = engine.submit("good", clip, DEMO, DecodeRequest(search=BEAM))
     with pytest.raises(InvalidRequest, match=r"broken\.arpa: line 5"):
         bad.result(DEADLINE)
     assert good.result(DEADLINE).frames
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        engine.prepare(DEMO, BEAM, DecodeRequest(lm=str(tmp_path / "none.arpa"))).result(DEADLINE)
+        engine.prepare(DEMO, DecodeRequest(lm=str(tmp_path / "none.arpa"), search=BEAM)).result(DEADLINE)

@@ -1,6 +1,7 @@
 """A family that the engine has never seen: chunks, batches, options and bills come from its face."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,13 @@ def engine() -> Iterator[Engine]:
 def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) -> None:
     model = write_toy(tmp_path)
 
-    info = engine.prepare(model, SearchOptions(), DecodeRequest()).result(DEADLINE)
+    info = engine.prepare(model, DecodeRequest()).result(DEADLINE)
     assert info.heads == ("attention",)
     assert info.chunking.max == 12.0
 
     for options in (SearchOptions(), SearchOptions("beam", 2, 2)):
         texts = ["hello world", "a", "unlike lengths are no padding here"]
-        futures = [engine.submit("job", spell(text), model, options) for text in texts]
+        futures = [engine.submit("job", spell(text), model, DecodeRequest(search=options)) for text in texts]
         results = [future.result(DEADLINE) for future in futures]
         assert [" ".join(word.text for word in result.words) for result in results] == texts
         assert results[0].words[1].start == pytest.approx(0.6)
@@ -71,4 +72,4 @@ def test_what_a_family_lacks_is_refused_by_name(
     engine: Engine, tmp_path: Path, options: SearchOptions, request_: DecodeRequest, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        engine.prepare(write_toy(tmp_path), options, request_).result(DEADLINE)
+        engine.prepare(write_toy(tmp_path), replace(request_, search=options)).result(DEADLINE)

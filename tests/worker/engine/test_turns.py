@@ -3,6 +3,7 @@ fault on one side is not the other's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,7 +57,9 @@ class Sessions:
         at = 4000 * self.turns % 64_000  # the sessions begin anew at 4 s
         with giving_way_to(None):
             feeds = [DecodeRequest(step=LiveFeed(name, at)) for name in "ab"]
-            answers = self._steps.recognize([self._audio[at : at + 4000]] * 2, LIVE, feeds)
+            answers = self._steps.recognize(
+                [self._audio[at : at + 4000]] * 2, [replace(each, search=LIVE) for each in feeds]
+            )
         assert all(isinstance(each, Recognition) for each in answers)
         self.turns += 1
 
@@ -138,21 +141,19 @@ class Layered:
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         return BatchCost(samples, 0)
 
-    def recognize(
-        self, utterances: Sequence[Any], options: SearchOptions, asks: Sequence[DecodeRequest]
-    ) -> list[Recognition]:
-        if isinstance(asks[0].step, LiveFeed):
+    def recognize(self, utterances: Sequence[Any], requests: Sequence[DecodeRequest]) -> list[Recognition]:
+        if isinstance(requests[0].step, LiveFeed):
             give_way(object())  # nobody interrupts an interruption
             self._clock.ns += 3
             if self.fault is not None:
                 raise self.fault
-            return [Recognition((), (), 1, output=LiveAnswer((), 1.12)) for _ in asks]
+            return [Recognition((), (), 1, output=LiveAnswer((), 1.12)) for _ in requests]
         self._clock.ns += 10
         give_way()
         self._clock.ns += 5
         if self.job_fault is not None:
             raise self.job_fault
-        return [Recognition((), (), 1) for _ in asks]
+        return [Recognition((), (), 1) for _ in requests]
 
 
 class Line:
@@ -191,8 +192,8 @@ class Desk:
         self, job: str, path: str = "model", *, live: bool = False, alone: bool = False
     ) -> Utterance:
         self._tickets += 1
-        ask = DecodeRequest(step=LiveFeed(job, 0)) if live else DecodeRequest()
-        return Utterance(self._tickets, job, 0, 100, path, SearchOptions(), alone=alone, ask=ask)
+        request = DecodeRequest(step=LiveFeed(job, 0)) if live else DecodeRequest()
+        return Utterance(self._tickets, job, 0, 100, path, request, alone=alone)
 
     def run(self, *, waiting: Sequence[Utterance], alone: bool = False) -> list[Report]:
         """What was said while a job ran and these waited."""
@@ -276,7 +277,7 @@ def test_only_the_innermost_batch_is_suspected_of_ending_the_process() -> None:
     pending = PendingRequests(lambda _: None, lambda _: 100)
     for ticket in (1, 2):
         answer: Future[Recognition] = Future()
-        pending.add(Utterance(ticket, f"job{ticket}", ticket, 100, "m", SearchOptions()), answer)
+        pending.add(Utterance(ticket, f"job{ticket}", ticket, 100, "m"), answer)
 
     def suspects() -> list[int]:
         return [each.ticket for each in pending.requests() if isinstance(each, Utterance) and each.alone]

@@ -11,9 +11,9 @@ from worker.jobs.request import Resolved, request_of
 @pytest.mark.parametrize(
     ("record", "name", "value"),
     [
-        ("options", "decoder", "beam"),
-        ("options", "max_symbols", 2),
-        ("options", "beta", 0.5),
+        ("search", "decoder", "beam"),
+        ("search", "max_symbols", 2),
+        ("search", "beta", 0.5),
         ("ask", "lm_weight", 0.7),
         ("ask", "alternatives", 3),
         ("ask", "translate_to", "de"),
@@ -23,14 +23,14 @@ from worker.jobs.request import Resolved, request_of
 def test_an_option_reaches_the_engine_under_its_name(record: str, name: str, value: object) -> None:
     asked: dict[str, Any] = {"model": "m", name: value}
     request = request_of(Options(**asked), Resolved())
-    parts = {"options": request.options, "ask": request.ask}
+    parts = {"search": request.search, "ask": request}
     assert getattr(parts[record], name) == value
 
 
 def test_a_graph_is_searched_as_its_options_say() -> None:
     graph = {"name": "town", "graph_beam": 12.0, "unit_penalty": 0.5}
     asked: dict[str, Any] = {"model": "m", "decoder": "wfst", "graph": graph}
-    search = request_of(Options(**asked), Resolved(graph="/graphs/town")).options
+    search = request_of(Options(**asked), Resolved(graph="/graphs/town")).search
     assert (search.graph, search.graph_beam, search.length_penalty) == ("/graphs/town", 12.0, 0.5)
 
 

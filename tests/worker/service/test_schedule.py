@@ -14,7 +14,6 @@ from ops.testbed.processes import Fleet, drained
 from ops.testbed.waiting import until
 from spool.domain import JobState, parse_hours
 from spool.settings import Settings
-from worker.decode import SearchOptions
 from worker.engine import Engine, EngineOptions, pause_seconds
 from worker.service import OffHours
 
@@ -108,10 +107,7 @@ def test_the_engine_rests_between_batches() -> None:
     engine = Engine(with_share).start()
     try:
         begun = time.monotonic_ns()
-        busy = [
-            engine.submit("job", tone(1.0), "sleep=0.02", SearchOptions()).result(60).engine_ns
-            for _ in range(count)
-        ]
+        busy = [engine.submit("job", tone(1.0), "sleep=0.02").result(60).engine_ns for _ in range(count)]
         wall = time.monotonic_ns() - begun
     finally:
         engine.close()

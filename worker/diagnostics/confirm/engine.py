@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.settings import Settings
-from worker.decode.types import SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diagnostics.bench import synthetic_speech
 from worker.diagnostics.confirm.report import StepOutcome
 from worker.engine.client import Engine
@@ -82,7 +82,9 @@ def memory(settings: Settings, model: str, minutes: float) -> StepOutcome:
 
 
 def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[NDArray[np.float32]]) -> None:
-    futures = [engine.submit("confirm", samples, model, search) for samples in utterances]
+    futures = [
+        engine.submit("confirm", samples, model, DecodeRequest(search=search)) for samples in utterances
+    ]
     for future in futures:
         future.result(ANSWER_SECONDS)
 
@@ -101,7 +103,7 @@ def crashes(settings: Settings, model: str) -> StepOutcome:
         for number in (signal.SIGKILL, signal.SIGABRT):
             restarts, pid = engine.stats.restarts, engine.child_pid
             assert pid is not None
-            futures = [engine.submit("confirm", each, model, SearchOptions()) for each in utterances]
+            futures = [engine.submit("confirm", each, model) for each in utterances]
             os.kill(pid, number)
             after = [_words(future.result(ANSWER_SECONDS)) for future in futures]
             _until_restarted(engine, restarts)  # the answers may have come just before
@@ -150,7 +152,7 @@ def _wait_for_sleep(seconds: float) -> float | None:
 
 
 def _answers(engine: Engine, model: str, utterances: list[NDArray[np.float32]]) -> list[Recognition]:
-    futures = [engine.submit("confirm", each, model, SearchOptions()) for each in utterances]
+    futures = [engine.submit("confirm", each, model) for each in utterances]
     return [future.result(ANSWER_SECONDS) for future in futures]
 
 

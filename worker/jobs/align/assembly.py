@@ -29,12 +29,12 @@ NAMED = DiarizationFacts(name="typescript", sha256="")
 
 def spell_request(text: Typescript) -> DecodeRequest:
     """What is asked of the model before the recording is read: the text's words in its tokens."""
-    return DecodeRequest(spell=tuple(dict.fromkeys(text.texts)))
+    return DecodeRequest(spell=tuple(dict.fromkeys(text.texts)), search=SEARCH)
 
 
 def chunk_request(spelling: Spelling) -> DecodeRequest:
     """What each chunk is asked."""
-    return DecodeRequest(labels=spelling.labels)
+    return DecodeRequest(labels=spelling.labels, search=SEARCH)
 
 
 def emissions_in_core(span: ChunkSpan, heard: Recognition, frame_seconds: float) -> bytes | None:

@@ -19,8 +19,8 @@ from spool.objects import ObjectStore
 from spool.store.archive.typescripts import typescript_of
 from spool.store.chunks import drop_emissions
 from worker.audio import AudioStream
+from worker.decode.types import DecodeRequest
 from worker.jobs.align.assembly import (
-    SEARCH,
     align_text,
     chunk_request,
     emissions_in_core,
@@ -28,7 +28,6 @@ from worker.jobs.align.assembly import (
     spell_request,
 )
 from worker.jobs.attempt import Attempt
-from worker.jobs.request import JobRequest
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 
@@ -39,19 +38,19 @@ class AlignAttempt(Attempt):
 
     text: Typescript = field(default_factory=lambda: Typescript(()))
 
-    def ready_request(self, objects: ObjectStore) -> JobRequest:  # noqa: ARG002 - only the text is needed
+    def ready_request(self, objects: ObjectStore) -> DecodeRequest:  # noqa: ARG002 - only the text is needed
         """The text's words, for the model to spell. Raises NotFound where the text was deleted."""
         job = self.claim.job
         assert job.options.align is not None
         with self.context.db.read() as tx:
             self.text = typescript_of(tx, job.id, job.options.align.sha256)
-        return JobRequest(SEARCH, spell_request(self.text))
+        return spell_request(self.text)
 
     def begin(self, info: ModelInfo, mark: str) -> None:
         """As `Attempt.begin`; from now on chunks are asked for the tokens of the text."""
         super().begin(info, mark)
         assert info.spelling is not None
-        self.request = replace(self.request, ask=chunk_request(info.spelling))
+        self.request = chunk_request(info.spelling)
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
         """As `ChunkDecoder.plan`. Raises InvalidRequest where the header says that the recording is too

@@ -288,7 +288,7 @@ def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
     rules = EndpointRules(silence=seconds, unvoiced=seconds * RULES.unvoiced / RULES.silence)
     return LiveRequest(
         attempt.model,
-        attempt.request.options,
+        attempt.request.search,
         endpoints=None if silence is None else rules,
         detects=attempt.claim.job.options.speech_detector,
     )

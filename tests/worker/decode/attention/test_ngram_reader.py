@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,10 +118,11 @@ def test_lists_and_lattices_of_a_search_are_read_to_the_last_path(tmp_path: Path
     options = SearchOptions("beam", 4, 4)
     ask = DecodeRequest(lattice=50.0, reader_weight=WEIGHT)
     recognizer = ModelRecognizer(model).read_by(recognizer_of(reader))
-    info = recognizer.prepare(options, ask)
+    ask = replace(ask, search=options)
+    info = recognizer.prepare(ask)
     assert info.reader == reader.info.digest
     before = decode_utterances(model, audio(), options, [ask] * 3, None)
-    after = recognizer._decode(audio(), options, [ask] * 3, None)
+    after = recognizer._decode(audio(), [ask] * 3, None)
     for first, read in zip(before, after, strict=True):
         expected = {
             each.tokens: each.score + WEIGHT * log_prob(arpa, each.tokens) for each in first.hypotheses
@@ -150,7 +152,7 @@ def test_other_tokens_and_broken_files_are_refused(tmp_path: Path) -> None:
     strange = load_reader(write_model(tmp_path / "other.arpa", PIECES))
     recognizer = ModelRecognizer(model).read_by(recognizer_of(strange))
     with pytest.raises(InvalidRequest, match="built for the tokens of another model"):
-        recognizer.prepare(SearchOptions("beam", 4), DecodeRequest(reader_weight=WEIGHT))
+        recognizer.prepare(DecodeRequest(reader_weight=WEIGHT, search=SearchOptions("beam", 4)))
     with pytest.raises(UnknownModel, match="a language model transcribes nothing"):
         load_model(tmp_path / "other.arpa")
     cut = tmp_path / "cut.arpa"

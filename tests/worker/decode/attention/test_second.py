@@ -1,6 +1,7 @@
 """A second model's decoder orders the first one's list; U2's own must give what its rescoring gives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,14 @@ def test_the_recognizer_orders_a_list_and_then_cuts_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(SecondReader, "log_probabilities", reversing)
     options, asks = SearchOptions("beam", 4, 2), [DecodeRequest(reader_weight=1.0)] * 2
     audio = samples()[:2]
-    alone = ModelRecognizer(first).recognize(audio, SearchOptions("beam", 4, 4), asks)
-    ordered = ModelRecognizer(first).read_by(ModelRecognizer(reader)).recognize(audio, options, asks)
+    alone = ModelRecognizer(first).recognize(
+        audio, [replace(each, search=SearchOptions("beam", 4, 4)) for each in asks]
+    )
+    ordered = (
+        ModelRecognizer(first)
+        .read_by(ModelRecognizer(reader))
+        .recognize(audio, [replace(each, search=options) for each in asks])
+    )
     for before, after in zip(alone, ordered, strict=True):
         assert isinstance(before, Recognition)
         assert isinstance(after, Recognition)
@@ -93,7 +100,7 @@ def test_a_batch_changes_no_bit_of_what_is_rescored() -> None:
     recognizer = ModelRecognizer(first).read_by(ModelRecognizer(reader))
     options, ask = SearchOptions("beam", 6, 6, "ctc"), DecodeRequest(reader_weight=WEIGHT)
     audio = samples()
-    together = recognizer.recognize(audio, options, [ask] * len(audio))
-    alone = [recognizer.recognize([each], options, [ask])[0] for each in audio]
-    backwards = recognizer.recognize(audio[::-1], options, [ask] * len(audio))[::-1]
+    together = recognizer.recognize(audio, [replace(ask, search=options)] * len(audio))
+    alone = [recognizer.recognize([each], [replace(ask, search=options)])[0] for each in audio]
+    backwards = recognizer.recognize(audio[::-1], [replace(ask, search=options)] * len(audio))[::-1]
     assert together == alone == backwards

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from tests.worker.models.language.fixtures import (
 from worker.cli.main import main
 from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import ModelRecognizer, load_recognizer, recognizer_of
-from worker.engine.protocol import NOTHING
 from worker.models import LstmLanguageModel, load_model, load_reader
 
 ROOT = Path(__file__).parents[4]
@@ -78,10 +78,12 @@ def test_a_beam_is_ordered_by_its_own_score_and_the_texts(model: LstmLanguageMod
     recognizer = ModelRecognizer(first).read_by(recognizer_of(model))
     audio = [read(name) for name in ("digits/string-1.flac", "words/cat-1.flac", "digits/string-2.flac")]
     options, ask = SearchOptions("beam", 6, 4, "ctc"), DecodeRequest(reader_weight=WEIGHT)
-    together = recognizer.recognize(audio, options, [ask] * 3)
-    alone = [recognizer.recognize([each], options, [ask])[0] for each in audio]
-    assert together == alone == recognizer.recognize(audio[::-1], options, [ask] * 3)[::-1]
-    plain = ModelRecognizer(first).recognize(audio, SearchOptions("beam", 6, 6, "ctc"), [NOTHING] * 3)
+    together = recognizer.recognize(audio, [replace(ask, search=options)] * 3)
+    alone = [recognizer.recognize([each], [replace(ask, search=options)])[0] for each in audio]
+    assert together == alone == recognizer.recognize(audio[::-1], [replace(ask, search=options)] * 3)[::-1]
+    plain = ModelRecognizer(first).recognize(
+        audio, [DecodeRequest(search=SearchOptions("beam", 6, 6, "ctc"))] * 3
+    )
     moved = 0
     for before, after in zip(plain, together, strict=True):
         assert isinstance(before, Recognition)
@@ -124,7 +126,7 @@ def test_it_transcribes_nothing(folder: Path) -> None:
         load_model(folder)
     recognizer = load_recognizer(str(folder))
     with pytest.raises(InvalidRequest, match="name it in `rescore`"):
-        recognizer.prepare(SearchOptions(), NOTHING)
+        recognizer.prepare(DecodeRequest())
     with pytest.raises(InvalidRequest, match="transcribes nothing"):
         recognizer.read_by(recognizer)
 
