@@ -125,9 +125,7 @@ class Engine:
         future: Future[Recognition] = Future()
         try:
             self._slots.write(slot, samples)
-            utterance = Utterance(
-                next(self._tickets), job, slot, len(samples), model, request, mark=mark
-            )
+            utterance = Utterance(next(self._tickets), job, slot, len(samples), model, request, mark=mark)
             self._post(utterance, future)
         except BaseException:
             self._slots.release(slot)

@@ -48,10 +48,10 @@ class FusedTokens:
 
 
 def fuse_tokens(
-    model: AttentionModel, options: SearchOptions, asks: Sequence[DecodeRequest]
+    model: AttentionModel, options: SearchOptions, requests: Sequence[DecodeRequest]
 ) -> FusedTokens | None:
     """What these utterances ask for; None where it is nothing. Raises InvalidRequest as `make_fusion`."""
-    fusion = make_fusion(model.tokenizer, options, asks)
+    fusion = make_fusion(model.tokenizer, options, requests)
     if fusion is None:
         return None
     known = len(model.tokenizer.pieces)

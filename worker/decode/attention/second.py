@@ -45,13 +45,13 @@ class SecondReader:
         spelled = model.tokenizer.encode(" a") if self._head == "attention" else []
         self._space = " " if model.tokenizer.decode(spelled).startswith(" ") else ""
 
-    def check(self, ask: DecodeRequest, tokenizer: Tokenizer | None = None) -> None:
+    def check(self, request: DecodeRequest, tokenizer: Tokenizer | None = None) -> None:
         """tokenizer: of the first model. Raises InvalidRequest where the reader cannot be asked so, and for
         n-grams that are not of these tokens."""
-        if not np.isfinite(ask.reader_weight):
+        if not np.isfinite(request.reader_weight):
             raise InvalidRequest("rescoring: the weight must be a finite number")
         if self._head == "attention":
-            self._model.prepare(ask)
+            self._model.prepare(request)
         if isinstance(self._model, NgramLanguageModel) and tokenizer is not None:
             read_model(self._model.path, tokenizer.pieces)
 
@@ -60,21 +60,21 @@ class SecondReader:
         samples: Sequence[Samples],
         answers: Sequence[Answer],
         tokenizer: Tokenizer,
-        asks: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
     ) -> list[Answer]:
         """The answers, each with its hypotheses by their own score and `reader_weight` times the reader's,
         equals in their order; of n-grams the lattice too, where one is asked for and its words have tokens.
         Raises InvalidRequest where the reader has no tokens for a text."""
         if isinstance(self._model, NgramLanguageModel):
             grams = read_model(self._model.path, tokenizer.pieces)
-            return [_read_by(grams, *each) for each in zip(answers, asks, strict=True)]
+            return [_read_by(grams, *each) for each in zip(answers, requests, strict=True)]
         rows = [row for row, answer in enumerate(answers) if len(answer.hypotheses) > 1]
         texts = [[text_of(each, tokenizer) for each in answers[row].hypotheses] for row in rows]
-        own = [asks[row] for row in rows]
+        own = [requests[row] for row in rows]
         read = self.log_probabilities([samples[row] for row in rows], texts, own) if rows else []
         ordered = list(answers)
         for row, sums in zip(rows, read, strict=True):
-            ordered[row] = _order_hypotheses(answers[row], asks[row].reader_weight, sums.tolist())
+            ordered[row] = _order_hypotheses(answers[row], requests[row].reader_weight, sums.tolist())
         return ordered
 
     def log_probabilities(
@@ -112,14 +112,14 @@ def _order_hypotheses(answer: Answer, weight: float, sums: Sequence[float]) -> A
     return replace(answer, hypotheses=tuple(scored))
 
 
-def _read_by(grams: Graph, answer: Answer, ask: DecodeRequest) -> Answer:
+def _read_by(grams: Graph, answer: Answer, request: DecodeRequest) -> Answer:
     known = len(grams.base)
     sums = []
     for each in answer.hypotheses:
         # A token beyond the pieces stands for no text.
         added, state = grams.read([token for token in each.tokens if token < known], grams.start)
         sums.append(added + float(grams.ends[state]))
-    answer = _order_hypotheses(answer, ask.reader_weight, sums)
-    if ask.lattice is None or answer.graph is None or answer.reach is not None:
+    answer = _order_hypotheses(answer, request.reader_weight, sums)
+    if request.lattice is None or answer.graph is None or answer.reach is not None:
         return answer
-    return replace(answer, graph=arc_posteriors(reweight(answer.graph, grams, ask.reader_weight)))
+    return replace(answer, graph=arc_posteriors(reweight(answer.graph, grams, request.reader_weight)))
