@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest
+from worker.models.requests import DecodeRequest
 
 if TYPE_CHECKING:
     import mlx.core as mx

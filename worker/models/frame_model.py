@@ -12,7 +12,6 @@ import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
-from worker.decode.types import DecodeRequest
 from worker.models.base import (
     Ahead,
     Capabilities,
@@ -24,6 +23,7 @@ from worker.models.base import (
 from worker.models.conformer.encoder import AttContext
 from worker.models.conformer.frames import EncodedFrames, FrameEncoder
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream
+from worker.models.requests import DecodeRequest
 from worker.models.weights import parameter_bytes, precision
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest
 from worker.models.attention.rules import NoRules
 from worker.models.attention.state import EncodedWindow
 from worker.models.base import (
@@ -45,6 +44,7 @@ from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.nemo.model import NemoModel
+from worker.models.requests import DecodeRequest
 from worker.models.weights import parameter_bytes, precision
 
 STAMPED = "<|timestamp|>"

@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest
 from worker.models.canary.config import Format
 from worker.models.canary.tokenizer import CanaryTokenizer
+from worker.models.requests import DecodeRequest
 
 Slots = dict[str, str]
 

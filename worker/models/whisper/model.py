@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
-from worker.decode.types import DecodeRequest
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow, join_encoded
 from worker.models.attention.unread import pause_spans, unread_windows
@@ -40,6 +39,7 @@ from worker.models.base_attention import (
 )
 from worker.models.byte_tokenizer import UNSPACED
 from worker.models.front_ends.whisper_mel import HOP, log_mel
+from worker.models.requests import DecodeRequest
 from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
