@@ -75,45 +75,82 @@ class _Keys(NamedTuple):
     keys: mx.array
 
 
-class _Together(NamedTuple):
-    """Weights [3 d, d] and bias [3 d] or None of queries, keys and values; both biases of positions, [2, 1,
-    heads, 1, d / heads]."""
-
-    weight: mx.array
-    bias: mx.array | None
-    biases: mx.array
-
-
 @fuse
 def _mask_scores(mask: mx.array, scores: mx.array, scale: float) -> mx.array:
     """What is added to scores: those by position, and `MASKED` where nothing is seen."""
     return mx.where(mask, scores * scale, mx.array(MASKED, dtype=scores.dtype))
 
 
-class RelPositionAttention(nn.Module):
-    """Multi-head attention over the whole utterance."""
+class PlainAttention(nn.Module):
+    """Multi-head attention over the whole utterance, whose frames hold their positions."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        width, heads = config.d_model, config.n_heads
+        width, self._heads = config.d_model, config.n_heads
         self.linear_q = Linear(width, width, bias=config.use_bias)
         self.linear_k = Linear(width, width, bias=config.use_bias)
         self.linear_v = Linear(width, width, bias=config.use_bias)
         self.linear_out = Linear(width, width, bias=config.use_bias)
-        self.linear_pos = Linear(width, width, bias=False)
-        self.pos_bias_u = mx.zeros((heads, width // heads))
-        self.pos_bias_v = mx.zeros((heads, width // heads))
-        self._heads = heads
-        self._scale = 1.0 / math.sqrt(width // heads)
-        self._kept: _Keys | None = None
-        self._together: _Together | None = None
+        self._fused = Linear(width, 3 * width, bias=config.use_bias)
 
     def fold(self) -> None:
         """Makes queries, keys and values by one product from now on. The weights are those of the three."""
-        weight, bias = _join_linear([self.linear_q, self.linear_k, self.linear_v])
-        biases = mx.stack([self.pos_bias_u, self.pos_bias_v])[:, None, :, None]
-        mx.eval(biases)
-        self._together = _Together(weight, bias, biases)
+        parts = [self.linear_q, self.linear_k, self.linear_v]
+        self._fused.weight = mx.concatenate([part.weight for part in parts])
+        if "bias" in self._fused:
+            self._fused.bias = mx.concatenate([part.bias for part in parts])
+        mx.eval(self._fused.parameters())
+        for part, own in zip(parts, mx.split(self._fused.weight, 3), strict=True):
+            mx.eval(own)
+            part.weight = own  # a view: no second copy of them stays
+
+    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:  # noqa: ARG002
+        """x [B, T, d]; the mask float32, -inf at keys that are not seen, or None."""
+        return self._finish(_attend(*self._products(x), sight.mask))
+
+    def _products(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Queries, keys and values, [B, heads, T, D] each, by one product."""
+        queries, keys, values = (
+            split_heads(part, self._heads) for part in mx.split(self._fused(x), 3, axis=-1)
+        )
+        return queries, keys, values
+
+    def _finish(self, attended: mx.array) -> mx.array:
+        """[B, heads, T, D] -> [B, T, d]."""
+        out: mx.array = self.linear_out(join_heads(attended))
+        return out
+
+
+class PositionedAttention(PlainAttention):
+    """What attention with relative positions has beside."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        width, heads = config.d_model, config.n_heads
+        self.linear_pos = Linear(width, width, bias=False)
+        self.pos_bias_u = mx.zeros((heads, width // heads))
+        self.pos_bias_v = mx.zeros((heads, width // heads))
+
+    def begin(self, reach: int, dtype: mx.Dtype) -> Past:
+        """The past of a stream that sees `reach` frames of it, before its first chunk."""
+        none = mx.zeros((1, self._heads, reach, self.pos_bias_u.shape[1]), dtype)
+        return none, none
+
+
+class RelPositionAttention(PositionedAttention):
+    """Multi-head attention over the whole utterance."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self._scale = 1.0 / math.sqrt(config.d_model // config.n_heads)
+        self._kept: _Keys | None = None
+        self._biases: mx.array | None = None
+
+    def fold(self) -> None:
+        super().fold()
+        # Both biases, [2, 1, heads, 1, d / heads].
+        self._biases = mx.stack([self.pos_bias_u, self.pos_bias_v])[:, None, :, None]
+        mx.eval(self._biases)
 
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
@@ -131,14 +168,7 @@ class RelPositionAttention(nn.Module):
             assert sight.mask is not None
             bias = _mask_scores(sight.mask, shift(scores, frames), self._scale)
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
-        out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
-        return out
-
-    def begin(self, reach: int, dtype: mx.Dtype) -> Past:
-        """The past of a stream that sees `reach` frames of it, before its first chunk."""
-        width = self.linear_q.weight.shape[0]
-        none = mx.zeros((1, self._heads, reach, width // self._heads), dtype)
-        return none, none
+        return self._finish(seen)
 
     def step(self, x: mx.array, past: Past, positions: Positions, mask: mx.array) -> tuple[mx.array, Past]:
         """Attention of one chunk to itself and to what came before it.
@@ -146,20 +176,19 @@ class RelPositionAttention(nn.Module):
         x [B, C, d]; positions as for the whole, of `room` >= P + C; the mask [B, 1, 1, P + C] bool, True
         where a key is seen. Returns [B, C, d], and the past of the next chunk.
         """
-        batch, frames, _ = x.shape
+        frames = x.shape[1]
         query = self._split(self.linear_q(x))
         keys = mx.concatenate([past[0], self._split(self.linear_k(x))], axis=2)
         values = mx.concatenate([past[1], self._split(self.linear_v(x))], axis=2)
         seen = keys.shape[2]
         first = positions.room - seen
         position_keys = self._position_keys(positions)[:, :, first : first + seen + frames - 1]
-        scores = self._add_bias(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
+        scores = (query + self.pos_bias_v[:, None]) @ position_keys.swapaxes(-1, -2)
         bias = mx.where(mask, shift(scores, seen) * self._scale, mx.array(MASKED, dtype=x.dtype))
         attended = mx.fast.scaled_dot_product_attention(
-            self._add_bias(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
+            query + self.pos_bias_u[:, None], keys, values, scale=self._scale, mask=bias
         )
-        out: mx.array = self.linear_out(attended.swapaxes(1, 2).reshape(batch, frames, -1))
-        return out, (keys[:, :, frames:], values[:, :, frames:])
+        return self._finish(attended), (keys[:, :, frames:], values[:, :, frames:])
 
     def _position_keys(self, positions: Positions) -> mx.array:
         """The positions as keys, [1, heads, R, d / heads]; made again only of another table or weight."""
@@ -175,24 +204,18 @@ class RelPositionAttention(nn.Module):
     def _project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
         """Queries with the bias for content and with that for positions, keys and values, [B, heads, T, d /
         heads] each."""
-        if self._together is None:
+        if self._biases is None:
             query = self._split(self.linear_q(x))
-            content, positioned = (self._add_bias(query, each) for each in (self.pos_bias_u, self.pos_bias_v))
+            content, positioned = (query + bias[:, None] for bias in (self.pos_bias_u, self.pos_bias_v))
             return content, positioned, self._split(self.linear_k(x)), self._split(self.linear_v(x))
-        weight, bias, biases = self._together
-        product = x @ weight.T if bias is None else mx.addmm(bias, x, weight.T)
-        parts = product.reshape(*x.shape[:2], 3, self._heads, -1)
+        parts = self._fused(x).reshape(*x.shape[:2], 3, self._heads, -1)
         query, keys, values = (parts[:, :, part].swapaxes(1, 2) for part in range(3))
-        biased = query + biases
+        biased = query + self._biases
         return biased[0, :], biased[1, :], keys, values  # slices, where an index alone is a gather
 
     def _split(self, x: mx.array) -> mx.array:
         """[B, T, d] -> [B, heads, T, d / heads]."""
-        batch, frames, width = x.shape
-        return x.reshape(batch, frames, self._heads, width // self._heads).swapaxes(1, 2)
-
-    def _add_bias(self, query: mx.array, bias: mx.array) -> mx.array:
-        return query + bias[:, None]
+        return split_heads(x, self._heads)
 
 
 class RelPositionLocalAttention(RelPositionAttention):
@@ -215,13 +238,13 @@ class RelPositionLocalAttention(RelPositionAttention):
         query = self._blocks(self.linear_q(x), blocks, block)
         keys = self._windows(self.linear_k(x), blocks, block)
         values = self._windows(self.linear_v(x), blocks, block)
-        scores = self._add_bias(query, self.pos_bias_v) @ self._position_keys(positions).swapaxes(-1, -2)
+        scores = (query + self.pos_bias_v[:, None]) @ self._position_keys(positions).swapaxes(-1, -2)
         scores = scores * self._scale
         assert sight.mask is not None
         near = self._windows(sight.mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
         bias = mx.where(near, band(scores, window), mx.array(MASKED, dtype=x.dtype))
         seen = mx.fast.scaled_dot_product_attention(
-            self._add_bias(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
+            query + self.pos_bias_u[:, None], keys, values, scale=self._scale, mask=bias
         )
         seen = seen.swapaxes(1, 2).reshape(batch, blocks * block, width)[:, :frames]
         out: mx.array = self.linear_out(seen)
@@ -245,48 +268,14 @@ class RelPositionLocalAttention(RelPositionAttention):
         return strided if x.dtype == mx.bool_ else self._split(strided)
 
 
-class PlainAttention(nn.Module):
-    """Multi-head attention over the whole utterance, whose frames hold their positions."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        width, self._heads = config.d_model, config.n_heads
-        self.linear_q, self.linear_k = Linear(width, width), Linear(width, width)
-        self.linear_v, self.linear_out = Linear(width, width), Linear(width, width)
-        self._fused = Linear(width, 3 * width)
-
-    def fold(self) -> None:
-        """As `RelPositionAttention.fold`; called once the weights are in."""
-        self._fused.weight, bias = _join_linear([self.linear_q, self.linear_k, self.linear_v])
-        assert bias is not None
-        self._fused.bias = bias
-
-    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:  # noqa: ARG002
-        """x [B, T, d]; the mask float32, -inf at keys that are not seen, or None."""
-        out: mx.array = self.linear_out(join_heads(_attend(*self._project(x), sight.mask)))
-        return out
-
-    def _project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        queries, keys, values = mx.split(self._fused(x), 3, axis=-1)
-        return tuple(split_heads(part, self._heads) for part in (queries, keys, values))  # type: ignore[return-value]
-
-
-class UnshiftedAttention(PlainAttention):
+class UnshiftedAttention(PositionedAttention):
     """Relative attention without a shift."""
 
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__(config)
-        width = config.d_model
-        self.linear_pos = Linear(width, width, bias=False)
-        self.pos_bias_u = mx.zeros((self._heads, width // self._heads))
-        self.pos_bias_v = mx.zeros((self._heads, width // self._heads))
-
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
-        queries, keys, values = self._project(x)
+        queries, keys, values = self._products(x)
         keys, own = self._place(keys, positions.table[None])
         bias = own if sight.mask is None else own + sight.mask
-        out: mx.array = self.linear_out(join_heads(_attend(queries, keys, values, bias)))
-        return out
+        return self._finish(_attend(queries, keys, values, bias))
 
     def _place(self, keys: mx.array, positions: mx.array) -> tuple[mx.array, mx.array]:
         """Keys [B, heads, T, D] with their positions [B or 1, T, d], and what each adds of its own."""
@@ -295,33 +284,19 @@ class UnshiftedAttention(PlainAttention):
         return keys + table, own.swapaxes(2, 3).astype(mx.float32) * float(keys.shape[-1] ** -0.5)
 
     def begin(self, reach: int, dtype: mx.Dtype) -> Past:
-        """As `RelPositionAttention.begin`."""
-        none = mx.zeros((1, self._heads, reach, self.pos_bias_u.shape[1]), dtype)
-        return none, none, mx.zeros((1, self._heads, 1, reach))
+        return *super().begin(reach, dtype), mx.zeros((1, self._heads, 1, reach))
 
     def step(self, x: mx.array, past: Past, positions: Positions, mask: mx.array) -> tuple[mx.array, Past]:
         """As `RelPositionAttention.step`; positions of the chunk's own frames, [B, C, d], the mask float32
         with -inf at keys that are not seen."""
-        queries, keys, values = self._project(x)
+        queries, keys, values = self._products(x)
         fresh = (*self._place(keys, positions.table), values)
         keys, own, values = (
             mx.concatenate([before, new], axis=axis)
             for before, new, axis in zip((past[0], past[2], past[1]), fresh, (2, 3, 2), strict=True)
         )
-        out: mx.array = self.linear_out(join_heads(_attend(queries, keys, values, own + mask)))
-        count = x.shape[1]
+        count, out = x.shape[1], self._finish(_attend(queries, keys, values, own + mask))
         return out, (keys[:, :, count:], values[:, :, count:], own[..., count:])
-
-
-def _join_linear(parts: list[Linear]) -> tuple[mx.array, mx.array | None]:
-    """Weight and bias of one product for all."""
-    weight = mx.concatenate([part.weight for part in parts])
-    bias = mx.concatenate([part.bias for part in parts]) if "bias" in parts[0] else None
-    mx.eval(weight, [] if bias is None else bias)
-    for part, own in zip(parts, mx.split(weight, len(parts)), strict=True):
-        mx.eval(own)
-        part.weight = own  # a view: no second copy of them stays
-    return weight, bias
 
 
 def _attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array | None) -> mx.array:
