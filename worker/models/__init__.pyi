@@ -7,7 +7,12 @@ from .artifacts.nemo import (
 from .attention.rules import NoRules as NoRules
 from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
 from .attention.unread import sounds as sounds, unread_spans as unread_spans, unread_windows as unread_windows
-from .attention.windows import ROUNDS_MAX as ROUNDS_MAX, cut_runs as cut_runs, quietest as quietest
+from .attention.windows import (
+    ROUNDS_MAX as ROUNDS_MAX,
+    cut_runs as cut_runs,
+    judge_answer as judge_answer,
+    quietest as quietest,
+)
 from .base import (
     BatchCost as BatchCost,
     Capabilities as Capabilities,

@@ -5,6 +5,7 @@ Knows no family and no setting.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import yaml
@@ -55,3 +56,20 @@ def require_size(name: str, value: object) -> int:
     if type(value) is not int or not 1 <= value <= SIZE_MAX:
         raise ModelUnreadable(f"{name} is {value!r}, not a size of 1 to {SIZE_MAX}")
     return value
+
+
+def require_sections(tree: Tree, *names: str) -> None:
+    """Raises ModelUnreadable, naming the first of these sections that a configuration lacks."""
+    for name in names:
+        if not isinstance(tree.get(name), Mapping):
+            raise ModelUnreadable(f"the configuration has no section `{name}`")
+
+
+def build_transformer(kind: type[Config], name: str, tree: Tree) -> Config:
+    """A dataclass of sizes from NeMo's section `name` of a transformer, whose width is divided among its
+    heads. Raises ModelUnreadable."""
+    sizes = {each.name: require_size(f"{name}.{each.name}", tree[each.name]) for each in fields(kind)}  # type: ignore[arg-type]
+    width, heads = sizes["hidden_size"], sizes["num_attention_heads"]
+    if width % heads:
+        raise ModelUnreadable(f"{name}.hidden_size {width} is no multiple of num_attention_heads {heads}")
+    return kind(**sizes)

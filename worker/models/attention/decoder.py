@@ -21,12 +21,14 @@ from worker.models.attention.layers import (
     Norm,
     Product,
     SelfAttention,
+    arrays_of,
     attend_frames,
     attend_table,
     is_cpu,
     join_heads,
     log_sum_exp,
     pack,
+    pack_parts,
     split_heads,
 )
 from worker.models.attention.state import (
@@ -47,19 +49,9 @@ class Block:
     cross: CrossAttention
     mlp: Mlp
 
-    @property
-    def arrays(self) -> list[mx.array]:
-        """Every array, to evaluate or to count."""
-        products = [self.attention.fused, self.attention.out, self.cross.query, self.cross.memory]
-        products += [self.cross.out, self.mlp.widen, self.mlp.narrow]
-        norms = [self.attention.norm, self.cross.norm, self.mlp.norm]
-        arrays = [array for product in products for array in product.arrays]
-        arrays += [array for norm in norms for array in (norm.weight, norm.bias)]
-        return [*arrays, self.mlp.widen_bias]
-
     def pack(self) -> "Block":
         """The same with its products as `layers.pack` makes them."""
-        return Block(self.attention.pack(), self.cross.pack(), self.mlp.pack())
+        return Block(pack_parts(self.attention), pack_parts(self.cross), pack_parts(self.mlp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +70,6 @@ class DecoderWeights:
     heads: int
     embedding: mx.array | None = None
     embedding_norm: Norm | None = None
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """Every array, to evaluate or to count."""
-        arrays = [*self.table.arrays, self.positions, self.norm.weight, self.norm.bias]
-        if self.embedding is not None:
-            arrays.append(self.embedding)
-        if self.embedding_norm is not None:
-            arrays += [self.embedding_norm.weight, self.embedding_norm.bias]
-        return arrays + [array for block in self.blocks for array in block.arrays]
 
 
 def tokens_last(weight: mx.array, bias: mx.array | None = None) -> Product:
@@ -136,7 +118,7 @@ class AttentionDecoder:
     @property
     def parameters(self) -> list[mx.array]:
         """Every array, to evaluate or to count."""
-        return self.weights.arrays
+        return arrays_of(self.weights)
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
         """Cross keys in `tile_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""

@@ -7,8 +7,8 @@ query's weights. Attention is behind three small functions, one a shape of probl
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import mlx.core as mx
 
@@ -40,11 +40,6 @@ class Product:
     def dtype(self) -> mx.Dtype:
         return self.weight.dtype
 
-    @property
-    def arrays(self) -> list[mx.array]:
-        """Every array, to evaluate or to count."""
-        return [self.weight]
-
     def of_outputs(self, outputs: mx.array) -> mx.array:
         """The weights of these outputs, int32 [N] -> [N, in]."""
         return self.weight[outputs]
@@ -59,11 +54,6 @@ class Linear(Product):
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., in] -> [..., out]."""
         return mx.addmm(self.bias, x, self.weight.T)
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """Every array, to evaluate or to count."""
-        return [self.weight, self.bias]
 
 
 Affine = Product | RowProducts
@@ -111,10 +101,6 @@ class Mlp:
             return self.narrow(gelu(wide, self.widen_bias))
         return self.narrow(mx.maximum(wide + self.widen_bias, 0))
 
-    def pack(self) -> Self:
-        """The same with its products `packed`."""
-        return replace(self, widen=pack(self.widen), narrow=pack(self.narrow))
-
 
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
@@ -123,10 +109,6 @@ class SelfAttention:
     norm: Norm
     fused: Affine
     out: Affine
-
-    def pack(self) -> Self:
-        """The same with its products `packed`."""
-        return replace(self, fused=pack(self.fused), out=pack(self.out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +120,33 @@ class CrossAttention:
     memory: Affine
     out: Affine
 
-    def pack(self) -> Self:
-        """The same with its products `packed`."""
-        return replace(self, query=pack(self.query), memory=pack(self.memory), out=pack(self.out))
+
+Part = TypeVar("Part", Mlp, SelfAttention, CrossAttention)
+
+
+def pack_parts(block: Part) -> Part:
+    """The same with its products packed, as `pack` does it."""
+    products: dict[str, Any] = {
+        each.name: pack(getattr(block, each.name))
+        for each in fields(block)
+        if isinstance(getattr(block, each.name), Affine)
+    }
+    return replace(block, **products)
+
+
+def arrays_of(*weights: object) -> list[mx.array]:
+    """Every array in these, to evaluate or to count."""
+    arrays: list[mx.array] = []
+    for part in weights:
+        if isinstance(part, mx.array):
+            arrays.append(part)
+        elif isinstance(part, RowProducts):
+            arrays += part.arrays
+        elif isinstance(part, tuple | list):
+            arrays += arrays_of(*part)
+        elif is_dataclass(part):
+            arrays += arrays_of(*(getattr(part, each.name) for each in fields(part)))
+    return arrays
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:

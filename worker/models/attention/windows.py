@@ -6,7 +6,7 @@ No clock and no chance; nothing of another window. Knows no family.
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.base_attention import SAMPLE_RATE, Reading, Window
+from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
 
 ROUNDS_MAX = 4  # beyond the first
 COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
@@ -61,3 +61,15 @@ def quietest(samples: NDArray[np.float32]) -> int:
     left = np.maximum(centres - width // 2, 0)
     right = np.minimum(centres + width // 2, len(samples))
     return int(centres[np.argmin(power[right] - power[left])])
+
+
+def judge_answer(window: Window, reading: Reading, samples: NDArray[np.float32]) -> Verdict:
+    """What becomes of a window of these samples, at 16 kHz, that was asked once: a loop is halved and asked
+    again, and cut where the window cannot be halved any more."""
+    if reading.words == 0:
+        return Verdict("silent")
+    if not repeats_itself(reading):
+        return Verdict("kept", reading.tokens)
+    if window.round < ROUNDS_MAX and window.seconds > HALVED_SECONDS_MIN:
+        return Verdict("divided", again=halves(window, samples))
+    return Verdict("kept", cut_runs(reading.tokens))

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spool.errors import ModelUnreadable
-from worker.models.configuration import build_config, require, require_size
+from worker.models.configuration import (
+    build_config,
+    build_transformer,
+    require,
+    require_sections,
+    require_size,
+)
 from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
@@ -17,7 +22,6 @@ from worker.models.conformer.config import (
 )
 
 Format = Literal["canary", "canary2"]
-SECTIONS = ("preprocessor", "encoder", "transf_decoder", "head", "tokenizer")
 GENERATION_DELTA = 50
 
 
@@ -68,9 +72,7 @@ def parse_canary(raw: bytes, name: str) -> CanaryConfig:
 
 def canary_config(tree: Mapping[str, Any]) -> CanaryConfig:
     """Builds the dataclasses from NeMo's tree. Raises ModelUnreadable for what is not computed."""
-    for section in SECTIONS:
-        if not isinstance(tree.get(section), Mapping):
-            raise ModelUnreadable(f"the configuration has no section `{section}`")
+    require_sections(tree, "preprocessor", "encoder", "transf_decoder", "head", "tokenizer")
     require("prompt_format", tree.get("prompt_format"), "canary", "canary2")
     layers = (tree.get("transf_encoder") or {}).get("num_layers", 0)
     require("transf_encoder.num_layers", layers, 0)
@@ -98,17 +100,7 @@ def _decoder(section: Mapping[str, Any]) -> DecoderConfig:
     require("transf_decoder.pre_ln_final_layer_norm", section.get("pre_ln_final_layer_norm", True), True)
     require(f"{name}.learn_positional_encodings", tree.get("learn_positional_encodings", False), False)
     require(f"{name}.num_token_types", tree.get("num_token_types", 0), 0)
-    sizes = {
-        key: require_size(f"{name}.{key}", tree[key])
-        for key in ("hidden_size", "inner_size", "num_layers", "num_attention_heads", "max_sequence_length")
-    }
-    config = DecoderConfig(**sizes)
-    if config.hidden_size % config.num_attention_heads:
-        raise ModelUnreadable(
-            f"{name}.hidden_size {config.hidden_size} is no multiple of num_attention_heads "
-            f"{config.num_attention_heads}"
-        )
-    return config
+    return build_transformer(DecoderConfig, name, tree)
 
 
 def _defaults(turns: object) -> dict[str, str]:

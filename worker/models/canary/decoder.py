@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames, Tensors
 from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
+from worker.models.attention.layers import arrays_of
 from worker.models.canary.config import CanaryConfig
 from worker.models.weights import Shape, linear_shapes, norm_shapes
 
@@ -78,8 +79,7 @@ class CanaryHead(AttentionDecoder):
     @property
     def parameters(self) -> list[mx.array]:
         """Every array, to evaluate or to count."""
-        extra = [] if self.projection is None else [self.projection.weight, self.projection.bias]
-        return [*super().parameters, *extra]
+        return [*super().parameters, *arrays_of(self.projection)]
 
     def project(self, frames: mx.array) -> mx.array:
         """Encoder frames [B, T, d_model] as the decoder attends to them, [B, T, d]."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx import nn
 
 from spool.errors import ModelUnreadable
 from worker.models.artifacts.nemo import open_nemo
@@ -21,7 +20,7 @@ from worker.models.canary.decoder import CanaryHead, shapes_of
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.configuration import parse_tree
-from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.conformer.encoder import EncoderPart
 from worker.models.conformer.frames import FrameEncoder
 from worker.models.nemo.load import CONFIG_NAMES, WEIGHTS_NAME, feature_extractor, load_archive
 from worker.models.nemo.model import NemoModel
@@ -51,14 +50,6 @@ class Canary:
         if files.path.is_dir():
             return _load_folder(files.path, kind, files.name)
         return _load_nemo(files.path, kind)
-
-
-class _Network(nn.Module):
-    """The part whose parameters are walked by name."""
-
-    def __init__(self, config: CanaryConfig) -> None:
-        super().__init__()
-        self.encoder = ConformerEncoder(config.encoder)
 
 
 def _config_file(folder: Path) -> Path | None:
@@ -108,7 +99,7 @@ def _build(
     files: Mapping[str, str],
     aligner: NemoModel | None = None,
 ) -> CanaryModel:
-    network = _Network(config)
+    network = EncoderPart(config.encoder)
     shapes = shapes_of(config, tokenizer.vocabulary_size)
     tensors = install(network, weights.shapes, weights.read, dtype, source, shapes)
     network.encoder.fold(dtype)

@@ -15,6 +15,7 @@ from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
 from worker.models.attention.rules import NoRules
 from worker.models.attention.state import EncodedWindow
+from worker.models.attention.windows import judge_answer
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -40,7 +41,6 @@ from worker.models.canary.decoder import CanaryHead, round_vocabulary
 from worker.models.canary.prompt import prompt_slots, prompt_tokens
 from worker.models.canary.stamps import StampedWord, time_stamped_words
 from worker.models.canary.tokenizer import CanaryTokenizer
-from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.nemo.model import NemoModel
@@ -182,7 +182,7 @@ class CanaryModel:
         question: Question,  # noqa: ARG002 - the protocol's
         samples: NDArray[np.float32],
     ) -> Verdict:
-        return judge(window, readings[0], samples)
+        return judge_answer(window, readings[0], samples)
 
     def unread(
         self,

@@ -155,7 +155,7 @@ class RelPositionAttention(PositionedAttention):
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
         is seen. Frames past the length come out as anything finite."""
-        batch, frames, _ = x.shape
+        frames = x.shape[1]
         query, positioned, keys, values = self._project(x)
         first = positions.room - frames
         position_keys = self._position_keys(positions)[:, :, first : first + 2 * frames - 1]

@@ -238,6 +238,14 @@ class ConformerEncoder(nn.Module):
         return mask
 
 
+class EncoderPart(nn.Module):
+    """An encoder under the name that checkpoints give it, beside parts that are no modules."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.encoder = ConformerEncoder(config)
+
+
 def _chunk_mask(query: mx.array, key: mx.array, left: int, chunk: int) -> mx.array:
     """A frame sees its own chunk, and whole chunks before it as far as `left` frames (all of them if
     negative)."""

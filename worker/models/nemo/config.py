@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spool.errors import ModelUnreadable
-from worker.models.configuration import build_config, require, require_size
+from worker.models.configuration import build_config, require, require_sections, require_size
 from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
@@ -67,9 +67,7 @@ def model_config(tree: Mapping[str, Any]) -> ModelConfig:
         raise ModelUnreadable("quantized weights are not supported; take the model in 16 bit")
     if isinstance(tree.get("sortformer_modules"), Mapping):
         raise ModelUnreadable("a Sortformer tells speakers apart and transcribes nothing; use it to diarize")
-    for section in ("preprocessor", "encoder", "decoder"):
-        if not isinstance(tree.get(section), Mapping):
-            raise ModelUnreadable(f"the configuration has no section `{section}`")
+    require_sections(tree, "preprocessor", "encoder", "decoder")
     preprocessor, encoder = parse_preprocessor(tree["preprocessor"]), parse_encoder(tree["encoder"])
     is_transducer = isinstance(tree.get("joint"), Mapping)
     return ModelConfig(

@@ -8,7 +8,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from spool.errors import ModelUnreadable
-from worker.models.configuration import build_config, require, require_size
+from worker.models.configuration import (
+    build_config,
+    build_transformer,
+    require,
+    require_sections,
+    require_size,
+)
 from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
@@ -16,7 +22,6 @@ from worker.models.conformer.config import (
     parse_preprocessor,
 )
 
-SECTIONS = ("sortformer_modules", "preprocessor", "encoder", "transformer_encoder")
 FRAMES_MAX = 1 << 14
 
 
@@ -114,9 +119,7 @@ def sortformer_config(tree: Mapping[str, Any]) -> SortformerConfig:
         raise ModelUnreadable(
             f"the configuration has no section `sortformer_modules`: this is no Sortformer, but {target}"
         )
-    for section in SECTIONS:
-        if not isinstance(tree.get(section), Mapping):
-            raise ModelUnreadable(f"the configuration has no section `{section}`")
+    require_sections(tree, "preprocessor", "encoder", "transformer_encoder")
     modules = tree["sortformer_modules"]
     speakers = require_size("sortformer_modules.num_spks", modules.get("num_spks", 4))
     require("max_num_of_spks", tree.get("max_num_of_spks", speakers), speakers)
@@ -163,14 +166,4 @@ def _transformer(tree: Mapping[str, Any]) -> TransformerConfig:
     require(f"{name}.hidden_act", tree.get("hidden_act", "relu"), "relu")
     require(f"{name}.pre_ln", tree.get("pre_ln", False), False)
     require(f"{name}.mask_future", tree.get("mask_future", False), False)
-    sizes = {
-        field.name: require_size(f"{name}.{field.name}", tree[field.name])
-        for field in fields(TransformerConfig)
-    }
-    config = TransformerConfig(**sizes)
-    if config.hidden_size % config.num_attention_heads:
-        raise ModelUnreadable(
-            f"{name}.hidden_size {config.hidden_size} is no multiple of num_attention_heads "
-            f"{config.num_attention_heads}"
-        )
-    return config
+    return build_transformer(TransformerConfig, name, tree)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
-from mlx import nn
 
 from spool.errors import EngineError
 from worker.models.attention.blocks import AttentionNames, MlpNames, Tensors
@@ -28,14 +27,6 @@ UNUSED = f"{MODULES}.hidden_to_spks"
 WAYS = ("query_net", "key_net", "value_net", "out_projection")
 ATTENTION = AttentionNames("layer_norm_1", *(f"first_sub_layer.{way}" for way in WAYS))
 FEED_FORWARD = MlpNames("layer_norm_2", "second_sub_layer.dense_in", "second_sub_layer.dense_out", "relu")
-
-
-class EncoderPart(nn.Module):
-    """The part whose parameters are walked by name."""
-
-    def __init__(self, config: SortformerConfig) -> None:
-        super().__init__()
-        self.encoder = ConformerEncoder(config.encoder)
 
 
 def shapes_of(config: SortformerConfig) -> dict[str, Shape]:

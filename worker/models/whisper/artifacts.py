@@ -34,8 +34,7 @@ from worker.models.whisper.config import (
     parse_dims,
     parse_settings,
 )
-from worker.models.whisper.layouts import binary_names, dims_of, openai_names
-from worker.models.whisper.names import BLOCK
+from worker.models.whisper.layouts import BLOCK, binary_names, dims_of, openai_names
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 CONFIG = "config.json"

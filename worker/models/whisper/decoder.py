@@ -10,7 +10,7 @@ from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, to
 from worker.models.attention.state import EncodedWindow
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.config import FRAME_SECONDS, SpecialTokens, WhisperDims
-from worker.models.whisper.names import BLOCK
+from worker.models.whisper.layouts import BLOCK
 
 
 class WhisperHead(AttentionDecoder):

@@ -9,10 +9,10 @@ import mlx.core as mx
 
 from kernels.nn.activations import gelu
 from worker.models.attention.blocks import Tensors
-from worker.models.attention.layers import attend_full, by_rows
+from worker.models.attention.layers import arrays_of, attend_full, by_rows, pack_parts
 from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
-from worker.models.whisper.names import BLOCK
+from worker.models.whisper.layouts import BLOCK
 
 
 class WhisperEncoder:
@@ -30,8 +30,8 @@ class WhisperEncoder:
         blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
         self.layers = [
             (
-                source.self_attention(block, BLOCK.own, dims.n_audio_head).pack(),
-                source.mlp(block, BLOCK.mlp).pack(),
+                pack_parts(source.self_attention(block, BLOCK.own, dims.n_audio_head)),
+                pack_parts(source.mlp(block, BLOCK.mlp)),
             )
             for block in blocks
         ]
@@ -40,14 +40,7 @@ class WhisperEncoder:
     @property
     def parameters(self) -> list[mx.array]:
         """Every array, to evaluate or to count."""
-        arrays = [array for pair in self.convolutions for array in pair]
-        arrays += [self.positions, self.norm.weight, self.norm.bias]
-        for attention, mlp in self.layers:
-            for product in (attention.fused, attention.out, mlp.widen, mlp.narrow):
-                arrays += product.arrays
-            arrays += [attention.norm.weight, attention.norm.bias, mlp.norm.weight, mlp.norm.bias]
-            arrays.append(mlp.widen_bias)
-        return arrays
+        return arrays_of(self.convolutions, self.positions, self.norm, self.layers)
 
     def __call__(self, mel: mx.array) -> mx.array:
         """[B, 3000, mels] float32 -> [B, 1500, d] in the model's dtype."""

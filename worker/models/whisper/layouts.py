@@ -11,8 +11,22 @@ import numpy as np
 
 from spool.errors import WeightsMismatch
 from worker.models.artifacts.ctranslate2 import Array
+from worker.models.attention.blocks import AttentionNames, BlockNames, MlpNames
 from worker.models.whisper.config import WhisperDims, check_dims
 
+BLOCK = BlockNames(
+    AttentionNames("attn_ln", "attn.query", "attn.key", "attn.value", "attn.out", key_bias=False),
+    AttentionNames(
+        "cross_attn_ln",
+        "cross_attn.query",
+        "cross_attn.key",
+        "cross_attn.value",
+        "cross_attn.out",
+        key_bias=False,
+    ),
+    MlpNames("mlp_ln", "mlp.0", "mlp.2"),
+)
+"""OpenAI's names of a block's tensors. Keys have no bias."""
 TIED = "decoder/projection/weight"  # the token table, under another name
 
 TOP_NAMES = {

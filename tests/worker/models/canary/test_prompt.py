@@ -13,11 +13,11 @@ from worker.models import (
     Verdict,
     Window,
     cut_runs,
+    judge_answer,
     prompt_slots,
     prompt_tokens,
     time_stamped_words,
 )
-from worker.models.canary.windows import judge
 
 
 def slots(model: str = FLASH, *, stamped: bool = False, **options: object) -> dict[str, str]:
@@ -120,7 +120,7 @@ def reading(tokens: tuple[int, ...], *, ended: bool = True, compression: float =
 
 def verdict(answer: Reading, seconds: float = 10.0, turn: int = 0) -> Verdict:
     samples = sound(seconds)
-    return judge(Window(0, len(samples), turn), answer, samples)
+    return judge_answer(Window(0, len(samples), turn), answer, samples)
 
 
 def test_words_are_kept_loops_halved_and_cut() -> None:
