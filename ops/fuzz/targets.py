@@ -147,7 +147,7 @@ def read_language_model(path: Path) -> None:
 def _pieces() -> tuple[str, ...]:
     global _known
     if _known is None:
-        from worker.models.tokenizer import Tokenizer
+        from worker.models.tokenizers.pieces import Tokenizer
 
         _known = tuple(Tokenizer.from_file(GOLDEN / "tdt" / "tokenizer.model").pieces)
     return _known
@@ -191,7 +191,7 @@ def read_archive(path: Path) -> None:
     """Everything of a `.nemo` that loading touches, but the network itself."""
     from worker.models.artifacts.nemo import open_nemo
     from worker.models.nemo.config import parse_config
-    from worker.models.tokenizer import Tokenizer
+    from worker.models.tokenizers.pieces import Tokenizer
 
     with open_nemo(path) as archive:
         for name in archive.weights.shapes:

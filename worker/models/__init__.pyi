@@ -38,13 +38,13 @@ from .base_attention import (
     Verdict as Verdict,
     Window as Window,
 )
-from .byte_tokenizer import byte_table as byte_table
+from .tokenizers.bytes import byte_table as byte_table
 from .canary.config import CanaryConfig as CanaryConfig, parse_canary as parse_canary
 from .canary.decoder import CanaryHead as CanaryHead, round_vocabulary as round_vocabulary
 from .canary.load import Canary as Canary
 from .canary.model import CanaryModel as CanaryModel
 from .canary.prompt import DEFAULTS as DEFAULTS, prompt_slots as prompt_slots, prompt_tokens as prompt_tokens
-from .canary.stamps import time_stamped_words as time_stamped_words
+from .attention.stamps import time_stamped_words as time_stamped_words
 from .canary.tokenizer import CanaryTokenizer as CanaryTokenizer
 from .conformer.attention import (
     AttentionContext as AttentionContext,
@@ -87,7 +87,7 @@ from .sortformer.config import StreamingOptions as StreamingOptions
 from .sortformer.load import load_sortformer as load_sortformer
 from .sortformer.network import SortformerNetwork as SortformerNetwork
 from .streaming import require_streaming as require_streaming
-from .tokenizer import Tokenizer as Tokenizer, WORD_START as WORD_START
+from .tokenizers.pieces import Tokenizer as Tokenizer, WORD_START as WORD_START
 from .turns import give_way as give_way, giving_way_to as giving_way_to
 from .weights import NEMO as NEMO, read_stored as read_stored, stored_shapes as stored_shapes
 from .wenet.decoder import WenetHead as WenetHead
@@ -99,7 +99,7 @@ from .front_ends.filter_bank import (
 )
 from .wenet.load import load_wenet as load_wenet
 from .wenet.model import WENET as WENET, WenetModel as WenetModel, WenetNetwork as WenetNetwork
-from .wenet.tokenizer import UnitTokenizer as UnitTokenizer, read_units as read_units
+from .tokenizers.units import UnitTokenizer as UnitTokenizer, read_units as read_units
 from .attention.alignment import attention_matrix as attention_matrix
 from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder
 from .whisper.config import (

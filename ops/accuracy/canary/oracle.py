@@ -34,11 +34,11 @@ from worker.decode.attention.beam import (  # noqa: E402
     SearchRequest,
 )
 from worker.decode.types import DecodeRequest  # noqa: E402
+from worker.models.attention.stamps import split_at_stamps  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
 from worker.models.base import ModelFiles  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402
 from worker.models.canary.model import CanaryModel  # noqa: E402
-from worker.models.canary.stamps import split_at_stamps  # noqa: E402
 
 RATE = 16_000
 TOLERANCES = {

@@ -21,7 +21,7 @@ from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import ModelConfig
 from worker.models.nemo.model import NemoModel, Network
-from worker.models.tokenizer import Tokenizer
+from worker.models.tokenizers.pieces import Tokenizer
 
 DURATIONS = (0, 1, 2, 3, 4)
 FRAME_SECONDS = 0.08

@@ -25,11 +25,11 @@ from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.engine.recognizer import decode_utterances  # noqa: E402
 from worker.models.artifacts.safetensors import Safetensors  # noqa: E402
 from worker.models.conformer.config import EncoderConfig  # noqa: E402
+from worker.models.tokenizers.units import UnitTokenizer  # noqa: E402
 from worker.models.weights import stored_shapes  # noqa: E402
 from worker.models.wenet.config import DecoderSizes, WenetConfig  # noqa: E402
 from worker.models.wenet.decoder import shapes_of  # noqa: E402
 from worker.models.wenet.model import WENET, WenetModel, WenetNetwork, build_wenet  # noqa: E402
-from worker.models.wenet.tokenizer import UnitTokenizer  # noqa: E402
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "open"
 RATE = 16_000

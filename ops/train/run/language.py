@@ -24,7 +24,7 @@ from mlx import nn, optimizers
 from ops.train.data.prepare import manifest
 from ops.train.data.texts import outside, plain
 from worker.models.language.lstm import FILES, MODEL_TYPE, LstmSizes
-from worker.models.tokenizer import Tokenizer
+from worker.models.tokenizers.pieces import Tokenizer
 
 BATCH, KEPT_BACK, EVERY = 64, 16, 100
 

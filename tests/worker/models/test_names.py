@@ -14,6 +14,9 @@ from worker.models import (
     parse_config,
     stored_shapes,
 )
+from worker.models.conformer.encoder import EncoderPart
+from worker.models.sortformer.config import parse_sortformer
+from worker.models.sortformer.network import shapes_of as sortformer_shapes
 from worker.models.wenet.config import read_config
 from worker.models.wenet.decoder import shapes_of
 
@@ -29,6 +32,14 @@ def test_nemos() -> None:
             }
         network = Network(config, len(config.vocabulary or ()))
         assert stored_shapes(network) == found
+
+
+def test_sortformers() -> None:
+    for path in sorted((GOLDEN / "sortformer").glob("*.nemo")):
+        with open_nemo(path) as archive:
+            config, found = parse_sortformer(archive.config, path.name), archive.weights.shapes
+        expected = stored_shapes(EncoderPart(config.encoder)) | sortformer_shapes(config)
+        assert expected == {key: shape for key, shape in found.items() if not NEMO.ignored.search(key)}
 
 
 def test_wenets() -> None:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from worker.decode.lattice.prefix_graph import LOG_ZERO, Begins, Prefix, Record, prefix_graph
 from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
 from worker.models.base import Tokenizer
-from worker.models.tokenizer import begins_word
+from worker.models.tokenizers.pieces import begins_word
 
 INNER = "a"  # a piece from the middle of a word
 

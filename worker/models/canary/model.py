@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
 from worker.models.attention.rules import NoRules
+from worker.models.attention.stamps import StampedWord, time_stamped_words
 from worker.models.attention.state import EncodedWindow
 from worker.models.attention.windows import judge_answer
 from worker.models.base import (
@@ -39,7 +40,6 @@ from worker.models.base_attention import (
 from worker.models.canary.config import CanaryConfig
 from worker.models.canary.decoder import CanaryHead, round_vocabulary
 from worker.models.canary.prompt import prompt_slots, prompt_tokens
-from worker.models.canary.stamps import StampedWord, time_stamped_words
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.front_ends.log_mel import FeatureExtractor

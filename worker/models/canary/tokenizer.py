@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spool.errors import ModelUnreadable
-from worker.models.tokenizer import UNKNOWN, Processor, Tokenizer, parse_pieces
+from worker.models.tokenizers.pieces import UNKNOWN, Processor, Tokenizer, parse_pieces
 
 SPECIAL_PART = "spl_tokens"
 SPECIAL = re.compile(r"^<\|[^|]+\|>$|^<pad>$")

@@ -18,3 +18,14 @@ class JointConfig:
     joint_hidden: int
     activation: str = "relu"
     durations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerSizes:
+    """Of one whose LSTM is projected: predictor (embedding, LSTM, projection) and joint network."""
+
+    embedding: int
+    hidden: int
+    layers: int
+    output: int
+    joint: int

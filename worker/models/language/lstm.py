@@ -23,7 +23,7 @@ from worker.models.artifacts.safetensors import read_tensors, sha256_of
 from worker.models.base import ModelInfo
 from worker.models.heads.transducer import LstmLayer, LstmStack, LstmState
 from worker.models.nemo.load import WEIGHTS_NAME
-from worker.models.tokenizer import Tokenizer
+from worker.models.tokenizers.pieces import Tokenizer
 from worker.models.weights import install, parameter_bytes, precision
 
 MODEL_TYPE = LANGUAGE_MODEL

@@ -20,7 +20,7 @@ from worker.models.front_ends.log_mel import FeatureExtractor, Float32
 from worker.models.heads.transducer import Transducer
 from worker.models.nemo.config import ModelConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network
-from worker.models.tokenizer import Tokenizer
+from worker.models.tokenizers.pieces import Tokenizer
 from worker.models.weights import Shape, default_dtype, install
 
 CONFIG_NAMES = ("config.json", "model_config.yaml")

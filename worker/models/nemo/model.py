@@ -20,7 +20,7 @@ from worker.models.front_ends.mel_stream import MelStream
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import ModelConfig
-from worker.models.tokenizer import Tokenizer
+from worker.models.tokenizers.pieces import Tokenizer
 
 
 class Network(nn.Module):

@@ -14,8 +14,8 @@ import yaml
 from spool.errors import ModelUnreadable, WeightsMismatch
 from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
 from worker.models.front_ends.filter_bank import FEATURES
-
-Shape = tuple[int, ...]
+from worker.models.heads.config import TransducerSizes
+from worker.models.weights import Shape
 
 HOP_SECONDS = 0.01
 
@@ -28,17 +28,6 @@ class DecoderSizes:
     heads: int
     layers: int
     inner: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransducerSizes:
-    """Predictor (embedding, LSTM, projection) and joint network."""
-
-    embedding: int
-    hidden: int
-    layers: int
-    output: int
-    joint: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.nemo import open_checkpoint
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
 from worker.models.base import ModelFiles
-from worker.models.tokenizer import read_pieces
+from worker.models.tokenizers.pieces import read_pieces
+from worker.models.tokenizers.units import read_units
 from worker.models.weights import default_dtype
 from worker.models.wenet.config import read_config, read_tree
 from worker.models.wenet.model import WenetModel, build_wenet
-from worker.models.wenet.tokenizer import read_units
 
 CONFIG_NAME, UNITS_NAME, SCRIPTED_NAME = "train.yaml", "units.txt", "final.zip"
 WEIGHTS_NAMES = ("final.safetensors", "model.safetensors", "final.pt")

@@ -21,13 +21,13 @@ from worker.models.conformer.frames import FrameEncoder
 from worker.models.conformer.streaming import EncoderStream
 from worker.models.frame_model import FrameModel
 from worker.models.front_ends.filter_bank import FilterBank, FilterBankStream, filter_bank
+from worker.models.heads.blank_first import CtcOutput, Joint, LstmPredictor, joint_config
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
+from worker.models.tokenizers.units import UnitTokenizer
 from worker.models.weights import NameMap, install
 from worker.models.wenet.config import WenetConfig
 from worker.models.wenet.decoder import WenetDecoder, WenetHead, decoder_of, shapes_of
-from worker.models.wenet.heads import CtcOutput, Joint, LstmPredictor, joint_config
-from worker.models.wenet.tokenizer import UnitTokenizer
 
 LIVE_CONTEXT = (128, 15)
 """Chunks of 16 frames, as WeNet's runtime has them, and 8 of them behind."""
@@ -167,8 +167,7 @@ def build_wenet(
     files: Mapping[str, str],
 ) -> WenetModel:
     """The model of these weights. Raises WeightsMismatch, ModelUnreadable."""
-    network = WenetNetwork(config)
-    beside = shapes_of(config)
+    network, beside = WenetNetwork(config), shapes_of(config)
     tensors = install(network, weights.shapes, weights.read, dtype, source, beside, WENET, mx.float32)
     network.fold(dtype)
     network.eval()

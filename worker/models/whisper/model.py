@@ -37,9 +37,9 @@ from worker.models.base_attention import (
     Verdict,
     Window,
 )
-from worker.models.byte_tokenizer import UNSPACED
 from worker.models.front_ends.whisper_mel import HOP, log_mel
 from worker.models.requests import DecodeRequest
+from worker.models.tokenizers.bytes import UNSPACED
 from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (

@@ -12,7 +12,7 @@ import tokenizers
 
 from spool.errors import ModelUnreadable
 from worker.models.base import is_wide
-from worker.models.byte_tokenizer import ByteTokenizer
+from worker.models.tokenizers.bytes import ByteTokenizer
 from worker.models.whisper.config import MAX_PROMPT, SpecialTokens
 
 # Symbols that stand for sounds or typesetting, never for words (openai-whisper, non_speech_tokens).

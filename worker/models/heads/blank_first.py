@@ -1,14 +1,14 @@
-"""CTC and transducer heads in the form that searches take: blank last.
+"""CTC and transducer heads of models whose blank is unit 0, in the form that searches take: blank last.
 
-WeNet's blank is unit 0. Here it is one label more, behind the units, and label 0 cannot be: units keep their
-ids, and a softmax over both is the same to the bit.
+Here blank is one label more, behind the units, and label 0 cannot be: units keep their ids, and a softmax
+over both is the same to the bit.
 """
 
 import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.few_rows import RowSteps
-from worker.models.heads.config import JointConfig, PredictionConfig
+from worker.models.heads.config import JointConfig, PredictionConfig, TransducerSizes
 from worker.models.heads.transducer import (
     OUTPUT_LAYER,
     JointNetwork,
@@ -16,7 +16,6 @@ from worker.models.heads.transducer import (
     LstmState,
     PredictionNetwork,
 )
-from worker.models.wenet.config import TransducerSizes
 
 
 def _blank_last(weight: mx.array, bias: mx.array) -> tuple[mx.array, mx.array]:
@@ -77,7 +76,7 @@ class LstmPredictor(PredictionNetwork):
 
 
 class Joint(JointNetwork):
-    """NeMo's, with labels in WeNet's order."""
+    """Labels in a checkpoint's order until they are folded."""
 
     def __init__(self, sizes: TransducerSizes, width: int, vocabulary: int) -> None:
         super().__init__(joint_config(sizes), width, sizes.output, vocabulary - 1)

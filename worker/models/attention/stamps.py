@@ -5,10 +5,22 @@ stamp vanishes from its text. Here it stays and is bounded by its neighbours. A 
 gives it. Knows no probabilities.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from worker.models.canary.tokenizer import CanaryTokenizer
+from worker.models.base import Tokenizer
+
+
+class StampTokenizer(Tokenizer, Protocol):
+    """A tokenizer among whose tokens are stamps."""
+
+    @property
+    def stamps(self) -> Mapping[int, int]:
+        """The frame that each stamp names."""
+
+    def is_text(self, token: int) -> bool:
+        """Whether a token is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,7 @@ class StampedWord:
     end: float
 
 
-def split_at_stamps(tokens: Sequence[int], tokenizer: CanaryTokenizer) -> list[StampedRun]:
+def split_at_stamps(tokens: Sequence[int], tokenizer: StampTokenizer) -> list[StampedRun]:
     """Every text between stamps, in order. Other special tokens are passed over."""
     runs, first, before = [], None, None
     for at, token in enumerate(tokens):
@@ -52,7 +64,7 @@ def split_at_stamps(tokens: Sequence[int], tokenizer: CanaryTokenizer) -> list[S
 
 
 def time_stamped_words(
-    tokens: Sequence[int], tokenizer: CanaryTokenizer, frame_seconds: float, seconds: float
+    tokens: Sequence[int], tokenizer: StampTokenizer, frame_seconds: float, seconds: float
 ) -> list[StampedWord]:
     """The words of `tokens`, none of them lost. Several words of one run share its time by their tokens. No
     word ends before it starts, starts before the one before it, or lies behind `seconds`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spool.errors import InvalidRequest, ModelUnreadable
 from worker.models.base import WIDE, TokenSpan, is_wide
-from worker.models.tokenizer import WORD_START, Processor, longest_pieces
+from worker.models.tokenizers.pieces import WORD_START, Processor, longest_pieces
 
 BLANK = "<blank>"
 SILENT = re.compile(r"<(blank|unk|sos|eos|sos/eos|context|/context)>|</context>")
