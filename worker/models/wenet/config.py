@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from spool.errors import ModelUnreadable, WeightsMismatch
+from worker.models.configuration import Tree
 from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
 from worker.models.front_ends.filter_bank import FEATURES
 from worker.models.heads.config import TransducerSizes
@@ -46,8 +47,6 @@ class WenetConfig:
         """Seconds from one encoder frame to the next."""
         return HOP_SECONDS * self.encoder.subsampling_factor
 
-
-Tree = Mapping[str, Any]
 
 COMPUTED: dict[str, tuple[object, ...]] = {
     "encoder": ("conformer", "transformer"),
