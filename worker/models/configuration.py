@@ -6,6 +6,7 @@ Knows no family and no setting.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -30,6 +31,17 @@ def parse_tree(raw: bytes, name: str) -> Tree:
     if not isinstance(tree, Mapping):
         raise ModelUnreadable(f"{name}: a model's configuration is a mapping, this is not")
     return tree
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that holds one JSON object. Raises ModelUnreadable."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as cause:
+        raise ModelUnreadable(f"{path}: not readable as JSON: {cause}") from cause
+    if not isinstance(value, dict):
+        raise ModelUnreadable(f"{path}: holds no JSON object")
+    return value
 
 
 def build_config(raw: bytes, name: str, build: Callable[[Tree], Config]) -> Config:

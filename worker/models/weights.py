@@ -198,30 +198,6 @@ def _fit(
         for name in sorted(shapes)
         if name not in used and not ignored.search(name)
     ]
-    _refuse_misfits(source, wrong, missing, surplus)
-    return stored_names
-
-
-def check_shapes(
-    expected: Mapping[str, Shape], found: Mapping[str, Shape], ignored: re.Pattern[str], source: str
-) -> None:
-    """Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape. Surplus
-    tensors whose names match `ignored` are allowed."""
-    wrong = [
-        f"{name}: expected {list(shape)}, found {list(found[name])}"
-        for name, shape in expected.items()
-        if name in found and found[name] != shape
-    ]
-    missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in found]
-    surplus = [
-        f"{name} {list(shape)}"
-        for name, shape in sorted(found.items())
-        if name not in expected and not ignored.search(name)
-    ]
-    _refuse_misfits(source, wrong, missing, surplus)
-
-
-def _refuse_misfits(source: str, wrong: list[str], missing: list[str], surplus: list[str]) -> None:
     problems = [
         f"{kind}: {', '.join(names[:NAMED_AT_MOST])}"
         + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
@@ -232,3 +208,12 @@ def _refuse_misfits(source: str, wrong: list[str], missing: list[str], surplus: 
         raise WeightsMismatch(
             f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
         )
+    return stored_names
+
+
+def check_shapes(
+    expected: Mapping[str, Shape], found: Mapping[str, Shape], ignored: re.Pattern[str], source: str
+) -> None:
+    """Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape. Surplus
+    tensors whose names match `ignored` are allowed."""
+    _fit({name: (Stored((name,), shape),) for name, shape in expected.items()}, found, ignored, source)

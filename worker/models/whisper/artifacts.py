@@ -12,7 +12,6 @@ The layouts of named tensors are told apart by the names. A checkpoint is read w
 Every tensor that is missing, surplus or of another shape is named. Knows nothing of how the network computes.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +25,8 @@ from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.ctranslate2 import read_binary
 from worker.models.artifacts.grouped import GROUPED, dequantise
 from worker.models.artifacts.nemo import open_checkpoint
-from worker.models.artifacts.safetensors import sha256_of
+from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
+from worker.models.configuration import read_json
 from worker.models.weights import Shape, check_shapes, norm_shapes
 from worker.models.whisper.config import (
     DecodingSettings,
@@ -42,7 +42,6 @@ GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 BINARY = "model.bin"
 NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
-INDEX = "model.safetensors.index.json"
 
 # The output projection is the token table.
 DERIVED = re.compile(r"^proj_out\.weight$|^alignment_heads$")
@@ -74,7 +73,7 @@ def is_whisper_folder(folder: Path) -> bool:
     if not (folder / CONFIG).is_file():
         return False
     try:
-        config = _read_json(folder / CONFIG)
+        config = read_json(folder / CONFIG)
     except ModelUnreadable:
         return False
     return config.get("model_type") == "whisper" or "n_audio_state" in config or "suppress_ids" in config
@@ -91,7 +90,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     checkpoint = checkpoint_of(folder)
     if checkpoint is None and not (folder / CONFIG).is_file():
         raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
-    config = {} if checkpoint else _read_json(folder / CONFIG)
+    config = {} if checkpoint else read_json(folder / CONFIG)
     weights = checkpoint or _weights_file(folder)
     source, quantised = str(weights), False
     if checkpoint:
@@ -104,7 +103,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
-        stored = _read_tensors(weights)
+        stored = read_tensors(weights).tensors
         quantised = any(name.endswith(GROUPED) for name in stored)
         named = openai_names(dequantise(stored, config, source))
     tensors = check_tensors(named, dims, source)
@@ -113,7 +112,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     # A checkpoint states sizes alone: what is to be suppressed follows from the tokenizer then.
     stated = generation if generation.is_file() else weights if checkpoint else folder / CONFIG
     settings = parse_settings(
-        {} if stated == checkpoint else _read_json(stated),
+        {} if stated == checkpoint else read_json(stated),
         dims,
         tokenizer.non_speech_tokens(),
         tokenizer.blank_token,
@@ -179,47 +178,12 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
         return dict(sizes), {name: checkpoint.read(name) for name in checkpoint.shapes}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as cause:
-        raise ModelUnreadable(f"{path}: not readable as JSON: {cause}") from cause
-    if not isinstance(value, dict):
-        raise ModelUnreadable(f"{path}: holds no JSON object")
-    return value
-
-
 def _weights_file(folder: Path) -> Path:
     for name in (BINARY, *NAMED_WEIGHTS, INDEX):
         if (folder / name).is_file():
             return folder / name
     known = ", ".join((BINARY, *NAMED_WEIGHTS))
     raise ModelUnreadable(f"{folder}: the weights are missing; one of {known} is needed")
-
-
-def _read_tensors(path: Path) -> dict[str, mx.array]:
-    if path.name != INDEX:
-        return _load(path)
-    parts = _read_json(path).get("weight_map")
-    if not isinstance(parts, dict):
-        raise ModelUnreadable(f"{path}: names no files of weights")
-    tensors: dict[str, mx.array] = {}
-    for name in sorted(set(parts.values())):
-        part = path.parent / Path(str(name)).name
-        if not part.is_file():
-            raise ModelUnreadable(f"{part}: this part of the weights is missing")
-        tensors |= _load(part)
-    return tensors
-
-
-def _load(path: Path) -> dict[str, mx.array]:
-    try:
-        loaded = mx.load(str(path))
-    except (RuntimeError, ValueError, OSError) as cause:
-        raise ModelUnreadable(f"{path}: the weights cannot be read: {cause}") from cause
-    if not isinstance(loaded, dict) or not loaded:
-        raise ModelUnreadable(f"{path}: holds no named tensors")
-    return loaded
 
 
 def sinusoids(length: int, width: int) -> mx.array:
