@@ -259,7 +259,7 @@ class ConformerLayer(nn.Module):
     def fold(self, dtype: mx.Dtype) -> None:
         """Fixes what inference makes of the weights; called once they are in."""
         self.conv.fold(dtype)
-        if on_gpu() or isinstance(self.self_attn, PlainAttention):
+        if on_gpu() or not isinstance(self.self_attn, RelPositionAttention):
             self.self_attn.fold()
 
     def begin(self, reach: int, dtype: mx.Dtype) -> LayerPast:
