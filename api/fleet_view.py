@@ -43,7 +43,7 @@ class FleetState:
     @property
     def models(self) -> frozenset[str]:
         """The models that a live or known worker has."""
-        return frozenset(name for worker in self.workers for name in worker.info.models)
+        return frozenset(name for worker in self.workers for name in worker.models)
 
     def waiting_for(self, route: Route, model: str) -> str | None:
         """What a job is waiting for if no worker can take it now."""
@@ -101,9 +101,9 @@ class FleetView(BackgroundLoop):
                 listed = ", ".join(sorted(known))
                 raise UnknownModel(f"There is no model {name!r}. Available models: {listed}.")
         able = [
-            (worker.info.name, worker.info.facts)
+            (worker.name, worker.model_facts)
             for worker in self.recent().workers
-            if worker.alive and worker.info.offer.takes(route, model)
+            if worker.alive and worker.offer.takes(route, model)
         ]
         if (sentence := different_weights(model, able)) is not None:
             raise Conflict(sentence)

@@ -33,7 +33,8 @@ from spool.objects import object_store
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.system import default_model
-from spool.store.workers import WorkerInfo, register_worker, stop_worker
+from spool.store.workers import register_worker, stop_worker
+from spool.tables.workers import WorkerInfo
 from spool.tracing import start_traces
 from worker.engine.client import Engine
 from worker.engine.handover import HandoverFolder
@@ -98,9 +99,9 @@ class Worker:
             concurrency=settings.concurrency,
             gpu_cores=hardware.gpu_cores,
             memory_bytes=hardware.memory,
-            pinned=tuple(sorted(settings.pinned_models)),
+            pinned_models=tuple(sorted(settings.pinned_models)),
             backend=backend_of(settings.device, hardware),
-            facts=self._announcement.facts(),
+            model_facts=self._announcement.facts(),
         )
         self._intake = QueueIntake(self._info.offer.queues)
 

@@ -21,9 +21,10 @@ from spool.errors import StorageError
 from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
-from spool.store.monitoring import Audited, keep_audit
+from spool.store.monitoring import keep_audit
 from spool.store.queue.unserved import find_unserved
 from spool.store.workers import list_recent_workers
+from spool.tables.admin import Audited
 
 if TYPE_CHECKING:
     from spool.audit.runner import AuditReport

@@ -100,24 +100,20 @@ def present_cost(cost: CostSums, currency: str) -> CostOut:
 
 def present_worker(worker: Worker) -> WorkerOut:
     """A worker as it last reported."""
-    info = worker.info
     return WorkerOut.of(
-        info,
+        worker,
         state=worker.status,
         reason=_reason(worker),
-        alive=worker.alive,
         model_facts=[
-            WorkerModelOut.of(info.facts.get(name, AnnouncedModel()), name=name) for name in info.models
+            WorkerModelOut.of(worker.model_facts.get(name, AnnouncedModel()), name=name)
+            for name in worker.models
         ],
         rtfx=_rtfx(worker),
-        loaded_models=worker.loaded,
         quality={name: QualityOut.of(each, qoi=round(each.qoi, 4)) for name, each in worker.quality.items()},
-        price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
+        price_per_hour=Decimal(worker.price_per_hour_micros) / MICROS_PER_UNIT,
         busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
         refused_jobs=worker.counts.refused,
         junk_messages=worker.counts.junk_messages,
-        started_at=worker.started_at,
-        seen_at=worker.seen_at,
     )
 
 

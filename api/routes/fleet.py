@@ -67,8 +67,8 @@ def get_model(model: str, services: ServicesDep) -> ModelDetail:
 
 def _models(services: Services) -> list[ModelOut]:
     state, default = services.fleet.read(), services.fleet.default()
-    offered = Counter(name for worker in state.workers if worker.alive for name in worker.info.models)
-    facts = [worker.info.facts for worker in state.workers if worker.alive]
+    offered = Counter(name for worker in state.workers if worker.alive for name in worker.models)
+    facts = [worker.model_facts for worker in state.workers if worker.alive]
     return [
         ModelOut(name=name, default=name == default, workers=offered[name], streams=can_stream(name, facts))
         for name in sorted(state.models | set(services.settings.models) | {default})

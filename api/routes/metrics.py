@@ -126,7 +126,7 @@ def _job_metrics(gauges: Gauges) -> Iterator[Metric]:
 
 def _audit_metrics(gauges: Gauges) -> Iterator[Metric]:
     lost = Total("spool_leases_lost", "Leases that ran out: jobs taken back from a worker.", labels=["pool"])
-    pools = {member.worker.info.pool for member in gauges.fleet} | {*gauges.running, *gauges.leases_lost}
+    pools = {member.worker.pool for member in gauges.fleet} | {*gauges.running, *gauges.leases_lost}
     for pool in sorted(pools):
         lost.add_metric([pool], gauges.leases_lost.get(pool, 0))
     yield lost
@@ -220,16 +220,16 @@ def fleet_metrics(gauges: Gauges) -> Iterator[Metric]:
     seen = Gauge("spool_worker_last_seen_seconds", "Time since its last heartbeat.", labels=_LABELS)
     price = Gauge("spool_worker_price_per_hour", "Its price per engine hour.", labels=_LABELS)
     for member in gauges.fleet:
-        worker, name = member.worker, [member.worker.info.name, member.worker.info.pool]
+        worker, name = member.worker, [member.worker.name, member.worker.pool]
         up.add_metric([*name, worker.state if worker.alive else "lost"], int(worker.alive))
         seen.add_metric(name, max((gauges.now - worker.seen_at).total_seconds(), 0))
-        price.add_metric(name, worker.info.price_per_hour_micros / 1e6)
+        price.add_metric(name, worker.price_per_hour_micros / 1e6)
     yield from (up, seen, price, _batch_sizes(gauges))
     for title, words, more, values in _TOTALS:
         total = Total(title, words, labels=[*_LABELS, *more])
         for member in gauges.fleet:
             for labels, value in values(member).items():
-                total.add_metric([member.worker.info.name, member.worker.info.pool, *labels], value)
+                total.add_metric([member.worker.name, member.worker.pool, *labels], value)
         yield total
 
 
@@ -242,7 +242,7 @@ def _batch_sizes(gauges: Gauges) -> Metric:
         for bound, number in zip((*map(float, SIZE_BOUNDS), float("inf")), member.counts.sizes, strict=True):
             seen += number
             buckets.append(("+Inf" if bound == float("inf") else str(bound), seen))
-        name = [member.worker.info.name, member.worker.info.pool]
+        name = [member.worker.name, member.worker.pool]
         sizes.add_metric(name, buckets, member.counts.utterances)
     return sizes
 

@@ -193,7 +193,7 @@ def reads_prompts(fleet: FleetView, settings: Settings, model: str | None) -> bo
     """Whether the model, by default the fleet's, has an attention decoder, according to its workers, or to
     the catalogue if none has loaded it yet."""
     name = model or fleet.default()
-    known = (worker.info.facts.get(name) for worker in fleet.recent().workers)
+    known = (worker.model_facts.get(name) for worker in fleet.recent().workers)
     if families := {facts.family for facts in known if facts is not None and facts.family}:
         return families <= PROMPTED
     place, catalogue = settings.models.get(name, ""), load_catalogue()

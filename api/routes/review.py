@@ -25,6 +25,7 @@ from spool.schemas.review import (
     SizeOut,
 )
 from spool.store.transcripts import review, samples
+from spool.tables.review import SampleScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +162,18 @@ def get_sample(services: ServicesDep, caller: CallerDep, sample_id: str) -> Samp
     """
     with services.database.read() as tx:
         sample = samples.get_sample(tx, sample_id)
-        if not caller.sees(sample.scope.project):
+        if not caller.sees(sample.project):
             raise NotFound(f"There is no sample {sample_id}.")
         return SampleOut.of(samples.result_of(tx, sample))
 
 
 def _scope(
     tx: Connection, caller: Principal, project: str | None, batch: str | None, model: str | None
-) -> samples.Scope:
+) -> SampleScope:
     if batch is not None:
         owner = get_visible_batch(tx, caller, batch).project
         project = owner if project is None else project
-    return samples.Scope(caller.project_for(project), batch, model)
+    return SampleScope(caller.project_for(project), batch, model)
 
 
 def _present(reviewed: review.Reviewed) -> ReviewPassageOut:

@@ -14,6 +14,18 @@ CREATE TABLE api_keys (
     CONSTRAINT pk_api_keys PRIMARY KEY (id)
 );
 
+CREATE TABLE audits (
+    id VARCHAR(40) NOT NULL,
+    breaches JSON NOT NULL,
+    looked_at JSON NOT NULL,
+    objects BOOLEAN NOT NULL,
+    version VARCHAR(64) NOT NULL,
+    ended_at DATETIME NOT NULL,
+    CONSTRAINT pk_audits PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_audits_ended_at ON audits (ended_at);
+
 CREATE TABLE system_settings (
     name VARCHAR(200) NOT NULL,
     value JSON NOT NULL,
@@ -27,18 +39,6 @@ CREATE TABLE counters (
     value BIGINT NOT NULL,
     CONSTRAINT pk_counters PRIMARY KEY (name, label)
 );
-
-CREATE TABLE audits (
-    id VARCHAR(40) NOT NULL,
-    ended_at DATETIME NOT NULL,
-    objects BOOLEAN NOT NULL,
-    looked_at JSON NOT NULL,
-    breaches JSON NOT NULL,
-    version VARCHAR(64) NOT NULL,
-    CONSTRAINT pk_audits PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_audits_ended_at ON audits (ended_at);
 
 CREATE TABLE batches (
     project VARCHAR(200) NOT NULL,
@@ -329,10 +329,10 @@ CREATE TABLE quota_use (
 );
 
 CREATE TABLE review_samples (
-    id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
     batch VARCHAR(40),
     model VARCHAR(200),
+    id VARCHAR(40) NOT NULL,
     population INTEGER NOT NULL,
     margin DOUBLE NOT NULL,
     seed BIGINT NOT NULL,
@@ -441,6 +441,11 @@ CREATE TABLE workers (
     models JSON NOT NULL,
     price_per_hour_micros BIGINT NOT NULL,
     concurrency INTEGER NOT NULL,
+    gpu_cores INTEGER,
+    memory_bytes BIGINT,
+    pinned_models JSON,
+    backend VARCHAR(16),
+    model_facts JSON,
     state VARCHAR(16) NOT NULL,
     reason TEXT,
     started_at DATETIME NOT NULL,
@@ -450,12 +455,7 @@ CREATE TABLE workers (
     engine_busy_ns BIGINT DEFAULT 0 NOT NULL,
     unbilled_ns BIGINT DEFAULT 0 NOT NULL,
     counts JSON,
-    gpu_cores INTEGER,
-    memory_bytes BIGINT,
-    pinned_models JSON,
     loaded_models JSON,
-    backend VARCHAR(16),
-    model_facts JSON,
     quality JSON,
     CONSTRAINT pk_workers PRIMARY KEY (id),
     CONSTRAINT ck_workers_state CHECK (state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped'))
@@ -469,13 +469,13 @@ CREATE TABLE deletions (
     project VARCHAR(200) NOT NULL,
     content VARCHAR(16) NOT NULL,
     asked_by VARCHAR(200) NOT NULL,
-    objects INTEGER DEFAULT 0 NOT NULL,
     created_at DATETIME NOT NULL,
     done_at DATETIME,
     due_at DATETIME,
+    objects INTEGER DEFAULT 0 NOT NULL,
     CONSTRAINT pk_deletions PRIMARY KEY (id),
-    CONSTRAINT ck_deletions_content CHECK (content IN ('source', 'transcript')),
-    CONSTRAINT fk_deletions_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+    CONSTRAINT fk_deletions_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE,
+    CONSTRAINT ck_deletions_content CHECK (content IN ('source', 'transcript'))
 );
 
 CREATE INDEX ix_deletions_due_at ON deletions (due_at) WHERE due_at IS NOT NULL;
@@ -498,9 +498,9 @@ CREATE TABLE edits (
     last_word INTEGER NOT NULL,
     text TEXT,
     speaker VARCHAR(16),
-    undoes INTEGER,
     author VARCHAR(200) NOT NULL,
     created_at DATETIME NOT NULL,
+    undoes INTEGER,
     words INTEGER NOT NULL,
     names JSON,
     CONSTRAINT pk_edits PRIMARY KEY (job_id, revision),
@@ -569,12 +569,12 @@ CREATE TABLE chunks (
 CREATE TABLE speaker_turns (
     job_id VARCHAR(40) NOT NULL,
     channel INTEGER NOT NULL,
+    turns JSON NOT NULL,
+    engine_ns BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     fingerprint VARCHAR(64) NOT NULL,
-    turns JSON NOT NULL,
     prints JSON,
     activity BLOB,
-    engine_ns BIGINT NOT NULL,
     created_at DATETIME NOT NULL,
     CONSTRAINT pk_speaker_turns PRIMARY KEY (job_id, channel, attempt),
     CONSTRAINT fk_speaker_turns_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
@@ -810,6 +810,18 @@ CREATE TABLE api_keys (
     CONSTRAINT pk_api_keys PRIMARY KEY (id)
 );
 
+CREATE TABLE audits (
+    id VARCHAR(40) NOT NULL,
+    breaches JSON NOT NULL,
+    looked_at JSON NOT NULL,
+    objects BOOLEAN NOT NULL,
+    version VARCHAR(64) NOT NULL,
+    ended_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_audits PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_audits_ended_at ON audits (ended_at);
+
 CREATE TABLE system_settings (
     name VARCHAR(200) NOT NULL,
     value JSON NOT NULL,
@@ -823,18 +835,6 @@ CREATE TABLE counters (
     value BIGINT NOT NULL,
     CONSTRAINT pk_counters PRIMARY KEY (name, label)
 );
-
-CREATE TABLE audits (
-    id VARCHAR(40) NOT NULL,
-    ended_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    objects BOOLEAN NOT NULL,
-    looked_at JSON NOT NULL,
-    breaches JSON NOT NULL,
-    version VARCHAR(64) NOT NULL,
-    CONSTRAINT pk_audits PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_audits_ended_at ON audits (ended_at);
 
 CREATE TABLE batches (
     project VARCHAR(200) NOT NULL,
@@ -1126,10 +1126,10 @@ CREATE TABLE quota_use (
 );
 
 CREATE TABLE review_samples (
-    id VARCHAR(40) NOT NULL,
     project VARCHAR(200) NOT NULL,
     batch VARCHAR(40),
     model VARCHAR(200),
+    id VARCHAR(40) NOT NULL,
     population INTEGER NOT NULL,
     margin DOUBLE PRECISION NOT NULL,
     seed BIGINT NOT NULL,
@@ -1238,6 +1238,11 @@ CREATE TABLE workers (
     models JSON NOT NULL,
     price_per_hour_micros BIGINT NOT NULL,
     concurrency INTEGER NOT NULL,
+    gpu_cores INTEGER,
+    memory_bytes BIGINT,
+    pinned_models JSON,
+    backend VARCHAR(16),
+    model_facts JSON,
     state VARCHAR(16) NOT NULL,
     reason TEXT,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -1247,12 +1252,7 @@ CREATE TABLE workers (
     engine_busy_ns BIGINT DEFAULT 0 NOT NULL,
     unbilled_ns BIGINT DEFAULT 0 NOT NULL,
     counts JSON,
-    gpu_cores INTEGER,
-    memory_bytes BIGINT,
-    pinned_models JSON,
     loaded_models JSON,
-    backend VARCHAR(16),
-    model_facts JSON,
     quality JSON,
     CONSTRAINT pk_workers PRIMARY KEY (id),
     CONSTRAINT ck_workers_state CHECK (state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped'))
@@ -1266,13 +1266,13 @@ CREATE TABLE deletions (
     project VARCHAR(200) NOT NULL,
     content VARCHAR(16) NOT NULL,
     asked_by VARCHAR(200) NOT NULL,
-    objects INTEGER DEFAULT 0 NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     done_at TIMESTAMP WITH TIME ZONE,
     due_at TIMESTAMP WITH TIME ZONE,
+    objects INTEGER DEFAULT 0 NOT NULL,
     CONSTRAINT pk_deletions PRIMARY KEY (id),
-    CONSTRAINT ck_deletions_content CHECK (content IN ('source', 'transcript')),
-    CONSTRAINT fk_deletions_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+    CONSTRAINT fk_deletions_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE,
+    CONSTRAINT ck_deletions_content CHECK (content IN ('source', 'transcript'))
 );
 
 CREATE INDEX ix_deletions_due_at ON deletions (due_at) WHERE due_at IS NOT NULL;
@@ -1295,9 +1295,9 @@ CREATE TABLE edits (
     last_word INTEGER NOT NULL,
     text TEXT,
     speaker VARCHAR(16),
-    undoes INTEGER,
     author VARCHAR(200) NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    undoes INTEGER,
     words INTEGER NOT NULL,
     names JSON,
     CONSTRAINT pk_edits PRIMARY KEY (job_id, revision),
@@ -1366,12 +1366,12 @@ CREATE TABLE chunks (
 CREATE TABLE speaker_turns (
     job_id VARCHAR(40) NOT NULL,
     channel INTEGER NOT NULL,
+    turns JSON NOT NULL,
+    engine_ns BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     fingerprint VARCHAR(64) NOT NULL,
-    turns JSON NOT NULL,
     prints JSON,
     activity BYTEA,
-    engine_ns BIGINT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT pk_speaker_turns PRIMARY KEY (job_id, channel, attempt),
     CONSTRAINT fk_speaker_turns_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE

@@ -318,14 +318,14 @@ class Faults:
         """What the present process of this name says of itself; None before it has said something."""
         process = self.supervisor.workers[name]
         with contextlib.suppress(Exception):
-            states = {worker.info.pid: worker.state for worker in self.stack.workers() if worker.alive}
+            states = {worker.pid: worker.state for worker in self.stack.workers() if worker.alive}
             return states.get(process.pid) if process.poll() is None else None
         return None
 
     def _refused(self, name: str) -> int:
         """How many jobs the present process of this name has left to others."""
         pid = self.supervisor.workers[name].pid
-        return sum(worker.counts.refused for worker in self.stack.workers() if worker.info.pid == pid)
+        return sum(worker.counts.refused for worker in self.stack.workers() if worker.pid == pid)
 
     def _engine(self, worker: "subprocess.Popen[bytes]") -> psutil.Process:
         engines: list[psutil.Process] = []

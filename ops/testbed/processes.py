@@ -23,9 +23,10 @@ from spool.settings import Settings, load_settings
 from spool.store.chunks import load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
-from spool.store.transcripts.speakers import SavedTurns, load_turns
+from spool.store.transcripts.speakers import load_turns
 from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
+from spool.tables.jobs import SavedTurns
 
 ROOT = Path(__file__).parents[2]
 FAKE = ("-m", "ops.testbed.run.worker")
@@ -77,7 +78,7 @@ class Fleet:
         return worker
 
     def _is(self, pid: int, state: str) -> bool:
-        return any(worker.info.pid == pid and state in {worker.state, ""} for worker in self.workers())
+        return any(worker.pid == pid and state in {worker.state, ""} for worker in self.workers())
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
         """Queue a recording; most of the recordings here are tones, so no speech detector listens."""
@@ -97,7 +98,7 @@ class Fleet:
 
     def worker_row(self, process: "subprocess.Popen[bytes]") -> Worker:
         """What the process says of itself."""
-        return next(worker for worker in self.workers() if worker.info.pid == process.pid)
+        return next(worker for worker in self.workers() if worker.pid == process.pid)
 
     def send(self, job_id: str, times: int = 1) -> None:
         """Deliver the job's message by hand."""

@@ -14,8 +14,9 @@ from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.sql import seconds_from_now
-from spool.store.workers import WorkerInfo, register_worker
+from spool.store.workers import register_worker
 from spool.tables import cost_lines, jobs, workers
+from spool.tables.workers import WorkerInfo
 
 LEASE = 60.0
 

@@ -38,7 +38,8 @@ from spool.store.ledger.charges import Charge, write_charge
 from spool.store.queue import endings, leases
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.transcripts.review import FinishedJob, doubts_in
-from spool.store.workers import WorkerInfo, heartbeat, register_worker
+from spool.store.workers import heartbeat, register_worker
+from spool.tables.workers import WorkerInfo
 
 
 @dataclass

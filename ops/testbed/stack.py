@@ -162,7 +162,7 @@ class Stack(Fleet):
         return process
 
     def _name_of(self, process: "subprocess.Popen[bytes]") -> str:
-        return next((w.info.name for w in self.workers() if w.info.pid == process.pid), "")
+        return next((w.name for w in self.workers() if w.pid == process.pid), "")
 
     def _known_or_gone(self, process: "subprocess.Popen[bytes]") -> bool:
         return process.poll() is not None or bool(self._name_of(process))

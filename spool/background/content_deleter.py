@@ -21,8 +21,9 @@ from spool.settings import Settings
 from spool.store import Database
 from spool.store import deletions as store
 from spool.store.archive.language_models import FOLDER, files_in_use, key_of, sha256_of
-from spool.store.deletions import BY_RETENTION, LOCK_SECONDS, Deletion
+from spool.store.deletions import BY_RETENTION, LOCK_SECONDS
 from spool.store.queue import locks
+from spool.tables.deletions import Deletion
 
 LOCK = "deletions"
 STEP = 50

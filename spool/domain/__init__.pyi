@@ -42,13 +42,18 @@ from .archive.voices import (
     matches_of as matches_of,
     mean_print as mean_print,
 )
-from .columns import BigInt as BigInt, Id as Id, Length as Length, SmallInt as SmallInt
+from .columns import (
+    BigInt as BigInt,
+    Id as Id,
+    Length as Length,
+    NullIfEmpty as NullIfEmpty,
+    SmallInt as SmallInt,
+)
 from .deadlines import Load as Load, forecast_deadlines as forecast_deadlines
 from .events import EVENT_TYPES as EVENT_TYPES, Event as Event
 from .fleet.models import (
     AnnouncedModel as AnnouncedModel,
     different_weights as different_weights,
-    facts_of as facts_of,
 )
 from .fleet.quality import Quality as Quality, quality_of as quality_of
 from .fleet.routing import (

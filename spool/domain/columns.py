@@ -22,9 +22,15 @@ class Bits:
     bits: int
 
 
+@dataclass(frozen=True, slots=True)
+class NullIfEmpty:
+    """JSON that is NULL for an empty value, and NULL read as the field's default."""
+
+
 Id = Annotated[str, Length(40)]
 Name = Annotated[str, Length(200)]
 ShortName = Annotated[str, Length(64)]
+Label = Annotated[str, Length(16)]
 QueueName = Annotated[str, Length(1000)]
 Sha256 = Annotated[str, Length(64)]
 BigInt = Annotated[int, Bits(64)]

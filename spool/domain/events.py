@@ -6,8 +6,9 @@ Pure. `spool.store.event_log` writes, numbers and reads the log.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from spool.domain.columns import Id, Length, Name
 from spool.domain.jobs import JobState
 
 JOB_EVENTS: Mapping[JobState, str] = {
@@ -47,18 +48,25 @@ JOB_ENDS = frozenset(name for state, name in JOB_EVENTS.items() if state.termina
 """After these the job changes only if it is retried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event. `id` is its number in the log."""
+@dataclass(frozen=True)
+class NewEvent:
+    """One event, before it has a number in the log."""
+
+    at: datetime
+    type: Annotated[str, Length(32)]
+    project: Name
+    job_id: Id | None
+    """Not a foreign key: events outlive their jobs."""
+    batch_id: Id | None
+    custom_id: Name | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(NewEvent):
+    """One event of the log. A reader that has seen a number has missed none below it."""
 
     id: int
-    at: datetime
-    type: str
-    project: str
-    job_id: str | None
-    batch_id: str | None
-    custom_id: str | None
-    data: dict[str, Any]
 
     def document(self) -> dict[str, Any]:
         """The event as streams and webhooks send it."""

@@ -7,13 +7,23 @@ data that goes to the database as JSON with each heartbeat; no clock and no SQL.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Upper bounds of the histogram of device batch sizes, in utterances; one more class for larger ones."""
 
 REFUSED = "refused"
 """The outcome of an attempt after which the job is left to other workers."""
+
+
+NO_SIZES = (0,) * (len(SIZE_BOUNDS) + 1)
+
+
+def _known_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a worker of another version may be of other classes."""
+    return sizes if len(sizes) == len(NO_SIZES) else NO_SIZES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class WorkCounts:
     utterance_samples: int = 0
     padding_samples: int = 0
     utterances: int = 0
-    sizes: tuple[int, ...] = (0,) * (len(SIZE_BOUNDS) + 1)
+    sizes: Annotated[tuple[int, ...], AfterValidator(_known_sizes)] = NO_SIZES
     attempts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -64,26 +74,6 @@ class WorkCounts:
         sizes = tuple(a + b for a, b in zip(self.sizes, other.sizes, strict=True))
         attempts = dict(Counter(self.attempts) + Counter(other.attempts))
         return WorkCounts(**sums, sizes=sizes, attempts=attempts)
-
-    def document(self) -> dict[str, Any]:
-        """The counts as JSON."""
-        scalars = {name: getattr(self, name) for name in _scalars()}
-        return scalars | {"sizes": list(self.sizes), "attempts": dict(self.attempts)}
-
-
-def counts_of(document: Mapping[str, Any] | None) -> WorkCounts:
-    """The counts in `document`; those that a worker of another version lacks are 0."""
-    if not document:
-        return WorkCounts()
-    scalars = {name: int(document.get(name, 0)) for name in _scalars()}
-    empty = WorkCounts()
-    sizes = tuple(int(number) for number in document.get("sizes", ()))
-    return replace(
-        empty,
-        **scalars,
-        sizes=sizes if len(sizes) == len(empty.sizes) else empty.sizes,
-        attempts={str(name): int(number) for name, number in document.get("attempts", {}).items()},
-    )
 
 
 def _scalars() -> list[str]:

@@ -46,8 +46,8 @@ class EditOut(AnswerModel):
     """One event in the history of a transcript."""
 
     revision: int
-    first_word: int = Field(validation_alias="first")
-    last_word: int = Field(validation_alias="last")
+    first_word: int
+    last_word: int
     text: str | None = Field(description="Null if only the speaker changed, and for an undo.")
     speaker: SpeakerLabel | None
     undoes: int | None = Field(description="The revision that this one undid.")

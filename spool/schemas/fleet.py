@@ -68,9 +68,7 @@ class WorkerOut(AnswerModel):
     loaded_models: list[str] | None = Field(
         None, description="Models in its memory, the most recently used last."
     )
-    pinned_models: list[str] | None = Field(
-        None, validation_alias="pinned", description="Models that stay in its memory."
-    )
+    pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
     quality: dict[str, QualityOut] = Field(
         default_factory=dict, description="Quality of inference by model, where it was measured."
     )

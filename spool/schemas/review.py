@@ -146,9 +146,9 @@ class SampleOut(AnswerModel):
     """A random sample of passages, and its result so far."""
 
     id: str = Field(validation_alias=AliasPath("sample", "id"))
-    project: str = Field(validation_alias=AliasPath("sample", "scope", "project"))
-    batch: str | None = Field(validation_alias=AliasPath("sample", "scope", "batch"))
-    model: str | None = Field(validation_alias=AliasPath("sample", "scope", "model"))
+    project: str = Field(validation_alias=AliasPath("sample", "project"))
+    batch: str | None = Field(validation_alias=AliasPath("sample", "batch"))
+    model: str | None = Field(validation_alias=AliasPath("sample", "model"))
     population: int = Field(validation_alias=AliasPath("sample", "population"))
     margin: float = Field(validation_alias=AliasPath("sample", "margin"))
     seed: int = Field(validation_alias=AliasPath("sample", "seed"))

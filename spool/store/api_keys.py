@@ -4,39 +4,28 @@ Stores the SHA-256 of a key and never its text. The database's clock decides whe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, literal, or_, select, update
+from sqlalchemy import Connection, func, insert, literal, or_, select, update
 
 from spool.domain.api_keys import Minted, Scope, mint_key
 from spool.errors import InvalidRequest, NotFound
 from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import api_keys
+from spool.tables.admin import ApiKeyRow
+from spool.tables.record import reader_of
 
 USE_NOTED_SECONDS = 60.0
 """The time of a key's last use is written at most this often."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A key as read from its row."""
+@dataclass(frozen=True, kw_only=True)
+class ApiKey(ApiKeyRow):
+    """A key, and whether it is neither revoked nor expired."""
 
-    id: str
-    name: str
-    project: str | None
-    """None: every project, for an admin key."""
-    scopes: frozenset[Scope]
-    sources: tuple[str, ...] | None
-    """Prefixes of the addresses that its jobs may read; None: whatever the settings allow."""
-    sha256: str = field(repr=False)
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    used_at: datetime | None
     alive: bool
-    """Neither revoked nor expired."""
 
 
 def create_key(
@@ -118,13 +107,4 @@ def _keys() -> Any:  # noqa: ANN401 - a select of these columns
     return select(api_keys, (api_keys.c.revoked_at.is_(None) & unexpired).label("alive"))
 
 
-def _key_of(row: Row[Any]) -> ApiKey:
-    fields = dict(row._mapping)
-    return ApiKey(
-        **fields
-        | {
-            "scopes": frozenset(map(Scope, fields["scopes"])),
-            "sources": None if fields["sources"] is None else tuple(fields["sources"]),
-            "alive": bool(fields["alive"]),
-        }
-    )
+_key_of = reader_of(ApiKey)

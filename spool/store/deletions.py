@@ -6,14 +6,12 @@ costs stay; the sums of its chunks are kept, so that its bill can still be verif
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     delete,
     exists,
     func,
@@ -45,7 +43,9 @@ from spool.tables import (
     source_hashes,
     speaker_turns,
 )
+from spool.tables.deletions import Deletion
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
+from spool.tables.record import reader_of
 
 BY_RETENTION = "retention"
 SECOND_LOOK_SECONDS = 3600.0
@@ -75,22 +75,6 @@ _FORGOTTEN: dict[Content, dict[str, Any]] = {
         null(),
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """A deletion: the content and its job, who requested it (a key's id, `operator`, `anybody`, `retention`),
-    how many objects were deleted, when it was requested and done, and when it is due next."""
-
-    id: str
-    job_id: str
-    project: str
-    content: Content
-    asked_by: str
-    objects: int
-    created_at: datetime
-    done_at: datetime | None
-    due_at: datetime | None
 
 
 def whole() -> ColumnElement[bool]:
@@ -271,6 +255,4 @@ def drop_phrases(tx: Connection, digests: set[str]) -> None:
     tx.execute(delete(phrase_lists).where(*unused))
 
 
-def _deletion_of(row: Row[Any]) -> Deletion:
-    fields = dict(row._mapping)
-    return Deletion(**fields | {"content": Content(fields["content"])})
+_deletion_of = reader_of(Deletion)

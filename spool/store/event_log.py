@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Exists, Row, delete, exists, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Exists, delete, exists, insert, literal, select, update
 
 from spool.domain.archive.edits import Edit
 from spool.domain.events import (
@@ -30,6 +30,7 @@ from spool.store.batch_progress import batch_counts
 from spool.store.sql import ManyRows, now_utc, seconds_from_now, upsert
 from spool.store.webhooks import add_deliveries
 from spool.tables import batches, event_inbox, event_position, events, jobs
+from spool.tables.record import reader_of, values_of
 
 POSITION = "events"
 _SHORT = 500
@@ -176,9 +177,7 @@ def _data(job: Job) -> dict[str, Any]:
     return data
 
 
-def _event_of(row: Row[Any]) -> Event:
-    return Event(**row._mapping)
-
+_event_of = reader_of(Event)
 
 _MAY_END = JOB_ENDS | {BATCH_RECEIVED, BATCH_CANCELLED}
 _REOPEN = frozenset({JOB_EVENTS[JobState.QUEUED], JOB_EVENTS[JobState.RUNNING], BATCH_RETRIED})
@@ -193,14 +192,14 @@ def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
     if not taken:
         return []
     placed = [
-        Event(**{**row._mapping, "id": position + number})
+        _event_of({**row._mapping, "id": position + number})
         for number, row in enumerate(sorted(taken, key=lambda row: row.id), 1)
     ]
     _reopen(tx, {event.batch_id for event in placed if event.type in _REOPEN})
     for batch_id in dict.fromkeys(event.batch_id for event in placed if event.type in _MAY_END):
         if batch_id is not None:
             placed.extend(_end(tx, batch_id, position + len(placed) + 1))
-    tx.execute(insert(events), [_row(event) for event in placed])
+    tx.execute(insert(events), [values_of(event, Event) for event in placed])
     add_deliveries(tx, placed)
     tx.execute(
         update(event_position).where(event_position.c.name == POSITION).values(value=position + len(placed))
@@ -250,13 +249,9 @@ def _end(tx: Connection, batch_id: str, number: int) -> Sequence[Event]:
     tx.execute(update(batches).where(batches.c.id == batch_id).values(ended_at=row[2]))
     counts = batch_counts(tx, [batch_id])[batch_id]
     data = {"jobs": {state.value: number for state, number in counts.items()}}
-    return (Event(number, row[2], BATCH_DONE, row.project, None, batch_id, None, data),)
+    return (Event(row[2], BATCH_DONE, row.project, None, batch_id, None, data, id=number),)
 
 
 def _open_job(batch_id: str) -> Exists:
     ended = [state.value for state in JobState if state in TERMINAL]
     return exists(select(jobs.c.id).where(jobs.c.batch_id == batch_id, jobs.c.state.not_in(ended)))
-
-
-def _row(event: Event) -> dict[str, object]:
-    return {name: getattr(event, name) for name in Event.__slots__}

@@ -7,7 +7,7 @@ starts.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import groupby
@@ -28,6 +28,9 @@ from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
 from spool.store.workers import Worker, list_recent_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
+from spool.tables.admin import Audited as Audited
+from spool.tables.admin import StoredAudit
+from spool.tables.record import reader_of, values_of
 
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 """How long a worker that died stays in the fleet."""
@@ -42,19 +45,6 @@ class Member:
     counts: WorkCounts
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """An audit's result: violations by rule (all rules, zeros too), and how many rows and objects it read."""
-
-    breaches: Mapping[str, int]
-    looked_at: Mapping[str, int]
-    objects: bool
-    """Whether it read the object store too."""
-    version: str
-    ended_at: datetime | None = None
-    """The database's time; None until stored."""
-
-
 def list_fleet(tx: Connection) -> tuple[Member, ...]:
     """Every worker that is alive or lost, but none that was stopped properly."""
     recent = (
@@ -63,10 +53,10 @@ def list_fleet(tx: Connection) -> tuple[Member, ...]:
         .distinct()
     )
     members = []
-    rows = sorted(workers_named(tx, recent), key=lambda worker: (worker.info.name, worker.info.pool))
-    for _, group in groupby(rows, key=lambda worker: (worker.info.name, worker.info.pool)):
+    rows = sorted(workers_named(tx, recent), key=lambda worker: (worker.name, worker.pool))
+    for _, group in groupby(rows, key=lambda worker: (worker.name, worker.pool)):
         processes = list(group)
-        present = max(processes, key=lambda worker: (worker.alive, worker.started_at, worker.info.id))
+        present = max(processes, key=lambda worker: (worker.alive, worker.started_at, worker.id))
         if present.stopped_at is None:
             counts = sum((worker.counts for worker in processes), WorkCounts())
             members.append(Member(present, sum(worker.engine_busy_ns for worker in processes), counts))
@@ -75,24 +65,13 @@ def list_fleet(tx: Connection) -> tuple[Member, ...]:
 
 def keep_audit(tx: Connection, audited: Audited) -> None:
     """Store the result of an audit."""
-    tx.execute(
-        insert(audits).values(
-            id=new_id("aud"),
-            ended_at=now_utc(),
-            objects=audited.objects,
-            looked_at=dict(audited.looked_at),
-            breaches=dict(audited.breaches),
-            version=audited.version,
-        )
-    )
+    tx.execute(insert(audits).values(id=new_id("aud"), ended_at=now_utc(), **values_of(audited, Audited)))
 
 
-def last_audit(tx: Connection) -> Audited | None:
+def last_audit(tx: Connection) -> StoredAudit | None:
     """The latest result; None if there was no audit yet."""
     row = tx.execute(select(audits).order_by(audits.c.ended_at.desc(), audits.c.id.desc()).limit(1)).first()
-    if row is None:
-        return None
-    return Audited(row.breaches, row.looked_at, row.objects, row.version, row.ended_at)
+    return None if row is None else reader_of(StoredAudit)(row)
 
 
 LEASES_LOST = "leases_lost"
@@ -178,7 +157,7 @@ class Gauges:
     fleet: tuple[Member, ...]
     leases_lost: dict[str, int]
     """By pool, in total."""
-    audited: Audited | None
+    audited: StoredAudit | None
     """The last audit."""
     webhooks: dict[str, int]
     """As `webhook_deliveries_by_outcome` counts them."""

@@ -1,31 +1,58 @@
 """API keys, settings of the whole system, counters of rare events, and the results of audits."""
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    String,
-    Table,
-)
+from dataclasses import dataclass, field
+from datetime import datetime
 
+from sqlalchemy import JSON, BigInteger, Column, Index, Table
+
+from spool.domain.api_keys import Scope
+from spool.domain.columns import Id, Name, Sha256, ShortName
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.record import table_of
 
-# Rows stay when a key is revoked: once a key exists, every request needs one.
-api_keys = Table(
-    "api_keys",
-    metadata,
+
+@dataclass(frozen=True)
+class ApiKeyRow:
+    """The row of a key, which stays when the key is revoked: once a key exists, every request needs one."""
+
+    id: Id
+    name: Name
+    project: Name | None
+    """None: every project, for an admin key."""
+    scopes: frozenset[Scope]
+    sources: tuple[str, ...] | None
+    """Prefixes of the addresses that its jobs may read; None: whatever the settings allow."""
+    sha256: Sha256 = field(repr=False)
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit's result: violations by rule (all rules, zeros too), and how many rows and objects it read."""
+
+    breaches: dict[str, int]
+    looked_at: dict[str, int]
+    objects: bool
+    """Whether it read the object store too."""
+    version: ShortName
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAudit(Audited):
+    """An audit as its row was read."""
+
+    ended_at: datetime
+
+
+api_keys = table_of("api_keys", ApiKeyRow)
+audits = table_of(
+    "audits",
+    StoredAudit,
     Column("id", ID, primary_key=True),
-    Column("name", NAME, nullable=False),
-    Column("project", NAME),
-    Column("scopes", JSON, nullable=False),
-    Column("sources", JSON(none_as_null=True)),
-    Column("sha256", String(64), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("expires_at", UtcDateTime),
-    Column("revoked_at", UtcDateTime),
-    Column("used_at", UtcDateTime),
+    Index("ix_audits_ended_at", "ended_at"),
 )
 
 # Settings shared by all processes, which can change while they run.
@@ -44,17 +71,4 @@ counters = Table(
     Column("name", NAME, primary_key=True),
     Column("label", NAME, primary_key=True),
     Column("value", BigInteger, nullable=False),
-)
-
-audits = Table(
-    "audits",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("ended_at", UtcDateTime, nullable=False),
-    # Whether the object store was audited too.
-    Column("objects", Boolean, nullable=False),
-    Column("looked_at", JSON, nullable=False),
-    Column("breaches", JSON, nullable=False),
-    Column("version", String(64), nullable=False),
-    Index("ix_audits_ended_at", "ended_at"),
 )

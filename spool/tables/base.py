@@ -6,7 +6,7 @@ and fixed-width text on SQLite, where text order is time order. The database's c
 
 from datetime import UTC, datetime
 
-from sqlalchemy import DateTime, Dialect, Index, MetaData, String, text
+from sqlalchemy import Column, DateTime, Dialect, ForeignKey, Index, MetaData, String, text
 from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData(
@@ -22,6 +22,11 @@ metadata = MetaData(
 ID = String(40)
 NAME = String(200)
 QUEUE = String(1000)
+
+
+def job_key() -> Column[str]:
+    """The job that a row belongs to, as the first part of its key."""
+    return Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from sqlalchemy import (
     CheckConstraint,
     Column,
-    ForeignKey,
     ForeignKeyConstraint,
     Index,
     Table,
@@ -16,7 +15,7 @@ from sqlalchemy import (
 
 from spool.domain.columns import Id, Length, Name, Sha256, ShortName
 from spool.errors import SourceForbidden
-from spool.tables.base import ID, UtcDateTime, metadata, partial_index
+from spool.tables.base import UtcDateTime, job_key, metadata, partial_index
 from spool.tables.record import table_of
 
 Access = Literal["read", "write", "both"]
@@ -74,7 +73,7 @@ connections = table_of(
 source_links = Table(
     "source_links",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     # The signed address, or why there is none.
     Column("url", Text),
     Column("error", Text),

@@ -1,12 +1,13 @@
 """Jobs, their saved chunks, and the phrase lists that they use."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import (
     DDL,
     JSON,
     BigInteger,
     CheckConstraint,
     Column,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -17,9 +18,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import ExecutableDDLElement
 
+from spool.domain.columns import BigInt, Sha256
 from spool.domain.jobs import Job, JobState
 from spool.domain.priority import NEVER
-from spool.tables.base import ID, UtcDateTime, metadata, partial_index
+from spool.domain.transcript import Turn
+from spool.tables.base import UtcDateTime, job_key, metadata, partial_index
 from spool.tables.record import table_of
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
@@ -164,7 +167,7 @@ jobs = table_of(
 chunks = Table(
     "chunks",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     Column("channel", Integer, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("core_start", BigInteger, nullable=False),
@@ -187,29 +190,38 @@ chunks = Table(
     ),
 )
 
-# The speaker turns of one channel, as one attempt found them. Rows of earlier attempts stay, since their time
-# was billed.
-speaker_turns = Table(
+
+@dataclass(frozen=True)
+class SavedTurns:
+    """The turns of one channel in seconds of the recording, as a diarization model returned them in one
+    attempt, before they were numbered by the words. Rows of earlier attempts stay: their time was billed."""
+
+    channel: int
+    turns: tuple[Turn, ...]
+    engine_ns: BigInt
+    attempt: int
+    fingerprint: Sha256
+    """Of the model and its options."""
+    prints: dict[str, str] | None = None
+    """By speaker a voice print in base64, until the job ends; None if not requested."""
+    activity: bytes | None = None
+    """The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`), if the model
+    reports it."""
+
+
+speaker_turns = table_of(
     "speaker_turns",
-    metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("channel", Integer, primary_key=True, autoincrement=False),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("fingerprint", String(64), nullable=False),
-    Column("turns", JSON, nullable=False),
-    # By speaker a voice print in base64, until the job ends; NULL if not requested.
-    Column("prints", JSON(none_as_null=True)),
-    # The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`).
-    Column("activity", LargeBinary),
-    Column("engine_ns", BigInteger, nullable=False),
+    SavedTurns,
+    job_key(),
     Column("created_at", UtcDateTime, nullable=False),
+    key=("channel", "attempt"),
 )
 
 # The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).
 source_hashes = Table(
     "source_hashes",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     Column("hashes", LargeBinary, nullable=False),
 )
 
@@ -217,7 +229,7 @@ source_hashes = Table(
 typescripts = Table(
     "typescripts",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     Column("words", LargeBinary, nullable=False),
 )
 

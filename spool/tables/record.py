@@ -12,9 +12,11 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
+from itertools import compress
+from operator import not_
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -36,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from spool.domain.columns import Bits, Length
+from spool.domain.columns import Bits, Length, NullIfEmpty
 from spool.tables.base import UtcDateTime, metadata
 
 Record = TypeVar("Record")
@@ -64,18 +66,32 @@ class Field(NamedTuple):
     nullable: bool
     default: object
 
+    @property
+    def record(self) -> Any:  # noqa: ANN401 - a dataclass
+        """The dataclass whose fields are columns of this table too; None for a field with one column."""
+        is_one_column = NullIfEmpty() in self.notes or not dataclasses.is_dataclass(self.kind)
+        return None if is_one_column else self.kind
+
 
 def table_of(name: str, record: type, *items: SchemaItem, key: Sequence[str] = ("id",)) -> Table:
-    """The table of these records, with other columns, constraints and indexes; `key` is its primary key."""
-    return Table(name, metadata, *columns_of(record, key=key), *items)
+    """The table of these records, with other columns, constraints and indexes. Its primary key are the fields
+    `key`, after those of the other columns that belong to it."""
+    is_key = [isinstance(item, Column) and item.primary_key for item in items]
+    return Table(
+        name,
+        metadata,
+        *compress(items, is_key),
+        *columns_of(record, key=key),
+        *compress(items, map(not_, is_key)),
+    )
 
 
 def columns_of(record: type, *, key: Sequence[str] = (), prefix: str = "") -> list[Column[Any]]:
     """A column for each field of the record."""
     columns: list[Column[Any]] = []
     for field in fields_of(record):
-        if dataclasses.is_dataclass(field.kind):
-            columns += columns_of(field.kind, prefix=f"{field.name}_")  # type: ignore[arg-type]
+        if field.record is not None:
+            columns += columns_of(field.record, prefix=f"{field.name}_")
         else:
             is_key = field.name in key
             facts = {"primary_key": True, "autoincrement": False} if is_key else {"nullable": field.nullable}
@@ -96,6 +112,7 @@ def fields_of(record: type[Any]) -> tuple[Field, ...]:
             kind, nullable = next(one for one in get_args(kind) if one is not type(None)), True
         if get_origin(kind) is Annotated:
             kind, *notes = get_args(kind)
+        nullable = nullable or NullIfEmpty() in notes
         default = None if each.default is dataclasses.MISSING else each.default
         found.append(Field(each.name, kind, tuple(notes), nullable, default))
     return tuple(found)
@@ -103,36 +120,56 @@ def fields_of(record: type[Any]) -> tuple[Field, ...]:
 
 def values_of(instance: object, record: type) -> dict[str, Any]:
     """The values of an instance for the columns of `record`, which it has or inherits the fields of."""
+    return columns_with(record, {field.name: getattr(instance, field.name) for field in fields_of(record)})
+
+
+def columns_with(record: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the given fields of the record for its columns."""
     values: dict[str, Any] = {}
     for field in fields_of(record):
-        value = getattr(instance, field.name)
-        if dataclasses.is_dataclass(field.kind):
-            values |= {f"{field.name}_{name}": own for name, own in values_of(value, field.kind).items()}  # type: ignore[arg-type]
+        if field.name not in given:
+            continue
+        value = given[field.name]
+        if field.record is not None:
+            values |= {f"{field.name}_{name}": own for name, own in values_of(value, field.record).items()}
         elif isinstance(value, BaseModel):
             values[field.name] = value.model_dump(mode="json")
+        elif NullIfEmpty() in field.notes and not value:
+            values[field.name] = None
+        elif value is not None and (adapter := _adapter(field.kind)) is not None:
+            values[field.name] = adapter.dump_python(value, mode="json")
         else:
             values[field.name] = value.value if isinstance(value, enum.Enum) else value
     return values
 
 
 def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], Record]:
-    """What makes the record of a row that has its columns and no others."""
+    """What makes the record of a row that has its columns, and perhaps others."""
     parts: list[tuple[str, Any, list[tuple[str, str]]]] = []
     conversions: list[tuple[str, Callable[[Any], Any]]] = []
+    defaults: list[str] = []
+    columns = [column.name for column in columns_of(record)]
     for field in fields_of(record):  # type: ignore[arg-type]
-        if dataclasses.is_dataclass(field.kind):
-            names = [(own.name, f"{field.name}_{own.name}") for own in fields_of(field.kind)]  # type: ignore[arg-type]
-            parts.append((field.name, field.kind, names))
+        if field.record is not None:
+            names = [(own.name, f"{field.name}_{own.name}") for own in fields_of(field.record)]
+            parts.append((field.name, field.record, names))
         elif (convert := _conversion(field.kind)) is not None:
             conversions.append((field.name, convert))
+        if NullIfEmpty() in field.notes:
+            defaults.append(field.name)
 
     def read(row: Row[Any] | Mapping[str, Any]) -> Record:
         values = dict(row._mapping if isinstance(row, Row) else row)
+        if len(values) > len(columns):
+            values = {name: values[name] for name in columns}
         for name, kind, names in parts:
             values[name] = kind(**{own: values.pop(column) for own, column in names})
         for name, convert in conversions:
             if values[name] is not None:
                 values[name] = convert(values[name])
+        for name in defaults:
+            if values[name] is None:
+                del values[name]
         return record(**values)
 
     return read
@@ -140,11 +177,27 @@ def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], 
 
 def _conversion(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - any type
     """From what the database gives to what the field holds; None if that is the same."""
-    if get_origin(kind) is tuple:
-        return tuple
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind.model_validate
-    return kind if isinstance(kind, type) and issubclass(kind, enum.Enum) else None
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind
+    adapter = _adapter(kind)
+    return None if adapter is None else adapter.validate_python
+
+
+@lru_cache
+def _adapter(kind: Any) -> TypeAdapter[Any] | None:  # noqa: ANN401 - any type
+    """What turns a field into JSON and back; None if it is the same in Python."""
+    return None if _is_plain(kind) else TypeAdapter(kind)
+
+
+def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - any type
+    if get_origin(kind) in {list, dict}:
+        return all(map(_is_plain, get_args(kind)))
+    if isinstance(kind, type) and not get_args(kind):
+        is_model = dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel)
+        return not is_model
+    return get_origin(kind) is Literal or kind is Any
 
 
 def _type_of(field: Field) -> TypeEngine[Any]:

@@ -1,13 +1,18 @@
 """Passages of transcripts as people review them: written with a job's end, deleted with its transcript."""
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, String, Table, Text
+from dataclasses import dataclass
+from datetime import datetime
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from sqlalchemy import Column, Double, ForeignKey, Index, Integer, String, Table, Text
+
+from spool.domain.columns import BigInt, Id, Name
+from spool.tables.base import ID, NAME, UtcDateTime, job_key, metadata
+from spool.tables.record import table_of
 
 review_passages = Table(
     "review_passages",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     # 0, 1, 2 … of the job, by start.
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("project", NAME, nullable=False),
@@ -45,7 +50,7 @@ Index("ix_review_passages_doubt", *_ORDER, postgresql_where=_UNCHECKED, sqlite_w
 review_recordings = Table(
     "review_recordings",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     Column("project", NAME, nullable=False),
     Column("passages", Integer, nullable=False),
     Column("unchecked", Integer, nullable=False),
@@ -67,20 +72,35 @@ Index(
 )
 Index("ix_review_recordings_doubt", *_BY_DOUBT, postgresql_where=_OPEN, sqlite_where=_OPEN)
 
-review_samples = Table(
+
+@dataclass(frozen=True)
+class SampleScope:
+    """What a sample is drawn from: the passages with words of each recording's newest transcript in a
+    project, or the newest of `model`; or of a batch's jobs, whatever ran after them."""
+
+    project: Name
+    batch: Id | None = None
+    model: Name | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(SampleScope):
+    """A drawn sample."""
+
+    id: Id
+    population: int
+    """How many passages it was drawn from, of which it has `size`."""
+    margin: float
+    """The precision it was drawn for."""
+    seed: BigInt
+    size: int
+    created_at: datetime
+    created_by: Name
+
+
+review_samples = table_of(
     "review_samples",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    # What it was drawn from: jobs of this batch and model, or any.
-    Column("batch", ID),
-    Column("model", NAME),
-    Column("population", Integer, nullable=False),
-    Column("margin", Double, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("size", Integer, nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Sample,
     Index("ix_review_samples_project_created_at_id", "project", "created_at", "id"),
 )
 

@@ -6,7 +6,7 @@ transcript removes what the voice knew from it.
 
 from sqlalchemy import Column, ForeignKey, Index, LargeBinary, String, Table, UniqueConstraint
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, job_key, metadata
 
 voices = Table(
     "voices",
@@ -21,7 +21,7 @@ voices = Table(
 voice_prints = Table(
     "voice_prints",
     metadata,
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    job_key(),
     Column("label", String(16), primary_key=True),
     # SHA-256 of the encoder that made it: prints of two encoders cannot be compared.
     Column("encoder", String(64), nullable=False),

@@ -1,5 +1,9 @@
 """The workers and the ledger of their work."""
 
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Literal
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -10,53 +14,79 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    String,
     Table,
-    Text,
-    text,
 )
 
+from spool.domain.columns import BigInt, Id, Label, Name, NullIfEmpty, ShortName
+from spool.domain.fleet.models import AnnouncedModel
+from spool.domain.fleet.quality import Quality
+from spool.domain.fleet.routing import Machine, Offer
+from spool.domain.worker_stats import WorkCounts
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.record import table_of
 
-workers = Table(
+WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a worker reports about itself when it starts. `id` comes from `spool.ids.new_id("wrk")`."""
+
+    id: Id
+    name: Name
+    pool: Name
+    host: Name
+    chip: Name
+    version: ShortName
+    pid: int
+    models: tuple[str, ...]
+    price_per_hour_micros: BigInt
+    concurrency: int
+    gpu_cores: int | None = None
+    memory_bytes: BigInt | None = None
+    pinned_models: tuple[str, ...] | None = None
+    """Models that stay loaded. Like the two fields before it, None for a worker that does not report it."""
+    backend: Label | None = None
+    """Where MLX computes."""
+    model_facts: Annotated[dict[str, AnnouncedModel], NullIfEmpty()] = field(default_factory=dict)
+    """The facts known of its models, by name."""
+
+    @property
+    def offer(self) -> Offer:
+        """Which jobs it can take."""
+        machine = Machine(self.backend, self.chip, self.memory_bytes)
+        return Offer(self.pool, self.name, frozenset(self.models), machine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRow(WorkerInfo):
+    """The row of a worker: one run of one process."""
+
+    state: WorkerState
+    reason: str | None
+    """Why it is unwell, or until when it rests."""
+    started_at: datetime
+    seen_at: datetime
+    """When it sent its last heartbeat."""
+    stopped_at: datetime | None
+    busy_ns: BigInt = 0
+    """Engine time charged so far. It grows in the commits that write cost lines."""
+    engine_busy_ns: BigInt = 0
+    """Engine time by the engine's own measurement."""
+    unbilled_ns: BigInt = 0
+    """Time that is never billed: batches that raised or died with their process. At a heartbeat also how long
+    the batch on the device has run."""
+    counts: Annotated[WorkCounts, NullIfEmpty()] = field(default_factory=WorkCounts)
+    """Its counters since it started, as of its last heartbeat."""
+    loaded_models: tuple[str, ...] | None = None
+    """Models in its memory, as of then, the most recently used last; None if it does not report them."""
+    quality: Annotated[dict[str, Quality], NullIfEmpty()] = field(default_factory=dict)
+    """The measured quality of its models, by name."""
+
+
+workers = table_of(
     "workers",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("name", NAME, nullable=False),
-    Column("pool", NAME, nullable=False),
-    Column("host", NAME, nullable=False),
-    Column("chip", NAME, nullable=False),
-    Column("version", String(64), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("models", JSON, nullable=False),
-    Column("price_per_hour_micros", BigInteger, nullable=False),
-    Column("concurrency", Integer, nullable=False),
-    Column("state", String(16), nullable=False),
-    # Why it is unwell, or until when it rests.
-    Column("reason", Text),
-    Column("started_at", UtcDateTime, nullable=False),
-    Column("seen_at", UtcDateTime, nullable=False),
-    Column("stopped_at", UtcDateTime),
-    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is the engine's own
-    # measurement.
-    Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
-    Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
-    # Time that is never billed: batches that raised or died with their process, and at a heartbeat also how
-    # long the batch on the device has run.
-    Column("unbilled_ns", BigInteger, nullable=False, server_default=text("0")),
-    # Its counters since it started (`spool.domain.worker_stats`), as of its last heartbeat.
-    Column("counts", JSON(none_as_null=True)),
-    # Its hardware, the models that stay loaded, and those that are loaded now; NULL for a worker of an
-    # earlier version.
-    Column("gpu_cores", Integer),
-    Column("memory_bytes", BigInteger),
-    Column("pinned_models", JSON(none_as_null=True)),
-    Column("loaded_models", JSON(none_as_null=True)),
-    # Where MLX computes, and what is known of each model (`spool.domain.fleet.models`).
-    Column("backend", String(16)),
-    Column("model_facts", JSON(none_as_null=True)),
-    # The quality of its models (`spool.domain.fleet.quality`), by name.
-    Column("quality", JSON(none_as_null=True)),
+    WorkerRow,
     CheckConstraint(
         "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')", name="state"
     ),

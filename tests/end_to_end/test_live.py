@@ -114,7 +114,7 @@ def test_a_worker_killed_in_mid_session_loses_no_word(fleet: LiveFleet) -> None:
         heard = [next_message(socket)]
         job_id = heard[0]["metadata"]["request_id"]
         worker = next(each for each in fleet.workers() if each.alive)
-        os.kill(worker.info.pid, signal.SIGKILL)
+        os.kill(worker.pid, signal.SIGKILL)
         for piece in pieces(pcm(2)):
             socket.send(piece)
         socket.send('{"type": "CloseStream"}')
@@ -367,7 +367,7 @@ def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
             socket.send(piece)
         first = next_message(socket)
         owner = fleet.job(first["metadata"]["request_id"]).lease_owner
-        pid = next(each.info.pid for each in fleet.workers() if each.info.id == owner)
+        pid = next(each.pid for each in fleet.workers() if each.id == owner)
         process = next(each for each in fleet._workers if each.pid == pid)
         process.send_signal(signal.SIGTERM)
 

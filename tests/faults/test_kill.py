@@ -169,7 +169,7 @@ def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str)
 
     def uncharged() -> int:
         """Nanoseconds that the worker's engine has told of and that nobody was charged for."""
-        (row,) = [each for each in stack.workers() if each.info.pid == worker.pid]
+        (row,) = [each for each in stack.workers() if each.pid == worker.pid]
         return row.engine_busy_ns - row.busy_ns
 
     def reported(worker_id: str) -> int:
@@ -186,7 +186,7 @@ def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str)
         worker.kill()
         gone(worker)
         lost_ns, saved = uncharged(), stack.chunks(fault.jobs[0])
-        (worker_id,) = [each.info.id for each in stack.workers() if each.info.pid == worker.pid]
+        (worker_id,) = [each.id for each in stack.workers() if each.pid == worker.pid]
         assert saved, "every word was saved before anybody listened for speakers"
         assert stack.turns(fault.jobs[0]) == []
         stack.disarm()

@@ -85,7 +85,7 @@ def test_a_worker_frozen_three_times_for_longer_than_its_lease(stack: Stack, oth
             until(lambda: stack.job(job_id).state is JobState.RUNNING, "the job runs")
             next_chunk(stack, job_id)
             owner = stack.job(job_id).lease_owner
-            name = next(w.info.name for w in stack.workers() if w.info.id == owner)
+            name = next(w.name for w in stack.workers() if w.id == owner)
             signal_all(workers[name], signal.SIGSTOP)
             fault.injected = time.monotonic()
             if others:
@@ -115,7 +115,7 @@ def test_three_workers_frozen_one_after_the_other(stack: Stack) -> None:
             until(partial(lambda wanted: stack.job(job_id).attempt == wanted, number), "the next has it")
             next_chunk(stack, job_id)
             owner = stack.job(job_id).lease_owner
-            name = next(w.info.name for w in stack.workers() if w.info.id == owner)
+            name = next(w.name for w in stack.workers() if w.id == owner)
             signal_all(workers[name], signal.SIGSTOP)
         fourth = stack.worker("delta", **LIMIT)
         until(lambda: stack.job(job_id).attempt == 4, "a fourth has it, alone")

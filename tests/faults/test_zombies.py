@@ -160,7 +160,7 @@ def test_many_sweepers_count_one_death(stack: Stack) -> None:
         sweeper.stop()
         app.close()
     stack.assert_done(fault.jobs)
-    died = {w.info.id for w in stack.workers() if w.info.pid == worker.pid}
+    died = {w.id for w in stack.workers() if w.pid == worker.pid}
     for job_id in fault.jobs:
         job = stack.job(job_id)
         # A job that ends before its death is proven has none.

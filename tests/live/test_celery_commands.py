@@ -49,7 +49,7 @@ def test_a_worker_of_celery_worker_is_complete_and_obeys_its_commands(
 ) -> None:
     fleet = make_fleet(SPOOL_CELERY_REMOTE_CONTROL="true")
     worker = fleet.start(*CELERY, "worker", "-c", "2")
-    assert fleet.worker_row(worker).info.concurrency == 2
+    assert fleet.worker_row(worker).concurrency == 2
     with (tmp_path / "events").open("wb") as dump:
         events = subprocess.Popen(
             [sys.executable, *CELERY, "events", "--dump"], stdout=dump, cwd=ROOT, env=_environment(fleet)

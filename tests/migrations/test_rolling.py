@@ -124,8 +124,8 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
         heartbeat(tx, worker, "ready", 5)
     with db.read() as tx:
         (seen,) = list_workers(tx)
-        assert (seen.info.name, seen.alive, seen.status) == ("old", True, "ready")
-        assert (seen.loaded, seen.info.pinned, seen.info.gpu_cores) == (None, None, None)
+        assert (seen.name, seen.alive, seen.status) == ("old", True, "ready")
+        assert (seen.loaded_models, seen.pinned_models, seen.gpu_cores) == (None, None, None)
         assert get_job(tx, job).state is JobState.QUEUED
     claim = claimed(db, job, worker)
     with db.begin() as tx:

@@ -1,6 +1,7 @@
 """The microphone on the page: words come, settle and grow large. The worker is played; the browser and its
 microphone, which beeps, are real."""
 
+from dataclasses import asdict
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -96,7 +97,7 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
 def test_models_that_cannot_stream_are_not_offered(page: Page, live: Live) -> None:
     worker = live.work()
     for streams in (True, False):
-        facts = {"demo-tdt": AnnouncedModel(streams=streams).document()}
+        facts = {"demo-tdt": asdict(AnnouncedModel(streams=streams))}
         with live.services.database.begin() as tx:
             tx.execute(update(workers).where(workers.c.id == worker.info.id).values(model_facts=facts))
         live.services.fleet.read()

@@ -50,7 +50,7 @@ def status(
 def find_worker(db: Database, name: str) -> Worker | None:
     """The latest run of the worker of this name. Raises StorageError."""
     with db.read() as tx:
-        return next((worker for worker in list_workers(tx) if worker.info.name == name), None)
+        return next((worker for worker in list_workers(tx) if worker.name == name), None)
 
 
 def at_work(worker: Worker | None) -> bool:
@@ -63,21 +63,20 @@ def _sentence(name: str, worker: Worker | None) -> str:
         return f"{name}: no worker of this name has been started"
     reason = f": {worker.reason}" if worker.reason else ""
     seen = f"{worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{name}: {worker.status}{reason}; version {worker.info.version}, last heartbeat {seen}"
+    return f"{name}: {worker.status}{reason}; version {worker.version}, last heartbeat {seen}"
 
 
 def _as_json(worker: Worker | None) -> str:
     if worker is None:
         return json.dumps(None)
-    info = worker.info
     return json.dumps(
         {
-            "id": info.id,
-            "name": info.name,
+            "id": worker.id,
+            "name": worker.name,
             "state": worker.status,
             "alive": worker.alive,
             "reason": worker.reason,
-            "version": info.version,
-            "pid": info.pid,
+            "version": worker.version,
+            "pid": worker.pid,
         }
     )

@@ -28,8 +28,9 @@ from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import renew_lease
-from spool.store.transcripts.speakers import SavedTurns, load_turns, save_turns
+from spool.store.transcripts.speakers import load_turns, save_turns
 from spool.store.transcripts.voices import forget_turn_prints, write_prints
+from spool.tables.jobs import SavedTurns
 from worker.audio import open_audio
 from worker.audio.stream import Channels
 from worker.decode.types import DecodeRequest
@@ -99,7 +100,7 @@ class _Channel:
     activity: SpeakerActivity | None
     model: DiarizationModel
     reason: Reason | None
-    prints: Mapping[str, str] | None = None
+    prints: dict[str, str] | None = None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ import threading
 import structlog
 
 from spool.errors import NotFound, SpoolError
-from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
+from spool.store.workers import heartbeat, register_worker
+from spool.tables.workers import WorkerInfo, WorkerState
 from worker.service.affinity import list_loaded
 from worker.service.context import WorkerContext
 from worker.service.quality import read_qualities
@@ -53,8 +54,8 @@ class Heartbeat(threading.Thread):
                     reason=reason,
                     unbilled_ns=engine.unbilled_ns,
                     counts=context.counters.counts(engine),
-                    loaded=list_loaded(context.settings.models, engine.loaded),
-                    facts=context.announcement.take_changes(engine),
+                    loaded_models=list_loaded(context.settings.models, engine.loaded),
+                    model_facts=context.announcement.take_changes(engine),
                     quality=read_qualities(context.settings.home),
                 )
         except NotFound:

@@ -32,7 +32,8 @@ from spool.objects import ObjectStore
 from spool.objects.base import NewObject, ObjectInfo
 from spool.settings import Settings
 from spool.store.database import Database
-from spool.store.workers import WorkerInfo, register_worker, stop_worker
+from spool.store.workers import register_worker, stop_worker
+from spool.tables.workers import WorkerInfo
 from worker.engine.client import Engine
 from worker.engine.pending import EngineStats
 from worker.engine.protocol import SAMPLE_RATE

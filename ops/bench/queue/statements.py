@@ -55,7 +55,7 @@ def run(db: Database, number: int, together: int) -> tuple[int, _Times]:
     """How many jobs were counted, and their times."""
     worker_id, times, ended, counted = registered(db), _Times(), 0, 0
     with db.begin() as tx:
-        info = list_workers(tx)[0].info
+        info = list_workers(tx)[0]
         for _ in range(number):
             create_job(tx, NewJob(Source("file", "file:///a.wav", 160_000), OPTIONS, "a.wav"))
     models = frozenset({OPTIONS.model})

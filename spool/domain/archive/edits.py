@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 
+from spool.domain.columns import Label, Name
 from spool.domain.transcript import Correction, Segment, Transcript, Word
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
@@ -17,23 +18,29 @@ from spool.wer import normal_words
 MOST_WORDS = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Edit:
-    """One event. `first` and `last` are the range, both included. text: the new words; None if only the
-    speaker changes. undoes: the revision that this one undoes; it has no other effect."""
+    """One event: the words from `first_word` to `last_word` have another text or speaker."""
 
     revision: int
-    first: int
-    last: int
+    """1, 2, 3 … of the job, without a gap."""
+    first_word: int
+    last_word: int
     text: str | None
-    speaker: str | None
-    author: str
+    """The new words; None if only the speaker changes."""
+    speaker: Label | None
+    author: Name
     created_at: datetime
     undoes: int | None = None
+    """The revision that this one undoes; it has no other effect."""
 
     def touches(self, first: int, last: int) -> bool:
         """Whether the two ranges share a word."""
-        return self.first <= last and first <= self.last
+        return self.first_word <= last and first <= self.last_word
+
+    def covers(self, other: "Edit") -> bool:
+        """Whether its range has all words of the other's."""
+        return self.first_word <= other.first_word and other.last_word <= self.last_word
 
 
 def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
@@ -43,21 +50,22 @@ def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
     stands: list[Edit] = []
     for edit in events:
         if edit.undoes is None and edit.revision not in undone:
-            stands = [each for each in stands if not (edit.first <= each.first and each.last <= edit.last)]
+            stands = [each for each in stands if not edit.covers(each)]
             stands.append(edit)
-    return sorted(stands, key=lambda edit: edit.first)
+    return sorted(stands, key=lambda edit: edit.first_word)
 
 
 def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:
     """Raise InvalidRequest if the edit does not fit the transcript and the edits before it."""
     words = transcript.words
-    if not 0 <= edit.first <= edit.last < len(words):
+    if not 0 <= edit.first_word <= edit.last_word < len(words):
         raise InvalidRequest(
-            f"There are no words {edit.first} to {edit.last}: the transcript has {len(words)}, from 0 on."
+            f"There are no words {edit.first_word} to {edit.last_word}: the transcript has {len(words)}, "
+            "from 0 on."
         )
-    if len({words[at].channel for at in (edit.first, edit.last)}) > 1:
+    if len({words[at].channel for at in (edit.first_word, edit.last_word)}) > 1:
         raise InvalidRequest("The words belong to two channels; edit each separately.")
-    if max(edit.last - edit.first + 1, len((edit.text or "").split())) > MOST_WORDS:
+    if max(edit.last_word - edit.first_word + 1, len((edit.text or "").split())) > MOST_WORDS:
         raise InvalidRequest(f"An edit may cover at most {MOST_WORDS} words, before and after it.")
     if edit.text is None and edit.speaker is None:
         raise InvalidRequest("An edit needs a text, a speaker, or both.")
@@ -67,11 +75,10 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
             f"There is no speaker {edit.speaker}; the speakers are: {', '.join(labels) or 'none'}."
         )
     for other in standing_edits(edits):
-        inside = edit.first <= other.first and other.last <= edit.last
-        if other.touches(edit.first, edit.last) and not inside:
+        if other.touches(edit.first_word, edit.last_word) and not edit.covers(other):
             raise InvalidRequest(
-                f"Revision {other.revision} edited words {other.first} to {other.last}, which include these "
-                "words: edit all of them, or undo it first."
+                f"Revision {other.revision} edited words {other.first_word} to {other.last_word}, which "
+                "include these words: edit all of them, or undo it first."
             )
 
 
@@ -85,15 +92,15 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
     corrections = []
     at = 0
     for edit in stands:
-        words += transcript.words[at : edit.first]
-        homes += range(at, edit.first)
-        heard = transcript.words[edit.first : edit.last + 1]
+        words += transcript.words[at : edit.first_word]
+        homes += range(at, edit.first_word)
+        heard = transcript.words[edit.first_word : edit.last_word + 1]
         place = len(words)
         for word, home in _replace_words(heard, edit):
             words.append(word)
-            homes.append(edit.first + home)
+            homes.append(edit.first_word + home)
         corrections.append(_correction(heard, edit, place, len(words) - place))
-        at = edit.last + 1
+        at = edit.last_word + 1
     words += transcript.words[at:]
     homes += range(at, len(transcript.words))
     return _rebuilt(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
@@ -135,8 +142,8 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
         revision=edit.revision,
         word=place,
         words=count,
-        first_word=edit.first,
-        last_word=edit.last,
+        first_word=edit.first_word,
+        last_word=edit.last_word,
         original=" ".join(word.text for word in heard),
         text=edit.text,
         speaker=edit.speaker,

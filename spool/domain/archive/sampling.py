@@ -111,9 +111,9 @@ def passage_errors(words: Sequence[Word], edits: Iterable[Edit], first: int, las
     for edit in edits:
         if edit.text is None:
             continue
-        corrected.update(range(max(first, edit.first), min(last, edit.last) + 1))
-        if first <= edit.first <= last:
-            heard = normal_words(" ".join(word.text for word in words[edit.first : edit.last + 1]))
+        corrected.update(range(max(first, edit.first_word), min(last, edit.last_word) + 1))
+        if first <= edit.first_word <= last:
+            heard = normal_words(" ".join(word.text for word in words[edit.first_word : edit.last_word + 1]))
             reference = normal_words(edit.text)
             wrong += edit_distance(reference, heard)
             expected += len(reference)

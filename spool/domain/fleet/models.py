@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +20,6 @@ class AnnouncedModel:
     dtype: str = ""
     heads: tuple[str, ...] = ()
     streams: bool | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The facts as JSON."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", (), None)}
-
-
-def facts_of(document: Mapping[str, Any] | None) -> dict[str, AnnouncedModel]:
-    """The facts by model that a worker reported; unknown fields are ignored."""
-    return {name: _facts(facts) for name, facts in (document or {}).items()}
-
-
-def _facts(values: Mapping[str, Any]) -> AnnouncedModel:
-    known = {field.name for field in fields(AnnouncedModel)} & values.keys()
-    pairs: dict[str, Any] = {name: values[name] for name in known}
-    for name in ("languages", "tasks", "heads"):
-        pairs[name] = tuple(pairs.get(name, ()))
-    return AnnouncedModel(**pairs)
 
 
 def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> bool:

@@ -60,7 +60,7 @@ def list_suggestions(
             for name in by_revision[edit.revision].names or ():
                 if name.casefold() not in known:
                     recordings.setdefault(name, set()).add(by_revision[edit.revision].recording)
-                    places[name] = Suggestion(name, 0, job_id, edit.first, edit.last)
+                    places[name] = Suggestion(name, 0, job_id, edit.first_word, edit.last_word)
     counted = [replace(places[name], recordings=len(where)) for name, where in recordings.items()]
     common = [each for each in counted if each.recordings >= least]
     return sorted(common, key=lambda each: (-each.recordings, each.phrase))

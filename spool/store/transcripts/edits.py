@@ -7,9 +7,8 @@ if the same words were changed since (`EditConflict`). The transcript in the obj
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_edits
 from spool.domain.archive.passages import passages_of
@@ -25,6 +24,7 @@ from spool.store.jobs import get_job
 from spool.store.sql import now_utc
 from spool.store.transcripts.passages import JobPassages, drop_passages, update_recording, write_passages
 from spool.tables import edits, jobs, review_passages
+from spool.tables.record import reader_of, values_of
 
 Change = Callable[[Connection, Transcript], Edit]
 """Corrects a transcript in a transaction."""
@@ -45,8 +45,8 @@ class EditConflict(Conflict):
 class NewEdit:
     """A requested edit. seen: the latest revision that its author saw, 0 for none."""
 
-    first: int
-    last: int
+    first_word: int
+    last_word: int
     text: str | None
     speaker: str | None
     seen: int
@@ -69,18 +69,7 @@ def edits_of_all(tx: Connection, job_ids: Sequence[str]) -> dict[str, list[Edit]
     return by_job
 
 
-def edit_of(row: Row[Any]) -> Edit:
-    """The edit of a row of the table."""
-    return Edit(
-        revision=row.revision,
-        first=row.first_word,
-        last=row.last_word,
-        text=row.text,
-        speaker=row.speaker,
-        author=row.author,
-        created_at=row.created_at,
-        undoes=row.undoes,
-    )
+edit_of = reader_of(Edit)
 
 
 def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) -> Edit:
@@ -90,10 +79,11 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
     were changed after the revision that was seen.
     """
     before = _lock_edits(tx, job_id)
-    since = [each for each in before if each.revision > asked.seen and each.touches(asked.first, asked.last)]
+    first, last = asked.first_word, asked.last_word
+    since = [each for each in before if each.revision > asked.seen and each.touches(first, last)]
     if since:
         raise EditConflict(since[-1])
-    edit = Edit(len(before) + 1, asked.first, asked.last, asked.text, asked.speaker, asked.author, _now(tx))
+    edit = Edit(len(before) + 1, first, last, asked.text, asked.speaker, asked.author, _now(tx))
     check_edit(record, before, edit)
     return _write(tx, job_id, record, before, edit)
 
@@ -114,7 +104,7 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
         if each.revision > revision
         and each.undoes is None
         and each.revision not in gone
-        and each.touches(undoable[0].first, undoable[0].last)
+        and each.touches(undoable[0].first_word, undoable[0].last_word)
     ]
     if later:
         raise EditConflict(later[-1])
@@ -151,15 +141,8 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
     transcript = apply_edits(record, [*before, edit])
     tx.execute(
         insert(edits).values(
+            **values_of(edit, Edit),
             job_id=job_id,
-            revision=edit.revision,
-            first_word=edit.first,
-            last_word=edit.last,
-            text=edit.text,
-            speaker=edit.speaker,
-            undoes=edit.undoes,
-            author=edit.author,
-            created_at=edit.created_at,
             words=len(transcript.words),
             names=_names(record, edit) or None,
         )
@@ -173,8 +156,8 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
 
 
 def _names(record: Transcript, edit: Edit) -> list[str]:
-    heard = [word.text for word in record.words[edit.first : edit.last + 1]]
-    before = record.words[edit.first - 1].text if edit.first else None
+    heard = [word.text for word in record.words[edit.first_word : edit.last_word + 1]]
+    before = record.words[edit.first_word - 1].text if edit.first_word else None
     return find_names(heard, edit.text, before)
 
 
@@ -184,8 +167,8 @@ def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[
     c = review_passages.c
     rows = select(c.number, c.first_word, c.last_word).where(
         review_passages.c.job_id == job_id,
-        review_passages.c.first_word <= edit.last,
-        review_passages.c.last_word >= edit.first,
+        review_passages.c.first_word <= edit.last_word,
+        review_passages.c.last_word >= edit.first_word,
     )
     for row in tx.execute(rows).all():
         errors = passage_errors(record.words, stands, row.first_word, row.last_word)

@@ -7,12 +7,10 @@ import secrets
 from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import accumulate
 from random import Random
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from spool.domain.archive.sampling import Estimate, Population, estimate, sample_size
 from spool.errors import Conflict, NotFound
@@ -23,21 +21,13 @@ from spool.tables import jobs
 from spool.tables import review_passages as passages
 from spool.tables import review_sample_passages as drawn
 from spool.tables import review_samples as samples
+from spool.tables.record import reader_of, values_of
+from spool.tables.review import Sample, SampleScope
 from spool.wer import WordErrors
 
 MOST = 10_000
 """The most passages of a sample."""
 MAX_SEED = 2**53 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a sample is drawn from: the passages with words of each recording's newest transcript in a
-    project, or the newest of `model`; or of a batch's jobs, whatever ran after them."""
-
-    project: str
-    batch: str | None = None
-    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +37,6 @@ class Size:
     population: int
     words: int
     passages: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A drawn sample. margin: the precision it was drawn for; population: how many passages it was drawn
-    from, of which it has `size`."""
-
-    id: str
-    scope: Scope
-    population: int
-    margin: float
-    seed: int
-    size: int
-    created_at: datetime
-    created_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +50,7 @@ class SampleResult:
     by_model: Mapping[str, Estimate]
 
 
-def size_for(tx: Connection, scope: Scope, margin: float) -> Size:
+def size_for(tx: Connection, scope: SampleScope, margin: float) -> Size:
     """How many passages are needed to know the rate within ± `margin`."""
     n, p = passages.c.words, passages.c.confidence
     e = n * p
@@ -91,7 +66,12 @@ def size_for(tx: Connection, scope: Scope, margin: float) -> Size:
 
 
 def draw_sample(
-    tx: Connection, scope: Scope, margin: float, author: str, size: int | None = None, seed: int | None = None
+    tx: Connection,
+    scope: SampleScope,
+    margin: float,
+    author: str,
+    size: int | None = None,
+    seed: int | None = None,
 ) -> Sample:
     """Draw a sample of `size` passages, by default as many as `size_for` says, and store it. The same seed
     draws the same sample from the same passages.
@@ -106,10 +86,8 @@ def draw_sample(
     row = tx.execute(
         insert(samples)
         .values(
+            **values_of(scope, SampleScope),
             id=sample_id,
-            project=scope.project,
-            batch=scope.batch,
-            model=scope.model,
             population=population,
             margin=margin,
             seed=seed,
@@ -169,7 +147,7 @@ def result_of(tx: Connection, sample: Sample) -> SampleResult:
     )
 
 
-def _within(scope: Scope) -> list[ColumnElement[bool]]:
+def _within(scope: SampleScope) -> list[ColumnElement[bool]]:
     conditions = [passages.c.project == scope.project, passages.c.first_word <= passages.c.last_word]
     if scope.batch is not None:
         conditions.append(jobs.c.batch_id == scope.batch)
@@ -184,7 +162,7 @@ def _within(scope: Scope) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _draw(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
+def _draw(tx: Connection, scope: SampleScope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
     """How many passages there are, and `size` of them, all equally likely."""
     of_jobs = passages.join(jobs, jobs.c.id == passages.c.job_id)
     counted = tx.execute(
@@ -213,14 +191,4 @@ def _draw(tx: Connection, scope: Scope, size: int, seed: int) -> tuple[int, list
     return ends[-1], chosen
 
 
-def _sample_of(row: Row[Any]) -> Sample:
-    return Sample(
-        row.id,
-        Scope(row.project, row.batch, row.model),
-        row.population,
-        row.margin,
-        row.seed,
-        row.size,
-        row.created_at,
-        row.created_by,
-    )
+_sample_of = reader_of(Sample)

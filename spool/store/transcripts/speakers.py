@@ -7,7 +7,6 @@ later has them, and a deletion removes them with one statement.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, null, select, update
 
@@ -15,7 +14,6 @@ from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import TERMINAL, Job, JobSpeaker, JobState
 from spool.domain.options import JobOptions
 from spool.domain.retention import Content
-from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest
 from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted, whole
@@ -28,39 +26,16 @@ from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import now_utc, upsert
 from spool.store.transcripts.voices import confirm_voices
 from spool.tables import jobs, speaker_turns
-
-
-@dataclass(frozen=True, slots=True)
-class SavedTurns:
-    """The turns of one channel in seconds of the recording, as a diarization model returned them, before they
-    were numbered by the words. fingerprint: of the model and its options. prints: voice prints by speaker, in
-    base64, if requested; None once the job has ended. activity: each speaker's by frame, as packed by the
-    worker, if the model reports it."""
-
-    channel: int
-    turns: tuple[Turn, ...]
-    engine_ns: int
-    attempt: int
-    fingerprint: str
-    prints: Mapping[str, str] | None = None
-    activity: bytes | None = None
+from spool.tables.jobs import SavedTurns
+from spool.tables.record import reader_of, values_of
 
 
 def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
     """Save the turns and bill their engine time; the row carries the claim's attempt. Raises LeaseLost with
     nothing written: the caller then bills the time as wasted."""
     lock_claim(tx, claim)
-    row = {
-        "job_id": claim.job.id,
-        "channel": saved.channel,
-        "attempt": claim.attempt,
-        "fingerprint": saved.fingerprint,
-        "turns": [turn.model_dump(mode="json") for turn in saved.turns],
-        "prints": None if saved.prints is None else dict(saved.prints),
-        "activity": saved.activity,
-        "engine_ns": saved.engine_ns,
-        "created_at": now_utc(),
-    }
+    own = {"job_id": claim.job.id, "attempt": claim.attempt, "created_at": now_utc()}
+    row = values_of(saved, SavedTurns) | own
     kept = upsert(tx, speaker_turns, row, returning=[speaker_turns.c.attempt]).one_or_none()
     charges.write_charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
 
@@ -72,18 +47,7 @@ def load_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
         .where(speaker_turns.c.job_id == job_id)
         .order_by(speaker_turns.c.channel, speaker_turns.c.attempt)
     )
-    return [
-        SavedTurns(
-            channel=row.channel,
-            turns=tuple(Turn.model_validate(turn) for turn in row.turns),
-            engine_ns=row.engine_ns,
-            attempt=row.attempt,
-            fingerprint=row.fingerprint,
-            prints=row.prints,
-            activity=row.activity,
-        )
-        for row in rows
-    ]
+    return [reader_of(SavedTurns)(row) for row in rows]
 
 
 def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:

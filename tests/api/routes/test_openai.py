@@ -120,7 +120,7 @@ def test_a_prompt_is_one_where_the_model_reads_prompts(
 
     # What a worker says of its models counts before what their names say
     facts = {"theirs": AnnouncedModel("canary"), "base": AnnouncedModel("nemo")}
-    info = replace(live.work().info, id=new_id("wrk"), name="mini", facts=facts)
+    info = replace(live.work().info, id=new_id("wrk"), name="mini", model_facts=facts)
     with live.services.database.begin() as tx:
         set_default_model(tx, "theirs")
         register_worker(tx, info)

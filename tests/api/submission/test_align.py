@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_a_model_that_is_known_to_have_no_ctc_head_is_refused(
 ) -> None:
     work, job = live.work(), file_job(recordings, options={"align": {"text": SCRIPT}})
     for heads, status in ((("rnnt",), 422), (("ctc", "rnnt"), 202)):
-        facts = {"demo-tdt": AnnouncedModel(heads=heads).document()}
+        facts = {"demo-tdt": asdict(AnnouncedModel(heads=heads))}
         with live.services.database.begin() as tx:
             tx.execute(update(workers).where(workers.c.id == work.info.id).values(model_facts=facts))
         live.services.fleet.read()

@@ -316,7 +316,7 @@ def test_workers_are_listed_with_what_they_said(db: Database) -> None:
         stop_worker(tx, other, 456)
 
     with db.read() as tx:
-        listed = {found.info.name: found for found in list_workers(tx)}
+        listed = {found.name: found for found in list_workers(tx)}
     assert (listed["mini"].state, listed["mini"].alive, listed["mini"].engine_busy_ns) == ("ready", True, 123)
     assert (listed["studio"].state, listed["studio"].alive, listed["studio"].engine_busy_ns) == (
         "stopped",
@@ -324,7 +324,7 @@ def test_workers_are_listed_with_what_they_said(db: Database) -> None:
         456,
     )
     assert listed["studio"].stopped_at is not None
-    assert listed["mini"].info.models == ("demo-tdt",)
+    assert listed["mini"].models == ("demo-tdt",)
     with db.begin() as tx:  # long unheard of
         tx.execute(update(workers).values(seen_at=datetime(2026, 1, 1, tzinfo=UTC)))
     with db.read() as tx:
@@ -342,7 +342,7 @@ def test_registering_again_keeps_what_was_billed(db: Database) -> None:
 
     with db.read() as tx:
         (found,) = list_workers(tx)
-    assert (found.busy_ns, found.info.name) == (5, "renamed")
+    assert (found.busy_ns, found.name) == (5, "renamed")
 
 
 # Law 5 over random lives of jobs: claims, saves, repeats, crashes, takeovers by zombies, drains and crashes.

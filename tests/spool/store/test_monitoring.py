@@ -61,7 +61,7 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
     assert gauges.month == gauges.today
     assert (spent.engine_seconds, spent.wasted_seconds, spent.audio_seconds) == (2.0, 0.5, 30.0)
     assert spent.billable_nanos == 4 * spent.wasted_nanos > 0
-    assert [one.worker.info.id for one in gauges.fleet] == [worker]
+    assert [one.worker.id for one in gauges.fleet] == [worker]
     with db.read() as tx:
         own, other = read_gauges(tx, claim.job.project), read_gauges(tx, "another")
     assert (own.today, own.waiting, own.running, own.ended) == (
@@ -87,7 +87,7 @@ def test_what_a_worker_counted_outlives_its_processes(db: Database) -> None:
     # Then its counts are one sum, told once, under the process that lives
     with db.read() as tx:
         (member,) = read_gauges(tx).fleet
-    assert (member.worker.info.id, member.engine_busy_ns) == (second, 6_000)
+    assert (member.worker.id, member.engine_busy_ns) == (second, 6_000)
     counts = member.counts
     assert (counts.idle_ns, counts.utterance_samples, counts.padding_samples) == (7, 6, 2)
     assert (counts.utterances, counts.sizes[:3], counts.attempts) == (3, (1, 1, 0), {"failed/poison": 2})
@@ -106,7 +106,7 @@ def test_a_dead_worker_is_missed_for_a_week(db: Database) -> None:
             silent = seconds_from_now(-days * 24 * 3600.0)
             tx.execute(update(workers).where(workers.c.id == worker).values(seen_at=silent))
         (member,) = read_gauges(tx).fleet
-    assert (member.worker.info.id, member.worker.alive) == (missed, False)
+    assert (member.worker.id, member.worker.alive) == (missed, False)
 
 
 def test_leases_that_ran_out_and_audits_are_told(db: Database) -> None:

@@ -1,6 +1,6 @@
 """A table, the reading of its rows and the values of a new row come from one dataclass."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import Column, MetaData, Table, create_engine, insert, select
 
-from spool.domain import BigInt, Id, Length, SmallInt
+from spool.domain import BigInt, Id, Length, NullIfEmpty, SmallInt
 from spool.tables.record import columns_of, reader_of, values_of
 
 
@@ -43,6 +43,7 @@ class Thing(Asked):
     rank: SmallInt = 3
     share: float = 0.5
     late: bool = False
+    places: Annotated[dict[str, Place], NullIfEmpty()] = field(default_factory=dict)
     note: str = ""
     seen_at: datetime | None = None
 
@@ -54,6 +55,7 @@ THING = Thing(
     id="one",
     colour=Colour.RED,
     kind="b",
+    places={"first": Place("file:///b")},
     seen_at=datetime(2026, 1, 2, tzinfo=UTC),
 )
 
@@ -76,6 +78,7 @@ def test_each_field_is_a_column() -> None:
         "rank": "SMALLINT not null default 3",
         "share": "DOUBLE not null default 0.5",
         "late": "BOOLEAN not null default false",
+        "places": "JSON",
         "note": "TEXT not null",
         "seen_at": "DATETIME",
     }
@@ -98,5 +101,5 @@ def test_the_values_of_a_part_are_those_of_its_fields() -> None:
         "place_uri": "file:///a",
         "place_size": 1 << 40,
         "options": {"beam": 8},
-        "tags": ("x", "y"),
+        "tags": ["x", "y"],
     }

@@ -53,7 +53,7 @@ def test_it_hands_back_when_its_hours_end_and_goes_on_when_they_begin(fleet: Fle
     assert reason.startswith("outside its hours (19:00-07:00,sat,sun) until 19:00 (2026-11-18T19:00")
     (tmp_path / "gate").touch()
     until(lambda: fleet.job(job_id).state is JobState.QUEUED, "the job is handed back")
-    until(lambda: fleet.worker_row(worker).loaded == (), "no model is in memory")
+    until(lambda: fleet.worker_row(worker).loaded_models == (), "no model is in memory")
     assert (fleet.job(job_id).crashes, fleet.job(job_id).transient_failures) == (0, 0), "nobody is to blame"
     assert fleet.chunks(job_id), "what was on the device is kept"
     set_clock(tmp_path, NIGHT)
