@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from spool.background.thread import BackgroundLoop, jitter
 from spool.domain.fleet.models import can_stream, different_weights, lacks_head
@@ -21,7 +21,7 @@ from spool.errors import Conflict, InvalidRequest, UnknownModel
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.queue.unserved import Unserved, find_unserved
-from spool.store.sql import now_utc
+from spool.store.sql import read_clock
 from spool.store.system import default_model, keep_first_default
 from spool.store.workers import Worker, list_recent_workers
 
@@ -153,5 +153,5 @@ class FleetView(BackgroundLoop):
 def _state_of(tx: Connection) -> FleetState:
     workers = tuple(list_recent_workers(tx))
     unserved = find_unserved(tx, [worker.seen for worker in workers])
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     return FleetState(now, time.monotonic(), workers, default_model(tx), tuple(unserved))

@@ -1,36 +1,5 @@
 """The errors of jobs, requests and machines, as one tree.
 
-    SpoolError
-    ├── InvalidRequest      the request is not valid
-    │   └── SettingsError   the settings contradict each other or the machine
-    ├── Unauthorized        the request has no valid key
-    ├── Forbidden           the key does not allow this
-    ├── NotFound            there is no such job, batch, model or object
-    ├── Deleted             it existed and was deleted
-    ├── Conflict            its present state does not allow this
-    ├── SourceError         the recording cannot be fetched
-    │   ├── SourceMissing   it does not exist, or no longer
-    │   ├── SourceForbidden it lies outside what the settings allow
-    │   ├── SourceUnreachable   this worker cannot reach its folder; others may
-    │   │   └── ShareMissing, ShareForbidden, FolderMissing
-    │   ├── SourceChanged   it changed between submit and read
-    │   └── SourceTooLarge  it has more bytes than the settings allow
-    ├── AudioError          the recording was fetched and cannot be transcribed
-    │   ├── AudioEmpty, AudioUnreadable, AudioTruncated, AudioNotFinite, AudioTooLong
-    ├── ModelError          the model cannot be used
-    │   ├── UnknownModel, ModelUnreadable, ChecksumMismatch, WeightsMismatch, QualityUnknown
-    │   └── ModelUnavailable, WeightsChanged    (worth a retry)
-    ├── StorageError        SQL, object store or disk refused (worth a retry)
-    │   └── DiskFull, ObjectDamaged, CredentialsRefused
-    ├── EngineError         the engine could not finish an utterance
-    │   ├── EngineCrashed   this utterance crashes the engine even when it runs alone
-    │   ├── StateLost       the engine no longer has a live session's state; it is rebuilt
-    │   ├── EngineFull      the engine cannot keep up with another live session (worth a retry)
-    │   └── EngineStopped   the engine is shutting down (worth a retry)
-    ├── TimeLimit           the job has run for longer than the settings allow
-    ├── LeaseLost           another worker has the job now
-    └── JobCancelled        the job was cancelled
-
 `code` is stable and part of the API; `retryable` says whether the same call may succeed later. Messages are
 for users: they say what and where, and hold no secrets. HTTP statuses and exit codes are for the callers.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-from spool.domain.jobs import JobState
+from spool.domain.jobs import Job, JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos
 from spool.domain.retention import Content, Retention, content_of, rule_for
 
@@ -59,56 +59,61 @@ class Grace:
     upload_seconds: float = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
-    """A job's row as the rules need it; `now` is the database's clock in the same statement."""
+@dataclass(frozen=True, kw_only=True)
+class JobFacts(Job):
+    """A job's row, and what else the rules need of it, read in the same statement."""
 
-    id: str
-    state: JobState
-    attempt: int
-    separate: bool
-    source_kind: str
-    source_uri: str
-    lease_until: datetime | None
-    queued_at: datetime
-    hinted_at: datetime | None
-    finished_at: datetime | None
-    in_outbox: bool
-    audio_seconds: float | None
-    coverage: float | None
-    transcript_key: str | None
-    transcript_sha256: str | None
-    error_code: str | None
     now: datetime
-    complete: bool | None = None
-    """Whether the recording was as long as its header states; None if the header states no length."""
-    reused: bool = False
-    """Its transcript is a copy of an earlier job's, whose chunks covered the same bytes."""
-    project: str = ""
-    deleted: frozenset[Content] = frozenset()
-    """The contents deleted on purpose."""
-    logged: frozenset[Content] = frozenset()
-    """The contents whose deletion is logged."""
-    words: int | None = None
-    """Of its transcript."""
-    indexed: int = 0
+    """The database's clock."""
+    hinted_at: datetime | None
+    in_outbox: bool
+    source_logged: bool
+    """The deletion of its recording is logged."""
+    transcript_logged: bool
+    """The deletion of its transcript is logged."""
+    phrases_sha256: str | None
+    indexed: int
     """The number of its words in the search."""
-    edited_words: int | None = None
+    edited_words: int | None
     """The number of words of the corrected transcript; None without corrections."""
-    missing_edits: int = 0
+    missing_edits: int
     """Missing revisions before existing ones."""
-    spelled: bool = False
+    spelled: bool
     """Whether the search by sound has words of it."""
-    files: int = 0
-    """The number of files of its output, by the job's options."""
-    exports: int = 0
-    """How many of these are written, or have a reason why not."""
-    still_read: bool = False
+    exports: int
+    """How many files of its output are written, or have a reason why not."""
+    still_read: bool
     """A version of its recording has yet to be made."""
-    stray: bool = False
+    stray: bool
     """It is a version of a recording that no job of its project has, or of another one."""
-    traces: bool = False
-    """The row still has a key, a hash or a list of phrases that lead to its words."""
+
+    @property
+    def separate(self) -> bool:
+        """Each channel of its recording is transcribed by itself."""
+        return self.options.channels == "separate"
+
+    @property
+    def files(self) -> int:
+        """The number of files of its output."""
+        return len(self.output["formats"]) if self.output else 0
+
+    @property
+    def deleted(self) -> frozenset[Content]:
+        """The contents deleted on purpose."""
+        times = {Content.SOURCE: self.source_deleted_at, Content.TRANSCRIPT: self.transcript_deleted_at}
+        return frozenset(content for content, moment in times.items() if moment is not None)
+
+    @property
+    def logged(self) -> frozenset[Content]:
+        """The contents whose deletion is logged."""
+        logged = {Content.SOURCE: self.source_logged, Content.TRANSCRIPT: self.transcript_logged}
+        return frozenset(content for content, is_logged in logged.items() if is_logged)
+
+    @property
+    def has_traces(self) -> bool:
+        """The row still has a key, a hash or a list of phrases that lead to its words."""
+        traces = (self.transcript_key, self.transcript_sha256, self.content_sha256, self.fingerprint)
+        return any(each is not None for each in (*traces, self.phrases_sha256, self.speakers))
 
     @property
     def keeps_transcript(self) -> bool:
@@ -278,7 +283,7 @@ def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     """The job's cores in order of channel and number. A finished job's cover [0, total) of every channel from
     0 on; any other job's are in order and do not overlap."""
     done = job.state is JobState.DONE and job.audio_seconds is not None
-    done = done and not job.reused and Content.TRANSCRIPT not in job.deleted
+    done = done and job.reused_from is None and Content.TRANSCRIPT not in job.deleted
     total = round((job.audio_seconds or 0) * SAMPLE_RATE) if done else None
     channel, number, at = -1, -1, 0
     for core in cores:
@@ -395,7 +400,7 @@ def check_deletion(job: JobFacts, chunks: int) -> Iterator[Breach]:
     """What SQL must have for a job with deleted content; `chunks` is the number of its saved ones."""
     for content in sorted(job.deleted - job.logged):
         yield Breach("deleted", job.id, f"Its {content} was deleted, but the deletion is not logged.")
-    if Content.TRANSCRIPT in job.deleted and (chunks or job.traces):
+    if Content.TRANSCRIPT in job.deleted and (chunks or job.has_traces):
         yield Breach("deleted", job.id, "Its transcript was deleted, but traces of it are in the database.")
     if job.deleted and not job.state.terminal:
         yield Breach("deleted", job.id, f"Its content was deleted, but it is {job.state}.")
@@ -409,7 +414,7 @@ def check_retention(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[B
         kept_for = rule_for(rules, job.project).of(content)
         if kept_for is None or content in job.deleted:
             continue
-        if content is Content.SOURCE and job.source_kind not in ("upload", "live"):
+        if content is Content.SOURCE and job.source.kind not in ("upload", "live"):
             continue
         if content is Content.SOURCE and job.still_read:
             continue

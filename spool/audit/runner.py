@@ -224,9 +224,9 @@ def _check_objects(
     objects: ObjectStore, job: JobFacts, channels: int, indexed: str, corrections: Corrections
 ) -> Iterator[Breach]:
     """A job's upload, and a finished one's files; `indexed` is the digest of its words in the search."""
-    uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
-    if uploaded and job.error_code != SourceMissing.code and objects.head(job.source_uri) is None:
-        yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
+    uploaded = job.source.kind == "upload" and Content.SOURCE not in job.deleted
+    if uploaded and job.error_code != SourceMissing.code and objects.head(job.source.uri) is None:
+        yield Breach("source", job.id, f"Its upload {job.source.uri} is not in the object store.")
     key = job.transcript_key
     if job.state is not JobState.DONE or key is None:
         return  # the rule `ended` has reported it
@@ -238,7 +238,7 @@ def _check_objects(
     except ObjectDamaged as error:
         yield Breach("stored", job.id, error.message)
         return
-    if job.separate and not job.reused:
+    if job.separate and job.reused_from is None:
         recorded = json.loads(record)["audio"]["channels"]
         if recorded != channels:
             yield Breach(

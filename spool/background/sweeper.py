@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 from celery import Celery
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from spool.background.outbox_relay import AT_ONCE, relay_once
 from spool.background.thread import BackgroundLoop, jitter
@@ -30,7 +30,7 @@ from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
 from spool.store.queue.scheduler import count_runnable
-from spool.store.sql import now_utc
+from spool.store.sql import read_clock
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ def sweep_once(
     extended for an outage. Raises StorageError."""
     with db.begin() as tx:
         if contact is not None:
-            contact.note(_clock(tx))
+            contact.note(read_clock(tx))
         if not queue_locks.try_lock(tx, SWEEP_LOCK, owner, 3 * settings.sweep_seconds):
             return None
     failpoint("sweep.locked")
@@ -87,7 +87,7 @@ def sweep_once(
             hint_stale_seconds=settings.hint_stale_seconds,
             max_crashes=settings.max_crashes,
             room=room,
-            only_ended=contact is not None and not contact.note(_clock(tx)),
+            only_ended=contact is not None and not contact.note(read_clock(tx)),
         )
         report = outbox.sweep(tx, limits)
     failpoint("sweep.swept")
@@ -104,11 +104,6 @@ def sweep_once(
     if report.rehinted:
         log.info("messages sent again", jobs=len(report.rehinted))
     return report
-
-
-def _clock(tx: Connection) -> datetime:
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
-    return now
 
 
 class Sweeper(BackgroundLoop):

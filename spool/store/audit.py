@@ -5,17 +5,15 @@ rules are in `spool.audit.rules`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, select, union_all
+from sqlalchemy import Connection, Select, exists, func, literal, or_, select, union_all
 
 from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, WorkerFacts
 from spool.domain.archive.passages import digest_of
 from spool.domain.archive.review import REASONS
-from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.store.deletions import OVERDUE_SECONDS, is_still_read
 from spool.store.sql import now_utc, seconds_from_now
@@ -38,15 +36,8 @@ from spool.tables import (
     speaker_turns,
     workers,
 )
+from spool.tables.record import reader_of
 
-_TRACES = (
-    "transcript_key",
-    "transcript_sha256",
-    "content_sha256",
-    "fingerprint",
-    "phrases_sha256",
-    "speakers",
-)
 STREAMED = {"yield_per": 1000}
 
 
@@ -54,9 +45,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     """The next `limit` jobs by id after `last_id` ("" to begin with)."""
     waiting = exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id))
     logged = [
-        exists(
-            select(literal(1)).where(deletions.c.job_id == jobs.c.id, deletions.c.content == content.value)
-        )
+        exists().where(deletions.c.job_id == jobs.c.id, deletions.c.content == content.value)
         for content in Content
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
@@ -272,23 +261,4 @@ def _sum_bills(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
     return select(*keys, func.sum(cost_lines.c.engine_ns).label("engine_ns")).group_by(*keys)
 
 
-def _contents(row: Row[Any], what: str) -> frozenset[Content]:
-    return frozenset(content for content in Content if getattr(row, f"{content}_{what}"))
-
-
-_COMPUTED = {"state", "separate", "reused", "files", "deleted", "logged", "traces"}
-_SELECTED = [field.name for field in fields(JobFacts) if field.name not in _COMPUTED]
-"""Facts that are columns of the query in `jobs_after` under the same name."""
-
-
-def _facts_of(row: Row[Any]) -> JobFacts:
-    return JobFacts(
-        **{name: getattr(row, name) for name in _SELECTED},
-        state=JobState(row.state),
-        separate=row.options.get("channels") == "separate",
-        reused=row.reused_from is not None,
-        files=len(row.output["formats"]) if row.output else 0,
-        deleted=_contents(row, "deleted_at"),
-        logged=_contents(row, "logged"),
-        traces=any(getattr(row, name) is not None for name in _TRACES),
-    )
+_facts_of = reader_of(JobFacts)

@@ -9,7 +9,6 @@ manifests and listings.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, insert, literal, select, tuple_, update
@@ -17,7 +16,7 @@ from sqlalchemy import Connection, insert, literal, select, tuple_, update
 from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import ManifestReport
-from spool.errors import Conflict, NotFound
+from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import whole
@@ -34,7 +33,7 @@ from spool.store.jobs import (
 )
 from spool.store.queue.queues import in_queue
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of
-from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
+from spool.store.sql import Page, epoch_us, fetch_page, find_row, now_utc, read_clock, upsert
 from spool.tables import batches, jobs, outbox
 from spool.tables.batches import Batch, NewBatch
 from spool.tables.record import reader_of, values_of
@@ -131,10 +130,8 @@ def close_batch(tx: Connection, batch_id: str, report: ManifestReport) -> Batch:
 
 def get_batch(tx: Connection, batch_id: str) -> Batch:
     """The batch. Raises NotFound."""
-    row = tx.execute(select(*batches.c).where(batches.c.id == batch_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no batch {batch_id}.")
-    return _batch_of(row)
+    query = select(*batches.c).where(batches.c.id == batch_id)
+    return _batch_of(find_row(tx, query, f"There is no batch {batch_id}."))
 
 
 def list_batches(
@@ -199,7 +196,7 @@ def cancel_batch(tx: Connection, batch_id: str) -> int:
         .where(batches.c.id == batch_id, batches.c.cancelled_at.is_(None))
         .values(cancelled_at=now_utc(), updated_at=now_utc())
     )
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     ended = {"state": JobState.CANCELLED.value, "finished_at": now}
     waiting = _change_all(tx, batch_id, JobState.QUEUED, ended)
     running = _change_all(tx, batch_id, JobState.RUNNING, {"cancel_requested": True})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
+from sqlalchemy import ColumnElement, Connection, case, insert, null, select, update
 
 from spool.domain.archive.alignment import Typescript
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
@@ -24,7 +24,7 @@ from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
-from spool.store.sql import Page, epoch_us, fetch_page, now_utc, upsert
+from spool.store.sql import Page, count_by, epoch_us, fetch_page, find_row, now_utc, upsert
 from spool.tables import idempotency, jobs, phrase_lists, source_hashes
 from spool.tables.record import values_of
 
@@ -100,10 +100,8 @@ def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
 
 def get_job(tx: Connection, job_id: str) -> Job:
     """The job. Raises NotFound."""
-    row = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id == job_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no job {job_id}.")
-    return job_of(row)
+    query = select(*JOB_COLUMNS).where(jobs.c.id == job_id)
+    return job_of(find_row(tx, query, f"There is no job {job_id}."))
 
 
 def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limit: int = 50) -> Page[Job]:
@@ -210,11 +208,9 @@ def queued_among(tx: Connection, job_ids: Collection[str]) -> frozenset[str]:
 
 def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int]:
     """How many jobs are in each state (all five, zeros too)."""
-    query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
-    if project is not None:
-        query = query.where(jobs.c.project == project)
-    counts = {JobState(state): int(number) for state, number in tx.execute(query)}
-    return {state: counts.get(state, 0) for state in JobState}
+    of_project = () if project is None else (jobs.c.project == project,)
+    counts = count_by(tx, jobs.c.state, *of_project)
+    return {state: counts.get(state.value, 0) for state in JobState}
 
 
 def columns_of_new(new: NewJob) -> dict[str, Any]:

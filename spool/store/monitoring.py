@@ -24,7 +24,7 @@ from spool.store.archive.exports import export_gauges
 from spool.store.archive.sources import SourceGauges, source_gauges
 from spool.store.ledger.charges import total
 from spool.store.queue.unserved import Unserved, find_unserved
-from spool.store.sql import now_utc, seconds_from_now, upsert
+from spool.store.sql import count_by, count_rows, now_utc, read_clock, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
 from spool.store.workers import Worker, list_recent_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
@@ -173,8 +173,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
 
     Without `month`, only the costs of today are read, which is a fraction of the work.
     """
-    now = tx.scalar(select(now_utc()))
-    assert now is not None
+    now = read_clock(tx)
     today = now.date()
     lines = _lines(tx, today.replace(day=1) if month else today, today, project)
     billed: Counter[str] = Counter()
@@ -186,11 +185,11 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         running=_running(tx, project),
         refused=_count_refusals(tx, project),
         ended=_count_ended(tx, project),
-        open_batches=_count(
+        open_batches=count_rows(
             tx,
-            _of(batches.c.project, project)
-            & batches.c.closed_at.is_(None)
-            & batches.c.cancelled_at.is_(None),
+            _of(batches.c.project, project),
+            batches.c.closed_at.is_(None),
+            batches.c.cancelled_at.is_(None),
         ),
         unsent=0 if project else tx.scalar(select(func.count()).select_from(outbox)) or 0,
         today=_add_up(line.spent for line in lines if line.today),
@@ -227,27 +226,13 @@ def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
 
 
 def _running(tx: Connection, project: str | None) -> dict[str, int]:
-    rows = tx.execute(
-        select(jobs.c.pool, func.count())
-        .where(jobs.c.state == JobState.RUNNING.value, _of(jobs.c.project, project))
-        .group_by(jobs.c.pool)
-        .order_by(jobs.c.pool)
-    )
-    return {pool or ANY_POOL: int(number) for pool, number in rows}
+    running = count_by(tx, jobs.c.pool, jobs.c.state == JobState.RUNNING.value, _of(jobs.c.project, project))
+    return {pool or ANY_POOL: number for pool, number in running.items()}
 
 
 def _count_refusals(tx: Connection, project: str | None) -> dict[str, int]:
-    rows = tx.execute(
-        select(jobs.c.pool, func.count())
-        .where(
-            jobs.c.state == JobState.QUEUED.value,
-            jobs.c.refusals.is_not(None),
-            _of(jobs.c.project, project),
-        )
-        .group_by(jobs.c.pool)
-        .order_by(jobs.c.pool)
-    )
-    return {pool: int(number) for pool, number in rows}
+    refused = (jobs.c.state == JobState.QUEUED.value, jobs.c.refusals.is_not(None))
+    return count_by(tx, jobs.c.pool, *refused, _of(jobs.c.project, project))
 
 
 def _count_ended(tx: Connection, project: str | None) -> tuple[EndedJobs, ...]:
@@ -261,10 +246,6 @@ def _count_ended(tx: Connection, project: str | None) -> tuple[EndedJobs, ...]:
         # A cancelled job may have failed before.
         counts[JobState(state), error or "" if state == JobState.FAILED.value else ""] += int(number)
     return tuple(EndedJobs(state, error, number) for (state, error), number in sorted(counts.items()))
-
-
-def _count(tx: Connection, condition: ColumnElement[bool]) -> int:
-    return tx.scalar(select(func.count()).where(condition)) or 0
 
 
 @dataclass(frozen=True, slots=True)

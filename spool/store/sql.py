@@ -51,7 +51,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from spool.errors import InvalidRequest
+from spool.errors import InvalidRequest, NotFound
 from spool.tables.base import ID, UtcDateTime
 
 Item = TypeVar("Item")
@@ -145,6 +145,39 @@ def _micros_postgresql(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> s
 @compiles(epoch_us, "sqlite")
 def _micros_sqlite(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
     return "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"
+
+
+def read_clock(tx: Connection) -> datetime:
+    """The database's time."""
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    return now
+
+
+def find_row(tx: Connection, query: Executable, missing: str) -> Row[Any]:
+    """The one row of the query. Raises NotFound with this message if there is none."""
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(missing)
+    return row
+
+
+def count_rows(tx: Connection, *conditions: ColumnElement[bool]) -> int:
+    """How many rows meet these conditions."""
+    return tx.execute(select(func.count()).where(*conditions)).scalar_one()
+
+
+def count_up_to(
+    tx: Connection, most: int, column: ColumnElement[Any], *conditions: ColumnElement[bool]
+) -> int:
+    """How many rows of the column's table meet these conditions, counted up to `most`."""
+    some = select(column).where(*conditions).limit(most).subquery()
+    return tx.execute(select(func.count()).select_from(some)).scalar_one()
+
+
+def count_by(tx: Connection, column: ColumnElement[Any], *conditions: ColumnElement[bool]) -> dict[Any, int]:
+    """How many rows that meet these conditions have each value of the column, by value."""
+    rows = tx.execute(select(column, func.count()).where(*conditions).group_by(column).order_by(column))
+    return {value: int(number) for value, number in rows}
 
 
 def upsert(

@@ -17,10 +17,10 @@ from sqlalchemy import Connection, delete, exists, func, insert, literal, null, 
 
 from spool.domain.events import Event
 from spool.domain.webhooks import new_secret
-from spool.errors import Conflict, NotFound
+from spool.errors import Conflict
 from spool.ids import new_id
 from spool.settings.secret_key import SecretBox, SecretUnreadable
-from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now
+from spool.store.sql import Page, count_rows, fetch_page, find_row, now_utc, read_clock, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
 from spool.tables.record import reader_of, values_of
 from spool.tables.webhooks import REPLAYED, Delivery, NewWebhook, Webhook
@@ -36,8 +36,7 @@ def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Web
 
     Raises Conflict when the project has `MAX_WEBHOOKS`.
     """
-    existing = (webhooks.c.project == new.project, webhooks.c.deleted_at.is_(None))
-    if (tx.scalar(select(func.count()).select_from(webhooks).where(*existing)) or 0) >= MAX_WEBHOOKS:
+    if count_rows(tx, webhooks.c.project == new.project, webhooks.c.deleted_at.is_(None)) >= MAX_WEBHOOKS:
         raise Conflict(
             f"Project {new.project} has {MAX_WEBHOOKS} webhooks, the most allowed; remove one first."
         )
@@ -55,10 +54,8 @@ def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Web
 
 def get_webhook(tx: Connection, webhook_id: str) -> Webhook:
     """The webhook. Raises NotFound, also for a removed one."""
-    row = tx.execute(_existing().where(webhooks.c.id == webhook_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no webhook {webhook_id}.")
-    return _webhook_of(row)
+    query = _existing().where(webhooks.c.id == webhook_id)
+    return _webhook_of(find_row(tx, query, f"There is no webhook {webhook_id}."))
 
 
 def list_webhooks(tx: Connection, project: str | None = None) -> list[Webhook]:
@@ -131,8 +128,7 @@ def remove_webhook(tx: Connection, webhook_id: str) -> None:
 
 
 def _existing() -> Any:  # noqa: ANN401 - a select of these columns
-    columns = [column for column in webhooks.c if column.name != "deleted_at"]
-    return select(*columns).where(webhooks.c.deleted_at.is_(None))
+    return select(*webhooks.c).where(webhooks.c.deleted_at.is_(None))
 
 
 _webhook_of = reader_of(Webhook)
@@ -182,7 +178,7 @@ def add_deliveries(tx: Connection, placed: Sequence[Event]) -> int:
 def add_delivery(tx: Connection, webhook: Webhook, kind: str, data: Mapping[str, Any]) -> Delivery:
     """Create one delivery to one webhook, whatever it subscribed to. Raises Conflict for a disabled one."""
     _refuse_disabled(webhook)
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     row = _new(webhook.id, kind, now, data)
     tx.execute(insert(webhook_deliveries).values(**row, due_at=now_utc(), created_at=now_utc()))
     return get_delivery(tx, webhook.id, row["id"])
@@ -264,14 +260,9 @@ def note_try(
 
 def get_delivery(tx: Connection, webhook_id: str, delivery_id: str) -> Delivery:
     """One delivery of a webhook. Raises NotFound."""
-    row = tx.execute(
-        select(*webhook_deliveries.c).where(
-            webhook_deliveries.c.id == delivery_id, webhook_deliveries.c.webhook_id == webhook_id
-        )
-    ).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no delivery {delivery_id}.")
-    return _delivery_of(row)
+    row = webhook_deliveries.c
+    query = select(*row).where(row.id == delivery_id, row.webhook_id == webhook_id)
+    return _delivery_of(find_row(tx, query, f"There is no delivery {delivery_id}."))
 
 
 def list_deliveries(
@@ -292,7 +283,7 @@ def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Deliv
     webhook."""
     _refuse_disabled(webhook)
     past = get_delivery(tx, webhook.id, delivery_id)
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     tx.execute(
         update(webhook_deliveries)
         .where(webhook_deliveries.c.id == delivery_id)
@@ -319,11 +310,9 @@ def webhook_deliveries_by_outcome(tx: Connection) -> dict[str, int]:
             func.count(hook.disabled_at).filter(hook.deleted_at.is_(None)),
         )
     ).one()
-    pending = (
-        select(func.count()).select_from(webhook_deliveries).where(webhook_deliveries.c.state == "pending")
-    )
+    pending = count_rows(tx, webhook_deliveries.c.state == "pending")
     names = ("delivered", "failed_tries", "given_up", "disabled_endpoints", "pending")
-    return dict(zip(names, map(int, (*sums, tx.scalar(pending) or 0)), strict=True))
+    return dict(zip(names, map(int, (*sums, pending)), strict=True))
 
 
 def prune_deliveries(tx: Connection, days: float, limit: int = 5000) -> int:

@@ -67,11 +67,7 @@ batches = table_of(
     Batch,
     CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
     Index("ix_batches_created_at_id", "created_at", "id"),
-    partial_index(
-        "ix_batches_deadline",
-        "deadline",
-        where="deadline IS NOT NULL",
-    ),
+    partial_index("ix_batches_deadline", "deadline", where="deadline IS NOT NULL"),
     Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
     partial_index(
         "ix_batches_project_idempotency_key",

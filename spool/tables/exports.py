@@ -118,11 +118,7 @@ exports = table_of(
     CheckConstraint("state IN ('pending', 'written', 'failed', 'replaced')", name="state"),
     CheckConstraint("state NOT IN ('failed', 'replaced') OR error IS NOT NULL", name="reason"),
     CheckConstraint("state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL)", name="written"),
-    partial_index(
-        "ix_exports_pending",
-        "due_at",
-        where="state = 'pending'",
-    ),
+    partial_index("ix_exports_pending", "due_at", where="state = 'pending'"),
     Index("ix_exports_target", "target", unique=True),
     key=("job_id", "format"),
 )

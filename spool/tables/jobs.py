@@ -56,12 +56,7 @@ jobs = table_of(
     Index("ix_jobs_created_at_id", "created_at", "id"),
     Index("ix_jobs_state_created_at_id", "state", "created_at", "id"),
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
-    partial_index(
-        "ix_jobs_queued",
-        "queue",
-        "hinted_at",
-        where="state = 'queued'",
-    ),
+    partial_index("ix_jobs_queued", "queue", "hinted_at", where="state = 'queued'"),
     # Whose turn it is, read from its front: never a scan, however many wait.
     partial_index(
         "ix_jobs_next",
@@ -73,89 +68,32 @@ jobs = table_of(
         "id",
         where="state = 'queued'",
     ),
-    partial_index(
-        "ix_jobs_due",
-        "deadline_rank",
-        where=f"state = 'queued' AND deadline_rank < {NEVER}",
-    ),
+    partial_index("ix_jobs_due", "deadline_rank", where=f"state = 'queued' AND deadline_rank < {NEVER}"),
     # Jobs by end, counted in the index alone, which stores equal entries once.
     partial_index(
-        "ix_jobs_ended",
-        "project",
-        "state",
-        "error_code",
-        where="state IN ('done', 'failed', 'cancelled')",
+        "ix_jobs_ended", "project", "state", "error_code", where="state IN ('done', 'failed', 'cancelled')"
     ),
     # Not by its lease: a renewal that changes no indexed column writes to no index (HOT updates).
+    partial_index("ix_jobs_running", "pool", where="state = 'running'"),
+    partial_index("ix_jobs_refused", "pool", where="state = 'queued' AND refusals IS NOT NULL"),
+    partial_index("ix_jobs_suspected", "id", where=SUSPECTED),
     partial_index(
-        "ix_jobs_running",
-        "pool",
-        where="state = 'running'",
+        "ix_jobs_batch_id_custom_id", "batch_id", "custom_id", where="batch_id IS NOT NULL", unique=True
     ),
-    partial_index(
-        "ix_jobs_refused",
-        "pool",
-        where="state = 'queued' AND refusals IS NOT NULL",
-    ),
-    partial_index(
-        "ix_jobs_suspected",
-        "id",
-        where=SUSPECTED,
-    ),
-    partial_index(
-        "ix_jobs_batch_id_custom_id",
-        "batch_id",
-        "custom_id",
-        where="batch_id IS NOT NULL",
-        unique=True,
-    ),
-    partial_index(
-        "ix_jobs_batch_id_batch_line",
-        "batch_id",
-        "batch_line",
-        where="batch_id IS NOT NULL",
-    ),
+    partial_index("ix_jobs_batch_id_batch_line", "batch_id", "batch_line", where="batch_id IS NOT NULL"),
     # Whether a batch has unfinished jobs.
-    partial_index(
-        "ix_jobs_open_in_batch",
-        "batch_id",
-        where=f"batch_id IS NOT NULL AND {STILL_OPEN}",
-    ),
+    partial_index("ix_jobs_open_in_batch", "batch_id", where=f"batch_id IS NOT NULL AND {STILL_OPEN}"),
     # The copies of a transcript, for its deletion.
-    partial_index(
-        "ix_jobs_reused_from",
-        "reused_from",
-        where="reused_from IS NOT NULL",
-    ),
+    partial_index("ix_jobs_reused_from", "reused_from", where="reused_from IS NOT NULL"),
     # The versions of a recording; the first one has only its own id.
-    partial_index(
-        "ix_jobs_rerun_of",
-        "rerun_of",
-        where="rerun_of IS NOT NULL",
-    ),
-    partial_index(
-        "ix_jobs_phrases_sha256",
-        "phrases_sha256",
-        where="phrases_sha256 IS NOT NULL",
-    ),
+    partial_index("ix_jobs_rerun_of", "rerun_of", where="rerun_of IS NOT NULL"),
+    partial_index("ix_jobs_phrases_sha256", "phrases_sha256", where="phrases_sha256 IS NOT NULL"),
     # What retention has yet to examine, by age.
-    partial_index(
-        "ix_jobs_kept_source",
-        "project",
-        "finished_at",
-        where=KEPT_SOURCE,
-    ),
-    partial_index(
-        "ix_jobs_kept_transcript",
-        "project",
-        "finished_at",
-        where=KEPT_TRANSCRIPT,
-    ),
+    partial_index("ix_jobs_kept_source", "project", "finished_at", where=KEPT_SOURCE),
+    partial_index("ix_jobs_kept_transcript", "project", "finished_at", where=KEPT_TRANSCRIPT),
     # What a job may reuse: the same content, or the same version of an S3 object.
     partial_index(
-        "ix_jobs_known_content",
-        "content_sha256",
-        where="state = 'done' AND content_sha256 IS NOT NULL",
+        "ix_jobs_known_content", "content_sha256", where="state = 'done' AND content_sha256 IS NOT NULL"
     ),
     partial_index(
         "ix_jobs_known_etag",

@@ -106,12 +106,7 @@ webhook_deliveries = table_of(
     Delivery,
     ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], ondelete="CASCADE"),
     CheckConstraint("state IN ('pending', 'delivered', 'failed')", name="state"),
-    partial_index(
-        "ix_webhook_deliveries_pending",
-        "webhook_id",
-        "due_at",
-        where="state = 'pending'",
-    ),
+    partial_index("ix_webhook_deliveries_pending", "webhook_id", "due_at", where="state = 'pending'"),
     Index("ix_webhook_deliveries_webhook_id_created_at_id", "webhook_id", "created_at", "id"),
     Index("ix_webhook_deliveries_created_at", "created_at"),
 )

@@ -13,12 +13,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from sqlalchemy import select
-
 from spool.errors import DiskFull, SpoolError
 from spool.settings import Settings
 from spool.store.database import Database
-from spool.store.sql import now_utc
+from spool.store.sql import read_clock
 from worker.engine.client import Engine
 from worker.service.quality import quality_problem
 
@@ -199,7 +197,7 @@ def clock_problem(db: Database, most: float) -> str | None:
     before = time.time()
     try:
         with db.read() as tx:
-            theirs = tx.execute(select(now_utc())).scalar_one().timestamp()
+            theirs = read_clock(tx).timestamp()
     except SpoolError:
         return None
     middle = (before + time.time()) / 2

@@ -12,12 +12,12 @@ from sqlalchemy import Connection as Transaction
 from sqlalchemy import delete, null, or_, select, update
 
 from spool.domain.jobs import Source
-from spool.errors import Conflict, NotFound
+from spool.errors import Conflict
 from spool.settings.secret_key import SecretBox, SecretUnreadable
-from spool.store.sql import now_utc, seconds_from_now, upsert
+from spool.store.sql import find_row, now_utc, seconds_from_now, upsert
 from spool.tables import connections, jobs, source_links
 from spool.tables.exports import ConnectionRow, NewConnection
-from spool.tables.record import values_of
+from spool.tables.record import reader_of, values_of
 
 ASKED_SECONDS = 120.0
 """How long a question for an address stands."""
@@ -37,10 +37,8 @@ def create_connection(tx: Transaction, new: NewConnection, box: SecretBox) -> Co
 def get_connection(tx: Transaction, project: str, name: str) -> ConnectionRow:
     """A project's connection. Raises NotFound."""
     named = (connections.c.project == project, connections.c.name == name)
-    row = tx.execute(select(*connections.c).where(*named)).one_or_none()
-    if row is None:
-        raise NotFound(f"Project {project} has no connection {name}.")
-    return ConnectionRow(**row._mapping)
+    missing = f"Project {project} has no connection {name}."
+    return _connection_of(find_row(tx, select(*connections.c).where(*named), missing))
 
 
 def list_connections(tx: Transaction, project: str | None = None) -> list[ConnectionRow]:
@@ -48,7 +46,7 @@ def list_connections(tx: Transaction, project: str | None = None) -> list[Connec
     query = select(*connections.c).order_by(connections.c.project, connections.c.name)
     if project is not None:
         query = query.where(connections.c.project == project)
-    return [ConnectionRow(**row._mapping) for row in tx.execute(query)]
+    return [_connection_of(row) for row in tx.execute(query)]
 
 
 def remove_connection(tx: Transaction, project: str, name: str) -> None:
@@ -68,6 +66,9 @@ def reencrypt_connections(tx: Transaction, box: SecretBox) -> int:
                 query = update(connections).where(*same, connections.c.secret == row.secret)
                 changed += tx.execute(query.values(secret=secret)).rowcount
     return changed
+
+
+_connection_of = reader_of(ConnectionRow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from sqlalchemy import ColumnElement, Connection, func, null, select, update
 from spool.domain.archive.outputs import destination_of, target_of
 from spool.domain.jobs import Job
 from spool.store.event_log import note_exported
-from spool.store.sql import now_utc, seconds_from_now, upsert
+from spool.store.sql import count_by, now_utc, seconds_from_now, upsert
 from spool.tables import exports, jobs
 from spool.tables.exports import Export, ExportState
+from spool.tables.record import reader_of
 
+_export_of = reader_of(Export)
 _REPLACED = "A newer job of the same recording writes this file."
 
 
@@ -49,14 +51,14 @@ def enqueue_exports(tx: Connection, job: Job) -> int:
 def exports_of(tx: Connection, job_id: str) -> list[Export]:
     """The files of a job, by format."""
     query = select(*exports.c).where(exports.c.job_id == job_id).order_by(exports.c.format)
-    return [Export(**row._mapping) for row in tx.execute(query)]
+    return [_export_of(row) for row in tx.execute(query)]
 
 
 def due_exports(tx: Connection, limit: int) -> list[Export]:
     """Up to `limit` due files, those of one job together."""
     due = (exports.c.state == "pending", exports.c.due_at <= now_utc())
     query = select(*exports.c).where(*due).order_by(exports.c.due_at, exports.c.job_id).limit(limit)
-    return [Export(**row._mapping) for row in tx.execute(query)]
+    return [_export_of(row) for row in tx.execute(query)]
 
 
 def take_target(tx: Connection, export: Export, job: Job, uris: Sequence[str]) -> str | None:
@@ -113,8 +115,7 @@ def postpone_destination(tx: Connection, export: Export, error: str, wait: float
 
 def note_if_settled(tx: Connection, job: Job) -> None:
     """Record the event of a job that has no more files to write. Call it after one was settled."""
-    query = select(exports.c.state, func.count()).where(exports.c.job_id == job.id)
-    files = {str(state): int(number) for state, number in tx.execute(query.group_by(exports.c.state))}
+    files = count_by(tx, exports.c.state, exports.c.job_id == job.id)
     if "pending" not in files:
         note_exported(tx, job, files)
 
@@ -136,7 +137,5 @@ def _settle(tx: Connection, export: Export, state: ExportState, **values: object
 
 def export_gauges(tx: Connection) -> tuple[dict[str, int], datetime | None]:
     """Files of outputs by state, and since when the most overdue one has been due (None: none is)."""
-    counted = tx.execute(select(exports.c.state, func.count()).group_by(exports.c.state))
-    states = {str(state): int(number) for state, number in counted}
     waiting = (exports.c.state == "pending", exports.c.due_at <= now_utc())
-    return states, tx.scalar(select(func.min(exports.c.due_at)).where(*waiting))
+    return count_by(tx, exports.c.state), tx.scalar(select(func.min(exports.c.due_at)).where(*waiting))

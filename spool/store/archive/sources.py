@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     case,
     delete,
     exists,
@@ -25,12 +24,21 @@ from sqlalchemy import (
     update,
 )
 
-from spool.errors import Conflict, LeaseLost, NotFound
+from spool.errors import Conflict, LeaseLost
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
-from spool.store.sql import Page, fetch_page, now_utc, seconds_from_now, upsert
+from spool.store.sql import (
+    Page,
+    count_by,
+    fetch_page,
+    find_row,
+    now_utc,
+    read_clock,
+    seconds_from_now,
+    upsert,
+)
 from spool.tables import source_items, source_marks, sources
-from spool.tables.record import values_of
+from spool.tables.record import reader_of, values_of
 from spool.tables.sources import Item, ItemState, NewSource, WatchedSource
 
 MAX_SOURCES = 50
@@ -97,10 +105,8 @@ def create_source(tx: Connection, new: NewSource) -> WatchedSource:
 
 def get_source(tx: Connection, source_id: str) -> WatchedSource:
     """The source. Raises NotFound."""
-    row = tx.execute(select(*sources.c).where(sources.c.id == source_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no source {source_id}.")
-    return WatchedSource(**row._mapping)
+    query = select(*sources.c).where(sources.c.id == source_id)
+    return _source_of(find_row(tx, query, f"There is no source {source_id}."))
 
 
 def list_sources(tx: Connection, project: str | None = None) -> list[WatchedSource]:
@@ -108,7 +114,7 @@ def list_sources(tx: Connection, project: str | None = None) -> list[WatchedSour
     query = select(*sources.c).order_by(sources.c.created_at.desc(), sources.c.id)
     if project is not None:
         query = query.where(sources.c.project == project)
-    return [WatchedSource(**row._mapping) for row in tx.execute(query)]
+    return [_source_of(row) for row in tx.execute(query)]
 
 
 def item_counts(tx: Connection, source_ids: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -208,7 +214,7 @@ def take_turn(tx: Connection, owner: str) -> SourceTurn | None:
     lease = {"lease_owner": owner, "lease_until": seconds_from_now(LEASE_SECONDS)}
     tx.execute(update(sources).where(sources.c.id == row.id).values(**lease))
     marks = select(source_marks.c.place).where(source_marks.c.source_id == row.id)
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     return SourceTurn(get_source(tx, row.id), bool(row.listing), list(tx.scalars(marks)), now)
 
 
@@ -298,19 +304,13 @@ def source_gauges(tx: Connection) -> SourceGauges:
         (sources.c.error.is_not(None), "failing"),
         else_="watching",
     )
-    known = tx.execute(select(state, func.count()).group_by(state))
-    files = tx.execute(select(source_items.c.state, func.count()).group_by(source_items.c.state))
     due = tx.scalar(
         select(func.min(sources.c.due_at)).where(
             sources.c.paused_at.is_(None), sources.c.lease_until.is_(None), sources.c.due_at <= now_utc()
         )
     )
-    return SourceGauges(
-        {str(state): int(number) for state, number in known},
-        {str(state): int(number) for state, number in files},
-        due,
-    )
+    return SourceGauges(count_by(tx, state), count_by(tx, source_items.c.state), due)
 
 
-def _item_of(row: Row[Any]) -> Item:
-    return Item(**row._mapping)
+_source_of = reader_of(WatchedSource)
+_item_of = reader_of(Item)

@@ -10,23 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from spool.domain.jobs import Job, Source
-from spool.errors import Conflict, NotFound
+from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job, get_job, job_of_key
-from spool.store.sql import lock_name, now_utc, seconds_from_now
+from spool.store.sql import count_rows, find_row, lock_name, now_utc, seconds_from_now
 from spool.tables import jobs, uploads
 from spool.tables.record import reader_of, values_of
 from spool.tables.uploads import NewUpload, StoredUpload, UploadState
 
 MOST_OPEN = 1000
 """The most unused uploads of a project."""
-
-
-"""The scheme that names a direct upload as the source of a job."""
-
 
 _WAITING = (UploadState.OPEN.value, UploadState.COMPLETE.value)
 
@@ -44,10 +40,9 @@ def create_upload(tx: Connection, new: NewUpload, days: float) -> StoredUpload:
 
 def get_upload(tx: Connection, upload_id: str) -> StoredUpload:
     """The upload. Raises NotFound, also for a removed one."""
-    row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id)).one_or_none()
-    if row is None or row.state == UploadState.REMOVED.value:
-        raise NotFound(f"There is no upload {upload_id}.")
-    return _upload_of(row)
+    there = (uploads.c.id == upload_id, uploads.c.state != UploadState.REMOVED.value)
+    query = select(*uploads.c).where(*there)
+    return _upload_of(find_row(tx, query, f"There is no upload {upload_id}."))
 
 
 def find_uploads(tx: Connection, ids: Iterable[str]) -> dict[str, StoredUpload]:
@@ -68,8 +63,7 @@ def find_same_upload(tx: Connection, project: str, name: str, size: int, sha256:
 
 def refuse_too_many(tx: Connection, project: str) -> None:
     """Raise Conflict if the project has too many uploads to begin another."""
-    waiting = select(func.count()).where(uploads.c.project == project, uploads.c.state.in_(_WAITING))
-    if tx.execute(waiting).scalar_one() >= MOST_OPEN:
+    if count_rows(tx, uploads.c.project == project, uploads.c.state.in_(_WAITING)) >= MOST_OPEN:
         raise Conflict(f"Project {project} has {MOST_OPEN} unused uploads; submit or delete some.")
 
 
@@ -86,10 +80,8 @@ def create_job_of_upload(tx: Connection, upload_id: str, new: NewJob) -> tuple[J
     Raises NotFound, Conflict for an upload that is not complete or used by another job, and as `create_job`
     does.
     """
-    row = tx.execute(select(*uploads.c).where(uploads.c.id == upload_id).with_for_update()).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no upload {upload_id}.")
-    upload = _upload_of(row)
+    query = select(*uploads.c).where(uploads.c.id == upload_id).with_for_update()
+    upload = _upload_of(find_row(tx, query, f"There is no upload {upload_id}."))
     if upload.state is UploadState.USED and (key := new.idempotency_key) is not None:
         first = job_of_key(tx, new.project, key, new.request_hash or "")
         if first is not None:

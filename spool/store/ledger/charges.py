@@ -31,7 +31,7 @@ from spool.domain.ledger import CostSums, Measured
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import ManyRows, now_utc, today_utc, upsert
+from spool.store.sql import ManyRows, find_row, now_utc, today_utc, upsert
 from spool.tables import cost_lines, jobs, workers
 
 _OF_JOB = ("key_id", "batch_id", "tags")  # columns that a line copies from its job
@@ -222,9 +222,7 @@ _WITH_COST = _with_cost()  # built once: that takes longer than the database tak
 
 def job_with_cost(tx: Connection, job_id: str) -> tuple[Job, CostSums]:
     """The job and the sums of its bill in one statement, since it is queried most. Raises NotFound."""
-    row = tx.execute(_WITH_COST, {"job_id": job_id}).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no job {job_id}.")
+    row = find_row(tx, _WITH_COST.params(job_id=job_id), f"There is no job {job_id}.")
     columns = dict(row._mapping)
     sums = _cost_sums(*(columns.pop(total.name) for total in _TOTALS))
     return job_of(columns), sums

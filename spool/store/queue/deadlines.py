@@ -17,7 +17,7 @@ from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, deadline_rank_of
 from spool.store.batch_progress import WINDOW_SECONDS
 from spool.store.queue.queues import QUEUED, projects_in
-from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.store.sql import now_utc, read_clock, seconds_from_now, today_utc
 from spool.store.workers import ready_workers
 from spool.tables import batches, cost_lines, jobs
 
@@ -38,8 +38,7 @@ class Loads:
 
 def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads], datetime]:
     """The loads to forecast, and the database's clock."""
-    now = tx.scalar(select(now_utc()))
-    assert now is not None
+    now = read_clock(tx)
     rows = tx.execute(
         select(batches.c.id, batches.c.project, batches.c.priority, batches.c.deadline, batches.c.late)
         .where(
@@ -77,8 +76,7 @@ def move_jobs(tx: Connection, verdict: DeadlineForecast, deadline: datetime) -> 
 
 def pass_over_late_jobs(tx: Connection) -> int:
     """Sort up to `BLOCK` jobs whose own deadlines have passed as if they had none; returns how many."""
-    now = tx.scalar(select(now_utc()))
-    assert now is not None
+    now = read_clock(tx)
     return _move(tx, [QUEUED, jobs.c.deadline_rank < deadline_rank_of(now), jobs.c.batch_id.is_(None)], NEVER)
 
 

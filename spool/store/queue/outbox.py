@@ -7,14 +7,14 @@ was lost: leases that ran out, and queued jobs of which no message was sent for 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
+from sqlalchemy import Connection, delete, exists, literal, or_, select, true, update
 
 from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import TERMINAL, Job, JobState
 from spool.store.queue.crashes import MAX_CRASHES, Review, review_suspects, take_back
 from spool.store.queue.queues import QUEUED, distinct_values, in_queue, queues_waiting
 from spool.store.rows import add_hints
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import count_up_to, now_utc, seconds_from_now
 from spool.store.workers import ready_workers
 from spool.tables import idempotency, jobs, outbox
 
@@ -79,8 +79,7 @@ def due_queues(tx: Connection) -> list[str]:
 
 def unsent(tx: Connection, queue: str, most: int) -> int:
     """How many hints of the queue are not sent yet, counted up to `most`."""
-    some = select(outbox.c.id).where(outbox.c.queue == queue).limit(most).subquery()
-    return tx.scalar(select(func.count()).select_from(some)) or 0
+    return count_up_to(tx, most, outbox.c.id, outbox.c.queue == queue)
 
 
 def due_hints(tx: Connection, limit: int, queue: str | None = None) -> list[Hint]:

@@ -24,7 +24,6 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
-    func,
     or_,
     select,
     union_all,
@@ -39,7 +38,7 @@ from spool.store.queue.fair_share import ProjectTurn, fair_order, take_turn
 from spool.store.queue.leases import Claim, Passed, claim_queued
 from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
 from spool.store.queue.quotas import find_holds, still_free
-from spool.store.sql import epoch_us, now_utc, seconds_from_now
+from spool.store.sql import count_up_to, epoch_us, now_utc, seconds_from_now
 from spool.tables import jobs
 
 LOOK_AHEAD = 64
@@ -171,9 +170,7 @@ def count_runnable(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
         number = 0
         for project in projects:
             if project not in held and number < most:
-                conditions = (*in_queue(queue), *_of(project))
-                some = select(jobs.c.id).where(*conditions).limit(most - number).subquery()
-                number += tx.scalar(select(func.count()).select_from(some)) or 0
+                number += count_up_to(tx, most - number, jobs.c.id, *in_queue(queue), *_of(project))
         if number:
             counts[queue] = number
     return counts

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
 from spool.domain.fleet.routing import WorkerReport, route_of, why_waiting
 from spool.domain.jobs import JobState
 from spool.store.event_log import note_jobs
 from spool.store.queue.queues import in_queue, queues_waiting
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import count_up_to, now_utc, read_clock, seconds_from_now
 from spool.tables import jobs
 
 SAMPLED = 1000
@@ -31,7 +30,7 @@ class Unserved:
 
 def find_unserved(tx: Connection, workers: Sequence[WorkerReport]) -> list[Unserved]:
     """The jobs that none of these workers can take."""
-    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    now = read_clock(tx)
     unserved = []
     for queue in queues_waiting(tx):
         for model in _models(tx, queue):
@@ -51,8 +50,7 @@ def _models(tx: Connection, queue: str) -> list[str]:
 
 
 def _count(tx: Connection, queue: str, model: str) -> int:
-    some = select(jobs.c.id).where(*in_queue(queue), model == _MODEL).limit(COUNTED).subquery()
-    return tx.scalar(select(func.count()).select_from(some)) or 0
+    return count_up_to(tx, COUNTED, jobs.c.id, *in_queue(queue), model == _MODEL)
 
 
 _MODEL = jobs.c.options["model"].as_string()

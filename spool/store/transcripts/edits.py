@@ -6,7 +6,6 @@ if the same words were changed since (`EditConflict`). The transcript in the obj
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -21,7 +20,7 @@ from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.event_log import note_corrected
 from spool.store.jobs import get_job
-from spool.store.sql import now_utc
+from spool.store.sql import read_clock
 from spool.store.transcripts.passages import JobPassages, drop_passages, update_recording, write_passages
 from spool.tables import edits, jobs, review_passages
 from spool.tables.record import reader_of, values_of
@@ -83,7 +82,7 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
     since = [each for each in before if each.revision > asked.seen and each.touches(first, last)]
     if since:
         raise EditConflict(since[-1])
-    edit = Edit(len(before) + 1, first, last, asked.text, asked.speaker, asked.author, _now(tx))
+    edit = Edit(len(before) + 1, first, last, asked.text, asked.speaker, asked.author, read_clock(tx))
     check_edit(record, before, edit)
     return _write(tx, job_id, record, before, edit)
 
@@ -114,7 +113,7 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
         text=None,
         speaker=None,
         author=author,
-        created_at=_now(tx),
+        created_at=read_clock(tx),
         undoes=revision,
     )
     return _write(tx, job_id, record, before, edit)
@@ -131,10 +130,6 @@ def _lock_edits(tx: Connection, job_id: str) -> list[Edit]:
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     refuse_deleted(get_job(tx, job_id), Content.TRANSCRIPT)
     return edits_of(tx, job_id)
-
-
-def _now(tx: Connection) -> datetime:
-    return tx.execute(select(now_utc())).scalar_one()
 
 
 def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], edit: Edit) -> Edit:

@@ -28,13 +28,13 @@ from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
-from spool.errors import InvalidRequest, NotFound
+from spool.errors import InvalidRequest
 from spool.store.archive.versions import has_later_transcript, last_done_versions
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import Page, cursor_of, now_utc, position_of
+from spool.store.sql import Page, cursor_of, find_row, now_utc, position_of
 from spool.store.transcripts.passages import passage_of, update_recording
 from spool.tables import ID, jobs, passages
 from spool.tables import review_passages as table
@@ -187,14 +187,13 @@ def mark_checked(tx: Connection, job_id: str, number: int, author: str, *, check
     """
     job = get_job(tx, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
-    row = tx.execute(
+    marked = (
         update(table)
         .where(table.c.job_id == job_id, table.c.number == number)
         .values(checked_at=now_utc() if checked else None, checked_by=author if checked else None)
         .returning(*table.c)
-    ).one_or_none()
-    if row is None:
-        raise NotFound(f"Job {job_id} has no passage {number} to review.")
+    )
+    row = find_row(tx, marked, f"Job {job_id} has no passage {number} to review.")
     update_recording(tx, job_id)
     return _read_review(job, row)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, func, insert, literal, null, select, update
 
 from spool.domain.archive.voices import Voice, VoiceMatch, matches_of, mean_print
-from spool.errors import Conflict, NotFound
+from spool.errors import Conflict
 from spool.ids import new_id
-from spool.store.sql import now_utc, upsert
+from spool.store.sql import find_row, now_utc, upsert
 from spool.tables import jobs, speaker_turns, voice_prints, voices
 
 
@@ -122,8 +122,7 @@ def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> N
     query = select(voices.c.id).where(voices.c.id == voice_id)
     if project is not None:
         query = query.where(voices.c.project == project)
-    if tx.execute(query).one_or_none() is None:
-        raise NotFound(f"There is no voice {voice_id}.")
+    find_row(tx, query, f"There is no voice {voice_id}.")
     tx.execute(delete(voice_prints).where(voice_prints.c.voice_id == voice_id))
     tx.execute(delete(voices).where(voices.c.id == voice_id))
 
