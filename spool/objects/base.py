@@ -105,7 +105,7 @@ class ObjectStore(Protocol):
         """
 
     def open_to_copy(self, key: str, etag: str | None = None) -> BinaryIO:
-        """As `open`, for a reader that reads to the end: large objects may come over several connections."""
+        """Like `open`, for whoever reads to the end: large objects may come over several connections."""
 
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all. Raises NotFound and SourceChanged."""
@@ -118,7 +118,7 @@ class ObjectStore(Protocol):
         the store has none."""
 
     def receiver(self) -> Receiver | None:
-        """Takes objects in parts; None where nobody else reaches the store."""
+        """Takes objects in parts; None if nobody else reaches the store."""
 
     def delete(self, key: str) -> None:
         """Remove the object; no error when there is none."""

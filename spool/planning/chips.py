@@ -1,7 +1,7 @@
 """Chips by name: peak rate, bandwidth, price and power as published, each with where the figures are from.
 
 `teraflops` are 16-bit on the GPU; the neural engine is not counted, since MLX does not use it. Prices are of
-the cheapest machine with the chip at its launch, before tax; watts are the machine's maximum. None where no
+the cheapest machine with the chip at its launch, before tax; watts are the machine's maximum. None if no
 figure was found. Knows no model.
 """
 

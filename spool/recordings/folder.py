@@ -52,7 +52,7 @@ def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def skip_reason(path: Path) -> str | None:
-    """Why the file makes no job, or None where it does."""
+    """Why the file makes no job, or None if it does."""
     try:
         return reason_to_skip(path.name, lambda: _first_bytes(path))
     except OSError as error:

@@ -120,7 +120,7 @@ def has_recordings_name(name: str) -> bool:
 
 
 def reason_to_skip(name: str, head: Callable[[], bytes]) -> str | None:
-    """Why a file makes no job, or None where it does. `head` reads its first `PROBE_BYTES`, and is called
+    """Why a file makes no job, or None if it does. `head` reads its first `PROBE_BYTES`, and is called
     only where the name does not decide."""
     if is_hidden(name.rpartition("/")[2]):
         return HIDDEN
@@ -173,7 +173,7 @@ def _follow(head: bytes, size_of: Callable[[bytes], int]) -> bool:
 
 
 def _mpeg_frame(head: bytes) -> int:
-    """Bytes in a frame of MPEG-1, 2 or 2.5 audio (ISO/IEC 11172-3, 2.4.1.3), 0 where there is none."""
+    """Bytes in a frame of MPEG-1, 2 or 2.5 audio (ISO/IEC 11172-3, 2.4.1.3), 0 if there is none."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return 0
     version, layer = head[1] >> 3 & 3, 4 - (head[1] >> 1 & 3)
@@ -190,7 +190,7 @@ def _mpeg_frame(head: bytes) -> int:
 
 
 def _adts_frame(head: bytes) -> int:
-    """Bytes in an ADTS frame of AAC (ISO/IEC 13818-7, 6.2), 0 where there is none."""
+    """Bytes in an ADTS frame of AAC (ISO/IEC 13818-7, 6.2), 0 if there is none."""
     if len(head) < 7 or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return 0
     size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
@@ -198,7 +198,7 @@ def _adts_frame(head: bytes) -> int:
 
 
 def _ac3_frame(head: bytes) -> int:
-    """Bytes in an AC-3 or E-AC-3 frame (ETSI TS 102 366, 4.3 and E.1.2), 0 where there is none."""
+    """Bytes in an AC-3 or E-AC-3 frame (ETSI TS 102 366, 4.3 and E.1.2), 0 if there is none."""
     if len(head) < 6 or head[:2] != b"\x0b\x77":
         return 0
     if head[5] >> 3 > 10:
@@ -215,7 +215,7 @@ def _ac3_frame(head: bytes) -> int:
 
 
 def _latm_frame(head: bytes) -> int:
-    """Bytes in a frame of LOAS (ISO/IEC 14496-3, 1.7.2), 0 where there is none."""
+    """Bytes in a frame of LOAS (ISO/IEC 14496-3, 1.7.2), 0 if there is none."""
     if len(head) < 3 or head[0] != 0x56 or head[1] & 0xE0 != 0xE0:
         return 0
     return 3 + ((head[1] & 0x1F) << 8 | head[2])

@@ -200,7 +200,7 @@ def retry_values() -> dict[str, Any]:
     } | dict.fromkeys(cleared, null())
 
 
-def queued_among(tx: Connection, job_ids: Collection[str]) -> frozenset[str]:
+def find_queued(tx: Connection, job_ids: Collection[str]) -> frozenset[str]:
     """Those of these jobs that are queued."""
     query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state == JobState.QUEUED.value)
     return frozenset(tx.scalars(query))

@@ -60,25 +60,45 @@ PAGE_LIMIT = 1000
 _SQLITE_FORMAT = "%Y-%m-%d %H:%M:%f"  # milliseconds; '000' is appended to reach SQLAlchemy's fixed width
 
 
-class now_utc(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function it is
+class _Clock(FunctionElement[Any]):
+    """A function of the database's clock, as SQL for each database."""
+
+    inherit_cache = True
+    postgresql: str
+    sqlite: str
+
+
+@compiles(_Clock)
+def _compile(element: _Clock, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401
+    sql: str = getattr(element, compiler.dialect.name)
+    return sql.format(compiler.process(element.clauses, **kw))
+
+
+class now_utc(_Clock, FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function it is
     """The database's clock at the start of the statement."""
 
     type = UtcDateTime()
     inherit_cache = True
+    postgresql = "statement_timestamp()"
+    sqlite = f"(strftime('{_SQLITE_FORMAT}', 'now') || '000')"
 
 
-class today_utc(FunctionElement[date]):  # noqa: N801
+class today_utc(_Clock, FunctionElement[date]):  # noqa: N801
     """The database's UTC calendar day."""
 
     type = Date()
     inherit_cache = True
+    postgresql = "CAST(statement_timestamp() AT TIME ZONE 'UTC' AS date)"
+    sqlite = "date('now')"
 
 
-class seconds_from_now(FunctionElement[datetime]):  # noqa: N801
+class seconds_from_now(_Clock, FunctionElement[datetime]):  # noqa: N801
     """The database's clock plus so many seconds (negative: before now), to the millisecond."""
 
     type = UtcDateTime()
     inherit_cache = True
+    postgresql = "(statement_timestamp() + make_interval(secs => {}))"
+    sqlite = f"(strftime('{_SQLITE_FORMAT}', 'now', {{}} || ' seconds') || '000')"
 
     def __init__(self, seconds: "float | BindParameter[float]") -> None:
         """A parameter's value is to be rounded to the millisecond by whoever gives it."""
@@ -86,35 +106,14 @@ class seconds_from_now(FunctionElement[datetime]):  # noqa: N801
         super().__init__(seconds if bound else literal(round(float(seconds), 3), Float()))
 
 
-@compiles(now_utc, "postgresql")
-def _now_postgresql(element: now_utc, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return "statement_timestamp()"
+class epoch_us(_Clock, FunctionElement[int]):  # noqa: N801
+    """The database's clock at the start of the statement, in Unix microseconds (SQLite: to the
+    millisecond)."""
 
-
-@compiles(now_utc, "sqlite")
-def _now_sqlite(element: now_utc, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return f"(strftime('{_SQLITE_FORMAT}', 'now') || '000')"
-
-
-@compiles(today_utc, "postgresql")
-def _today_postgresql(element: today_utc, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return "CAST(statement_timestamp() AT TIME ZONE 'UTC' AS date)"
-
-
-@compiles(today_utc, "sqlite")
-def _today_sqlite(element: today_utc, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return "date('now')"
-
-
-@compiles(seconds_from_now, "postgresql")
-def _later_postgresql(element: seconds_from_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401
-    return f"(statement_timestamp() + make_interval(secs => {compiler.process(element.clauses, **kw)}))"
-
-
-@compiles(seconds_from_now, "sqlite")
-def _later_sqlite(element: seconds_from_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401
-    seconds = compiler.process(element.clauses, **kw)
-    return f"(strftime('{_SQLITE_FORMAT}', 'now', {seconds} || ' seconds') || '000')"
+    type = BigInteger()
+    inherit_cache = True
+    postgresql = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
+    sqlite = "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"
 
 
 def lock_name(tx: Connection, name: str, *, wait: bool = True) -> bool:
@@ -127,24 +126,6 @@ def lock_name(tx: Connection, name: str, *, wait: bool = True) -> bool:
         tx.execute(select(func.pg_advisory_xact_lock(key)))
         return True
     return bool(tx.scalar(select(func.pg_try_advisory_xact_lock(key))))
-
-
-class epoch_us(FunctionElement[int]):  # noqa: N801
-    """The database's clock at the start of the statement, in Unix microseconds (SQLite: to the
-    millisecond)."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(epoch_us, "postgresql")
-def _micros_postgresql(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
-
-
-@compiles(epoch_us, "sqlite")
-def _micros_sqlite(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
-    return "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"
 
 
 def read_clock(tx: Connection) -> datetime:

@@ -42,7 +42,7 @@ class ConnectionRow(NewConnection):
     created_at: datetime
 
     def check_write(self, uri: str) -> None:
-        """Raise SourceForbidden where the connection may not write to `uri`, an address or a prefix."""
+        """Raise SourceForbidden if the connection may not write to `uri`, an address or a prefix."""
         if self.access == "read":
             raise SourceForbidden(
                 f"The connection {self.name} only reads; have an operator create one with the access `write`."
@@ -51,7 +51,7 @@ class ConnectionRow(NewConnection):
             raise SourceForbidden(f"The connection {self.name} writes below {self.prefix} only.")
 
     def check_read(self, uri: str) -> None:
-        """Raise SourceForbidden where the connection may not read what lies at `uri`."""
+        """Raise SourceForbidden if the connection may not read what lies at `uri`."""
         if self.access == "write":
             raise SourceForbidden(
                 f"The connection {self.name} only writes; have an operator create one with the access `read`."

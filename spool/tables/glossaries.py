@@ -13,7 +13,7 @@ from spool.tables.record import table_of
 @dataclass(frozen=True)
 class Glossary:
     """One version of a glossary. sha256: the digest of its phrases, which jobs keep. auto_add_after: it
-    takes up what corrections wrote in so many recordings of the project; None where it does not."""
+    takes up what corrections wrote in so many recordings of the project; None if it does not."""
 
     project: Name
     name: ShortName

@@ -134,7 +134,7 @@ class AudioStream:
 
     @property
     def known_length(self) -> Length:
-        """As `length`, from the header and the file's size alone, before anything is decoded."""
+        """Like `length`, from the header and the file's size alone, before anything is decoded."""
         length = compare_length(self._stated, self.expected_seconds or 0.0)
         if length.complete is False and self.expected_seconds is not None:
             return length

@@ -72,7 +72,7 @@ class WavHeader:
 
 
 def read_wav_header(file: BinaryIO) -> WavHeader | None:
-    """The header of `file`, or None where it has no readable `fmt ` and `data` chunk."""
+    """The header of `file`, or None if it has no readable `fmt ` and `data` chunk."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     magic = file.read(12)

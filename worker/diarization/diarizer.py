@@ -103,7 +103,7 @@ class DefaultDiarizer:
         options: DiarizeOptions,
         heard: SpeechHeard | None = None,
     ) -> Diarization:
-        """As `diarize`, with options."""
+        """Like `diarize`, with options."""
         if heard is None:
             heard = SpeechHeard(*self._detector.follow(read()))
         probabilities, samples = heard.probabilities, heard.samples

@@ -95,7 +95,7 @@ class Sortformer:
         bounds: SpeakerBounds,
         speech: SpeechHeard | None = None,  # noqa: ARG002 - it hears speech itself
     ) -> Diarization:
-        """As `DiarizationModel.diarize`, with at most as many speakers as the network has columns; if fewer
+        """Like `DiarizationModel.diarize`, with at most as many speakers as the network has columns; if fewer
         are allowed, those with most frames are kept."""
         heard = self.follow(read, run, OFFLINE if self.config.streaming is None else ARCHIVE)
         spoken = (heard.probabilities > PLAIN.onset).sum(0)

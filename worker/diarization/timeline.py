@@ -59,7 +59,7 @@ def _speakers(
     ends: NDArray[np.float64],
     scores: NDArray[np.float32],
 ) -> Labels | None:
-    """The best speaker of each time of one stretch; None where no window lies over any of them."""
+    """The best speaker of each time of one stretch; None if no window lies over any of them."""
     parts, heard = [], False
     for at in range(0, len(times), _AT_ONCE):
         some = times[at : at + _AT_ONCE]

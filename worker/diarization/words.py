@@ -21,7 +21,7 @@ _FLOOR = 0.01
 class WordSpeaker:
     """The speaker of one word.
 
-    `sureness` is the speaker's share of the time of the word that has a speaker (0 where none has), or of the
+    `sureness` is the speaker's share of the time of the word that has a speaker (0 if none has), or of the
     sum of all speakers' mean probabilities. `raw` is the speaker before isolated words were taken over by
     their neighbours. `overlapped` says that another speaker's segments cover half of the word too, or that
     another's mean probability is above a half.
@@ -53,7 +53,7 @@ def label_words(
     segments: Sequence[SpeakerSegment],
     activity: SpeakerActivity | None = None,
 ) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
-    """As `assign_speakers`, with the segments renumbered as the words are; speakers without a word come
+    """Like `assign_speakers`, with the segments renumbered as the words are; speakers without a word come
     last."""
     if not segments:
         return [None] * len(words), []
@@ -80,7 +80,7 @@ def label_words(
 
 
 def _likely_speaker(word: HasTimes, activity: SpeakerActivity) -> WordSpeaker | None:
-    """None where nobody is heard."""
+    """None if nobody is heard."""
     means = activity.mean(word.start, word.end)
     best = int(means.argmax())
     if means[best] <= _FLOOR:

@@ -149,7 +149,7 @@ class SpeakerPass:
         self.attempt = attempt
         self.models = models
         self.voices: dict[str, bytes] | None = None
-        """After `add_speakers`, voice prints by label; None where they stay what they were."""
+        """After `add_speakers`, voice prints by label; None if they stay what they were."""
 
     def add_speakers(self, transcript: Transcript, path: Path) -> Transcript:
         """The transcript of the recording at `path` with its speakers.

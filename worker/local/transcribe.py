@@ -97,7 +97,7 @@ def transcribe_with(
     second: SpeechModel | TextReader | None = None,
     lengths: Independent | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with loaded models; `second` is the one that rescores.
+    """Like `transcribe_files`, with loaded models; `second` is the one that rescores.
 
     lengths: chunk lengths, instead of the model's own.
     """

@@ -61,7 +61,7 @@ class Endings:
 
     def finish(self, db: Database, ending: Ending, transcript: Transcript, *, gather: bool = False) -> bool:
         """End the job, in one commit with those that end now; what there is to review is found here. gather:
-        others may end soon. False where the caller has to write the ending by itself; it may have been
+        others may end soon. False if the caller has to write the ending by itself; it may have been
         committed all the same, if the database did not answer."""
         own = _Waiting(ending, transcript)
         with self._lock:

@@ -12,7 +12,7 @@ NAME = "quality.json"
 
 
 def read_qualities(home: Path) -> dict[str, Quality]:
-    """What was measured here, by the model's name in the settings; nothing where the file cannot be read."""
+    """What was measured here, by the model's name in the settings; nothing if the file cannot be read."""
     try:
         stored = json.loads((home / NAME).read_text(encoding="utf-8"))
         return {str(name): quality_of(document) for name, document in stored.items()}

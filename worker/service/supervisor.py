@@ -20,7 +20,7 @@ import structlog
 
 from spool.domain.fleet.routing import route_of
 from spool.errors import ModelError, SpoolError
-from spool.store.jobs import queued_among
+from spool.store.jobs import find_queued
 from spool.store.queue.queues import queues_waiting
 from spool.store.queue.unserved import fail_unservable
 from spool.store.workers import ready_workers
@@ -182,7 +182,7 @@ class Supervisor(threading.Thread):
         if not waiting:
             return None
         with contextlib.suppress(SpoolError), self._context.db.read() as tx:
-            waiting = queued_among(tx, waiting)
+            waiting = find_queued(tx, waiting)
         return health.lack_problem(waiting)
 
     def _probe(self, name: str) -> None:

@@ -49,7 +49,7 @@ class SpeechDetector:
     """The stateless network, safe to share. `stream()` follows one recording block by block."""
 
     def __init__(self, tensors: Tensors) -> None:
-        """Raises WeightsMismatch where a tensor is missing or has another shape."""
+        """Raises WeightsMismatch if a tensor is missing or has another shape."""
         for name, shape in _SHAPES.items():
             if name not in tensors or tensors[name].shape != shape:
                 raise WeightsMismatch(f"the speech detector needs a tensor {name} of the shape {shape}")

@@ -36,11 +36,11 @@ def add_version(
 
 def phrases_of_versions(tx: Connection, project: str, name: str) -> set[str]:
     """The phrases that any version of a glossary has or had."""
-    digests = select(glossaries.c.sha256).where(*_VERSIONS.named(project, name))
+    digests = select(glossaries.c.sha256).where(*_VERSIONS.of_name(project, name))
     lists = tx.scalars(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256.in_(digests)))
     return {phrase for phrases in lists for phrase in phrases}
 
 
 def remove_glossary(tx: Connection, project: str, name: str) -> None:
-    """Delete a glossary with all versions; jobs that named it keep their phrases. Raises NotFound."""
+    """Delete a glossary with all versions; jobs that of_name it keep their phrases. Raises NotFound."""
     drop_phrases(tx, _VERSIONS.remove(tx, project, name))

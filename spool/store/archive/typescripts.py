@@ -19,7 +19,7 @@ def keep_typescripts(tx: Connection, texts: Mapping[str, Typescript | None]) -> 
 
 
 def typescript_of(tx: Connection, job_id: str, sha256: str) -> Typescript:
-    """The text that the job aligns. Raises NotFound where it was deleted, ObjectDamaged where it is not what
+    """The text that the job aligns. Raises NotFound if it was deleted, ObjectDamaged where it is not what
     was written."""
     words = tx.scalar(select(typescripts.c.words).where(typescripts.c.job_id == job_id))
     if words is None:

@@ -30,7 +30,7 @@ class Versions(Generic[Version]):
         """Write a new version with these values. Raises Conflict if another request adds one at the same
         moment, and for too many."""
         c = self.table.c
-        latest = tx.scalar(select(func.max(c.version)).where(*self.named(project, name)))
+        latest = tx.scalar(select(func.max(c.version)).where(*self.of_name(project, name)))
         title = f"{self.noun.capitalize()} {name}"
         if latest is not None and latest >= MOST_VERSIONS:
             raise Conflict(f"{title} has {latest} versions, the most allowed; use another name.")
@@ -69,16 +69,16 @@ class Versions(Generic[Version]):
 
     def remove(self, tx: Connection, project: str, name: str) -> set[str]:
         """Delete all versions of a name; returns their hashes. Raises NotFound."""
-        gone = delete(self.table).where(*self.named(project, name)).returning(self.table.c.sha256)
+        gone = delete(self.table).where(*self.of_name(project, name)).returning(self.table.c.sha256)
         digests = set(tx.scalars(gone))
         if not digests:
             raise NotFound(f"Project {project} has no {self.noun} {name}.")
         return digests
 
-    def named(self, project: str, name: str) -> tuple[ColumnElement[bool], ...]:
+    def of_name(self, project: str, name: str) -> tuple[ColumnElement[bool], ...]:
         """SQL: the row is a version of this name."""
         return self.table.c.project == project, self.table.c.name == name
 
     def _newest_first(self, project: str, name: str) -> Any:  # noqa: ANN401 - a select of these columns
         c = self.table.c
-        return select(*c).where(*self.named(project, name)).order_by(c.version.desc())
+        return select(*c).where(*self.of_name(project, name)).order_by(c.version.desc())

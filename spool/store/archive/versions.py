@@ -147,7 +147,7 @@ def reruns_of_batch(
 def rerun_job(tx: Connection, job: Job, new: NewJob) -> tuple[Job, bool]:
     """Create `new` as a version of the recording of `job`. The bool is True when the job is new.
 
-    Raises Deleted where the uploaded recording was deleted, Conflict while a live session has none yet, and
+    Raises Deleted if the uploaded recording was deleted, Conflict while a live session has none yet, and
     as `create_job` does.
     """
     if job.source.kind == "live":

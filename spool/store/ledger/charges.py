@@ -71,7 +71,7 @@ class Due:
 
 
 def charge_jobs(tx: Connection, due: Sequence[Due]) -> None:
-    """As `write_charge`, for several jobs of one worker and price, whose rows this transaction holds."""
+    """Like `write_charge`, for several jobs of one worker and price, whose rows this transaction holds."""
     if not due:
         return
     _add_busy(tx, [each.bill for each in due])

@@ -125,7 +125,7 @@ def review_suspects(tx: Connection, max_crashes: int, most: int) -> Review:
     if not suspected:
         return Review()
     fates = _fates(tx, {worker_id for row in suspected for worker_id in row.suspects})
-    due = [row.id for row in suspected if any(_sorted(row.suspects, fates))][:most]
+    due = [row.id for row in suspected if any(_judge(row.suspects, fates))][:most]
     if not due:
         return Review()
     held = (
@@ -136,7 +136,7 @@ def review_suspects(tx: Connection, max_crashes: int, most: int) -> Review:
     )
     all_crashed, all_withdrawn, poisoned = [], [], []
     for row in tx.execute(held).all():
-        crashed, withdrawn = _sorted(row.suspects, fates)
+        crashed, withdrawn = _judge(row.suspects, fates)
         left = {name: seen for name, seen in row.suspects.items() if name not in {*crashed, *withdrawn}}
         crashes = row.crashes + len(crashed)
         tx.execute(update(jobs).where(jobs.c.id == row.id).values(crashes=crashes, suspects=left or None))
@@ -153,7 +153,7 @@ def _fates(tx: Connection, worker_ids: set[str]) -> dict[str, tuple[datetime, bo
     return {row.id: (row.seen_at, bool(row.ended)) for row in rows}
 
 
-def _sorted(
+def _judge(
     suspects: Mapping[str, str], fates: Mapping[str, tuple[datetime, bool]]
 ) -> tuple[list[str], list[str]]:
     """The suspects that have crashed, and those that have been seen again since."""

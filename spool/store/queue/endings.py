@@ -80,7 +80,7 @@ def hand_back(
     cancelled = jobs.c.cancel_requested
     refusals = dict(claim.job.refusals or {}) | dict([refused_by] if refused_by else [])
     row = tx.execute(
-        _fenced_move(claim, JobState.QUEUED).values(
+        _move_fenced(claim, JobState.QUEUED).values(
             state=case((cancelled, JobState.CANCELLED.value), else_=JobState.QUEUED.value),
             finished_at=case((cancelled, now_utc()), else_=null()),
             queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
@@ -138,7 +138,7 @@ def cancel_claimed(tx: Connection, claim: Claim) -> None:
 def _end_claimed(tx: Connection, claim: Claim, state: JobState, **values: object) -> Job:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
     ending |= {"lease_owner": null(), "lease_until": null()}
-    row = tx.execute(_fenced_move(claim, state).values(**ending, **values)).one_or_none()
+    row = tx.execute(_move_fenced(claim, state).values(**ending, **values)).one_or_none()
     if row is None:
         raise lease_lost(claim)
     job = job_of(row)
@@ -147,7 +147,7 @@ def _end_claimed(tx: Connection, claim: Claim, state: JobState, **values: object
     return job
 
 
-def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
+def _move_fenced(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
     return CHANGED_JOB.where(fence(claim), may_become(becomes))
 
 
@@ -194,7 +194,7 @@ def _end(tx: Connection, endings: Sequence[Ending], columns: dict[str, dict[str,
     if tx.dialect.name == "postgresql":
         rows = [{"id": job_id, "attempt": attempts[job_id], **own} for job_id, own in columns.items()]
         given = {ROWS: json_of(rows, types_of(jobs, rows[0])), **owner}
-        return set(tx.scalars(_ended(tuple(rows[0])), given))
+        return set(tx.scalars(_build_ending(tuple(rows[0])), given))
     held = set(tx.scalars(_HELD, {"claims": list(attempts.items()), **owner}))
     if held:
         tx.execute(_DONE, [{"ended": job_id, **columns[job_id]} for job_id in columns if job_id in held])
@@ -218,7 +218,7 @@ _DONE = update(jobs).where(jobs.c.id == bindparam("ended")).values(**_CHANGED)
 
 
 @cache
-def _ended(names: tuple[str, ...]) -> Executable:
+def _build_ending(names: tuple[str, ...]) -> Executable:
     """On PostgreSQL the whole change, whose rows have these columns: `id` and `attempt`, and what is set."""
     given = rows_in_json(types_of(jobs, names))
     held = (

@@ -150,7 +150,7 @@ def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
 
 
 def settle_jobs(tx: Connection, ended: Iterable[tuple[Job, float]]) -> None:
-    """As `settle_job`, of several jobs: one change for each project and pool."""
+    """Like `settle_job`, for several jobs: one change for each project and pool."""
     owed: dict[tuple[str, str], tuple[float, list[float]]] = {}
     for job, before_seconds in ended:
         if job.forecast_seconds is None or job.pool is None:

@@ -93,7 +93,7 @@ def claim_queued(
     pool: str | None = None,
 ) -> list[Claim]:
     """Take those of the jobs that are queued, in this order. `forecast_seconds`: see the table, the same for
-    each; None where its project was not charged. `pool` is the worker's, None where it is as it was."""
+    each; None if its project was not charged. `pool` is the worker's, None if it is as it was."""
     rows = tx.execute(
         _CLAIMED,
         {
@@ -109,7 +109,7 @@ def claim_queued(
     return [Claim(job, job.attempt, worker_id) for job in taken]
 
 
-def _claimed() -> ReturningUpdate[Any]:
+def _build_claim() -> ReturningUpdate[Any]:
     """The change of a claim: of the jobs `wanted` that are queued."""
     return CHANGED_JOB.where(
         jobs.c.id.in_(bindparam("wanted", expanding=True)), may_become(JobState.RUNNING)
@@ -126,7 +126,7 @@ def _claimed() -> ReturningUpdate[Any]:
     )
 
 
-_CLAIMED = _claimed()
+_CLAIMED = _build_claim()
 
 
 def renew_lease(
@@ -149,7 +149,7 @@ def renew_lease(
     }
     values: dict[str, Any] = {name: value for name, value in facts.items() if value is not None}
     values |= {"lease_until": seconds_from_now(lease_seconds), "updated_at": now_utc()}
-    row = tx.execute(_fenced(claim).values(**values).returning(jobs.c.cancel_requested)).one_or_none()
+    row = tx.execute(_update_fenced(claim).values(**values).returning(jobs.c.cancel_requested)).one_or_none()
     if row is None:
         raise lease_lost(claim)
     return bool(row.cancel_requested)
@@ -169,7 +169,7 @@ def set_progress(
         values["audio_seconds"] = audio_seconds
     if content_sha256 is not None:
         values["content_sha256"] = content_sha256
-    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
+    if tx.execute(_update_fenced(claim).values(**values)).rowcount != 1:
         raise lease_lost(claim)
 
 
@@ -194,7 +194,7 @@ def fence(claim: Claim) -> ColumnElement[bool]:
     )
 
 
-def _fenced(claim: Claim) -> Update:
+def _update_fenced(claim: Claim) -> Update:
     return update(jobs).where(fence(claim))
 
 
