@@ -6,7 +6,7 @@ its digest, however many jobs use it. `spool.store.queue.leases` has what worker
 """
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -147,21 +147,27 @@ def retry_job(tx: Connection, job_id: str) -> Job:
 
     Raises NotFound, Deleted, and Conflict in any other state.
     """
-    row = tx.execute(
-        update(jobs)
-        .where(
-            jobs.c.id == job_id,
-            may_become(JobState.QUEUED),
-            jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value]),
-            whole(),
-        )
-        .values(**retry_values())
-        .returning(*JOB_COLUMNS)
-    ).one_or_none()
-    if row is None:
+    ended_early = jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value])
+    job = queue_again(tx, job_id, ended_early)
+    if job is None:
         job = get_job(tx, job_id)
         refuse_deleted(job)
         raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job can be retried.")
+    return job
+
+
+def queue_again(
+    tx: Connection, job_id: str, *conditions: ColumnElement[bool], **changes: object
+) -> Job | None:
+    """Queue a job that has ended and meets the conditions, with these changes; None if it does not."""
+    row = tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, may_become(JobState.QUEUED), whole(), *conditions)
+        .values(**retry_values() | changes)
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        return None
     job = job_of(row)
     add_hints(tx, [(job.id, job.queue)])
     note_jobs(tx, job)
@@ -174,11 +180,18 @@ def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
 
     Raises NotFound; Conflict as `retry_job` does, which leaves the key free, and for another request's key.
     """
-    job = get_job(tx, job_id)
-    request = (job.project, key, hashlib.sha256(f"retry {job_id}".encode()).hexdigest())
-    if keep_key(tx, *request, job_id):
-        return retry_job(tx, job_id), True
-    if job_of_key(tx, *request) is None:
+    return do_once(tx, job_id, key, f"retry {job_id}", lambda: retry_job(tx, job_id))
+
+
+def do_once(
+    tx: Connection, job_id: str, key: str, request: str, change: Callable[[], Job]
+) -> tuple[Job, bool]:
+    """Make the change under an idempotency key of the job's project; `request` describes it. The bool is
+    False for a repeat, which changes nothing. Raises Conflict for another request's key."""
+    known = (get_job(tx, job_id).project, key, hashlib.sha256(request.encode()).hexdigest())
+    if keep_key(tx, *known, job_id):
+        return change(), True
+    if job_of_key(tx, *known) is None:
         raise key_in_use(key)
     return get_job(tx, job_id), False
 

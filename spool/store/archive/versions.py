@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    FromClause,
     Select,
     bindparam,
     exists,
@@ -95,16 +96,19 @@ def has_later_transcript(model: str | None = None) -> ColumnElement[bool]:
     """SQL: a job that transcribed the recording of `jobs` again later has a transcript, of this model if one
     is named."""
     later = jobs.alias("later")
+    return exists(select(later.c.id).where(*_is_later(later, jobs, model)).correlate(jobs))
+
+
+def _is_later(later: FromClause, base: FromClause, model: str | None) -> list[ColumnElement[bool]]:
+    """SQL: the job transcribed the recording of `base` again later and has a transcript."""
     conditions = [
-        later.c.rerun_of == func.coalesce(jobs.c.rerun_of, jobs.c.id),
-        later.c.project == jobs.c.project,
-        later.c.id > jobs.c.id,
+        later.c.rerun_of == func.coalesce(base.c.rerun_of, base.c.id),
+        later.c.project == base.c.project,
+        later.c.id > base.c.id,
         later.c.state == JobState.DONE.value,
         later.c.transcript_deleted_at.is_(None),
     ]
-    if model is not None:
-        conditions.append(later.c.options["model"].as_string() == model)
-    return exists(select(later.c.id).where(*conditions).correlate(jobs))
+    return conditions if model is None else [*conditions, later.c.options["model"].as_string() == model]
 
 
 def reruns_of_batch(
@@ -115,15 +119,7 @@ def reruns_of_batch(
     cursor."""
     scope = ("reruns", batch_id, model)
     base, other = jobs.alias("base"), jobs.alias("other")
-    newest = select(other.c.id).where(
-        other.c.rerun_of == func.coalesce(base.c.rerun_of, base.c.id),
-        other.c.project == base.c.project,
-        other.c.id > base.c.id,
-        other.c.state == JobState.DONE.value,
-        other.c.transcript_deleted_at.is_(None),
-    )
-    if model is not None:
-        newest = newest.where(other.c.options["model"].as_string() == model)
+    newest = select(other.c.id).where(*_is_later(other, base, model))
     newest = newest.order_by(other.c.id.desc()).limit(1)
     pairs = select(base.c.id.label("base"), newest.scalar_subquery().label("other")).where(
         base.c.batch_id == batch_id,

@@ -5,24 +5,22 @@ holds (law 3). Names are stored in the job's row and never in its stored transcr
 later has them, and a deletion removes them with one statement.
 """
 
-import hashlib
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, null, select, update
 
 from spool.domain.archive.diarization import Diarization
-from spool.domain.jobs import TERMINAL, Job, JobSpeaker, JobState
+from spool.domain.jobs import TERMINAL, Job, JobSpeaker
 from spool.domain.options import JobOptions
 from spool.domain.retention import Content
 from spool.errors import Conflict, InvalidRequest
 from spool.store.archive.exports import enqueue_exports
-from spool.store.deletions import refuse_deleted, whole
-from spool.store.event_log import note_jobs
-from spool.store.jobs import get_job, job_of_key, keep_key, key_in_use, retry_values
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import do_once, get_job, queue_again
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
-from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
+from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import now_utc, upsert
 from spool.store.transcripts.voices import confirm_voices
 from spool.tables import jobs, speaker_turns
@@ -59,23 +57,11 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
     job = get_job(tx, job_id)
     refuse_deleted(job)
     options: JobOptions = job.options.model_copy(update={"diarization": diarization})
-    row = tx.execute(
-        update(jobs)
-        .where(
-            jobs.c.id == job_id,
-            may_become(JobState.QUEUED),
-            jobs.c.state.in_([state.value for state in TERMINAL]),
-            jobs.c.transcript_key.is_not(None),
-            whole(),
-        )
-        .values(**retry_values() | {"options": options.model_dump(mode="json")})
-        .returning(*JOB_COLUMNS)
-    ).one_or_none()
-    if row is None:
+    ended = jobs.c.state.in_([state.value for state in TERMINAL])
+    has_transcript = jobs.c.transcript_key.is_not(None)
+    queued = queue_again(tx, job_id, ended, has_transcript, options=options.model_dump(mode="json"))
+    if queued is None:
         raise Conflict(f"Job {job_id} is {job.state}; speakers can be requested once it has a transcript.")
-    queued = job_of(row)
-    add_hints(tx, [(queued.id, queued.queue)])
-    note_jobs(tx, queued)
     return queued
 
 
@@ -89,13 +75,8 @@ def diarize_job_once(
     """
     if key is None:
         return diarize_job(tx, job_id, diarization), True
-    asked = f"diarize {job_id} {diarization.model_dump_json()}"
-    request = (get_job(tx, job_id).project, key, hashlib.sha256(asked.encode()).hexdigest())
-    if keep_key(tx, *request, job_id):
-        return diarize_job(tx, job_id, diarization), True
-    if job_of_key(tx, *request) is None:
-        raise key_in_use(key)
-    return get_job(tx, job_id), False
+    request = f"diarize {job_id} {diarization.model_dump_json()}"
+    return do_once(tx, job_id, key, request, lambda: diarize_job(tx, job_id, diarization))
 
 
 def name_speakers(
