@@ -26,65 +26,17 @@ _NAMES = frozenset(
 )
 _BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"skip", b"free", b"pnot")
 _PICTURE_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis", b"jp2 ", b"jpx ", b"crx ")
-_MAGICS = (
-    *(
-        b"OggS",
-        b"fLaC",
-        b"ID3",
-        b"caff",
-        b".snd",
-        b"dns.",
-        b"wvpk",
-        b"TTA1",
-        b"TTA2",
-        b"MAC ",
-        b"tBaK",
-        b"MPCK",
-        b"MP+",
-    ),
-    *(
-        b"DSD ",
-        b"FRM8",
-        b"ajkg",
-        b".RMF",
-        b".ra\xfd",
-        b"FLV\x01",
-        b"#!AMR",
-        b"#!iLBC",
-        b"\xc0\xde\xc2",
-        b"\x02dss",
-    ),
-    *(
-        b"\x03dss",
-        b"\x02ds2",
-        b"\x03ds2",
-        b"\x06ds2",
-        b".SoX",
-        b"XoS.",
-        b"EA3\x03",
-        b"ea3\x03",
-        b"STRM",
-        b"DTSHDHDR",
-    ),
-    *(
-        b"Creative Voice File",
-        b"NIST_1A",
-        b"nut/multimedia container",
-        b"\x1a\x45\xdf\xa3",
-        b"\x06\x0e\x2b\x34\x02\x05",
-    ),
-    *(
-        b"\x64\xa3\x01\x00",
-        b"\x64\xa3\x02\x00",
-        b"\x64\xa3\x03\x00",
-        b"\x00\x01\xa3\x64",
-        b"\x00\x02\xa3\x64",
-    ),
-    *(b"\x00\x00\x01\xba", b"\x00\x00\x00\x00\x01\xbc", b"\x1f\x07\x00", b"2BIT", b"PVF1"),
-    bytes.fromhex("3026b2758e66cf11"),
-    bytes.fromhex("726966662e91cf11"),
-    bytes.fromhex("b7d800203749da11"),
-)
+_TEXTS = b"""
+    OggS fLaC ID3 caff .snd dns. wvpk TTA1 TTA2 tBaK MPCK MP+ FRM8 ajkg .RMF #!AMR #!iLBC .SoX XoS. STRM
+    DTSHDHDR NIST_1A 2BIT PVF1
+    """
+_BINARY = """
+    2e7261fd 464c5601 c0dec2 02647373 03647373 02647332 03647332 06647332 45413303 65613303 1a45dfa3 64a30100
+    64a30200 64a30300 0001a364 0002a364 000001ba 0000000001bc 1f0700 060e2b340205 3026b2758e66cf11
+    726966662e91cf11 b7d800203749da11
+    """
+_SPACED = (b"MAC ", b"DSD ", b"Creative Voice File", b"nut/multimedia container")
+_MAGICS = (*_TEXTS.split(), *map(bytes.fromhex, _BINARY.split()), *_SPACED)
 _FORMS = {
     b"RIFF": (b"WAVE", b"AVI ", b"QLCM", b"XWMA"),
     b"RIFX": (b"WAVE",),

@@ -30,6 +30,7 @@ _MAX_CHUNKS = 4096
 _LONGEST = 1e8
 """Seconds (three years); a header that states more is damaged."""
 _AU_BITS = {1: 8, 2: 8, 3: 16, 4: 24, 5: 32, 6: 32, 7: 64, 23: 4, 25: 3, 26: 5, 27: 8}
+_AIFC_PLAIN = frozenset(b"NONE sowt twos fl32 fl64 FL32 ulaw alaw ULAW ALAW".split())
 _AIFC_FRAMES = {b"ima4": 64}
 _ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
 _SEGMENT = b"\x18\x53\x80\x67"
@@ -137,18 +138,7 @@ def _aiff(file: BinaryIO, size: int) -> StatedLength:
             codec = body[18:22] or codec
     if not frames or frames == 0xFFFFFFFF:
         return StatedLength()
-    plain = codec in (
-        b"NONE",
-        b"sowt",
-        b"twos",
-        b"fl32",
-        b"fl64",
-        b"FL32",
-        b"ulaw",
-        b"alaw",
-        b"ULAW",
-        b"ALAW",
-    )
+    plain = codec in _AIFC_PLAIN
     return StatedLength(frames * _AIFC_FRAMES.get(codec, 1) / rate, slack=EXACT if plain else PADDED)
 
 
