@@ -177,5 +177,5 @@ def _scope(
 
 
 def _present(reviewed: review.Reviewed) -> ReviewPassageOut:
-    url = f"/#/jobs/{reviewed.job.id}?t={reviewed.passage.start:g}"
+    url = f"/#/jobs/{reviewed.job.id}?t={reviewed.passage.start_seconds:g}"
     return ReviewPassageOut.of(reviewed, url=url)

@@ -27,6 +27,11 @@ class NullIfEmpty:
     """JSON that is NULL for an empty value, and NULL read as the field's default."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unprefixed:
+    """A record whose fields are columns under their own names."""
+
+
 Id = Annotated[str, Length(40)]
 Name = Annotated[str, Length(200)]
 ShortName = Annotated[str, Length(64)]

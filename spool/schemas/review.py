@@ -42,8 +42,8 @@ class ReviewPassageOut(AnswerModel):
         validation_alias=AliasPath("passage", "number"), description="Its number in the job, from 0."
     )
     channel: int = Field(validation_alias=AliasPath("passage", "channel"))
-    start: float = Field(validation_alias=AliasPath("passage", "start"))
-    end: float = Field(validation_alias=AliasPath("passage", "end"))
+    start: float = Field(validation_alias=AliasPath("passage", "start_seconds"))
+    end: float = Field(validation_alias=AliasPath("passage", "end_seconds"))
     first_word: int = Field(validation_alias=AliasPath("passage", "first_word"))
     last_word: int = Field(
         validation_alias=AliasPath("passage", "last_word"),

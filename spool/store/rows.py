@@ -1,11 +1,11 @@
 """The row of a job as a `Job`, and the SQL that every change of a job's state shares.
 
-States the legal moves in SQL. Runs no query except the insert of the outbox lines that belong to a change.
+States the legal moves in SQL. Its only queries find jobs, and write the outbox lines that belong to a change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Connection, insert, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import MOVES, Job, JobState
@@ -20,6 +20,12 @@ CHANGED_JOB = update(jobs).returning(*JOB_COLUMNS)
 
 job_of = reader_of(Job)
 """The Job of a row with the columns `JOB_COLUMNS`."""
+
+
+def find_jobs(tx: Connection, ids: Collection[str]) -> dict[str, Job]:
+    """Those of these jobs that exist, by id."""
+    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
+    return {job.id: job for job in map(job_of, rows)}
 
 
 def may_become(state: JobState) -> ColumnElement[bool]:

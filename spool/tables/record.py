@@ -1,9 +1,9 @@
 """A table from the frozen dataclass that its rows are read as: each field is declared once.
 
 The type of a field decides the column's type, `| None` that it may be NULL, and a default that is a number or
-a truth value is the column's default. A field that is itself a dataclass becomes several columns, named
-`field_name`; a pydantic model or a collection becomes JSON. Columns that only queries need, constraints and
-indexes are given beside the record.
+a truth value is the column's default. A field that is itself a dataclass becomes several columns (without
+defaults), named `field_name` unless it is `Unprefixed`; a pydantic model or a collection becomes JSON.
+Columns that only queries need, constraints and indexes are given beside the record.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import enum
 import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress
 from operator import not_
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from spool.domain.columns import Bits, Length, NullIfEmpty
+from spool.domain.columns import Bits, Length, NullIfEmpty, Unprefixed
 from spool.tables.base import UtcDateTime, metadata
 
 Record = TypeVar("Record")
@@ -65,12 +65,14 @@ class Field(NamedTuple):
     notes: tuple[object, ...]
     nullable: bool
     default: object
-
-    @property
-    def record(self) -> Any:  # noqa: ANN401 - a dataclass
-        """The dataclass whose fields are columns of this table too; None for a field with one column."""
-        is_one_column = NullIfEmpty() in self.notes or not dataclasses.is_dataclass(self.kind)
-        return None if is_one_column else self.kind
+    record: Any
+    """The dataclass whose fields are columns of this table too; None for a field with one column."""
+    prefix: str
+    """What the names of these columns begin with."""
+    is_sparse: bool
+    """Whether an empty value is NULL."""
+    is_json: bool
+    """Whether it is JSON, and in Python something else than lists and dictionaries."""
 
 
 def table_of(name: str, record: type, *items: SchemaItem, key: Sequence[str] = ("id",)) -> Table:
@@ -86,17 +88,18 @@ def table_of(name: str, record: type, *items: SchemaItem, key: Sequence[str] = (
     )
 
 
-def columns_of(record: type, *, key: Sequence[str] = (), prefix: str = "") -> list[Column[Any]]:
-    """A column for each field of the record."""
+def columns_of(record: type, *, key: Sequence[str] = (), prefix: str | None = None) -> list[Column[Any]]:
+    """A column for each field of the record; `prefix`: of a record that is part of another."""
     columns: list[Column[Any]] = []
     for field in fields_of(record):
         if field.record is not None:
-            columns += columns_of(field.record, prefix=f"{field.name}_")
+            columns += columns_of(field.record, prefix=field.prefix)
         else:
             is_key = field.name in key
             facts = {"primary_key": True, "autoincrement": False} if is_key else {"nullable": field.nullable}
-            name = prefix + field.name
-            columns.append(Column(name, _type_of(field), server_default=_server_default(field), **facts))  # type: ignore[arg-type]
+            default = _server_default(field) if prefix is None else None
+            name = (prefix or "") + field.name
+            columns.append(Column(name, _type_of(field), server_default=default, **facts))  # type: ignore[arg-type]
     return columns
 
 
@@ -112,9 +115,13 @@ def fields_of(record: type[Any]) -> tuple[Field, ...]:
             kind, nullable = next(one for one in get_args(kind) if one is not type(None)), True
         if get_origin(kind) is Annotated:
             kind, *notes = get_args(kind)
-        nullable = nullable or NullIfEmpty() in notes
         default = None if each.default is dataclasses.MISSING else each.default
-        found.append(Field(each.name, kind, tuple(notes), nullable, default))
+        is_sparse = NullIfEmpty() in notes
+        part = kind if dataclasses.is_dataclass(kind) and not is_sparse else None
+        prefix = "" if Unprefixed() in notes else f"{each.name}_"
+        is_json = part is None and not _is_plain(kind)
+        facts = (tuple(notes), nullable or is_sparse, default, part, prefix, is_sparse, is_json)
+        found.append(Field(each.name, kind, *facts))
     return tuple(found)
 
 
@@ -131,13 +138,13 @@ def columns_with(record: type, given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         value = given[field.name]
         if field.record is not None:
-            values |= {f"{field.name}_{name}": own for name, own in values_of(value, field.record).items()}
+            values |= {field.prefix + name: own for name, own in values_of(value, field.record).items()}
         elif isinstance(value, BaseModel):
             values[field.name] = value.model_dump(mode="json")
-        elif NullIfEmpty() in field.notes and not value:
+        elif field.is_sparse and not value:
             values[field.name] = None
-        elif value is not None and (adapter := _adapter(field.kind)) is not None:
-            values[field.name] = adapter.dump_python(value, mode="json")
+        elif value is not None and field.is_json:
+            values[field.name] = _adapter(field.kind).dump_python(value, mode="json")
         else:
             values[field.name] = value.value if isinstance(value, enum.Enum) else value
     return values
@@ -151,11 +158,11 @@ def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], 
     columns = [column.name for column in columns_of(record)]
     for field in fields_of(record):  # type: ignore[arg-type]
         if field.record is not None:
-            names = [(own.name, f"{field.name}_{own.name}") for own in fields_of(field.record)]
+            names = [(own.name, field.prefix + own.name) for own in fields_of(field.record)]
             parts.append((field.name, field.record, names))
-        elif (convert := _conversion(field.kind)) is not None:
+        elif (convert := _conversion(field)) is not None:
             conversions.append((field.name, convert))
-        if NullIfEmpty() in field.notes:
+        if field.is_sparse:
             defaults.append(field.name)
 
     def read(row: Row[Any] | Mapping[str, Any]) -> Record:
@@ -175,20 +182,20 @@ def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], 
     return read
 
 
-def _conversion(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - any type
+def _conversion(field: Field) -> Callable[[Any], Any] | None:
     """From what the database gives to what the field holds; None if that is the same."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return kind.model_validate
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return kind
-    adapter = _adapter(kind)
-    return None if adapter is None else adapter.validate_python
+    if isinstance(field.kind, type) and issubclass(field.kind, enum.Enum):
+        return field.kind
+    return partial(_read_json, field.kind) if field.is_json else None
+
+
+def _read_json(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type
+    return _adapter(kind).validate_python(value)
 
 
 @lru_cache
-def _adapter(kind: Any) -> TypeAdapter[Any] | None:  # noqa: ANN401 - any type
-    """What turns a field into JSON and back; None if it is the same in Python."""
-    return None if _is_plain(kind) else TypeAdapter(kind)
+def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type
+    return TypeAdapter(kind)
 
 
 def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - any type

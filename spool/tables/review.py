@@ -3,37 +3,26 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Column, Double, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import Column, Double, ForeignKey, Index, Integer, Table
 
+from spool.domain.archive.review import ReviewPassage
 from spool.domain.columns import BigInt, Id, Name
 from spool.tables.base import ID, NAME, UtcDateTime, job_key, metadata
 from spool.tables.record import table_of
 
-review_passages = Table(
+review_passages = table_of(
     "review_passages",
-    metadata,
+    ReviewPassage,
     job_key(),
-    # 0, 1, 2 … of the job, by start.
-    Column("number", Integer, primary_key=True, autoincrement=False),
     Column("project", NAME, nullable=False),
-    Column("channel", Integer, nullable=False),
-    Column("start_seconds", Double, nullable=False),
-    Column("end_seconds", Double, nullable=False),
-    # Words as they were recognised; of speech without words the last one is before the first.
-    Column("first_word", Integer, nullable=False),
-    Column("last_word", Integer, nullable=False),
-    Column("text", Text, nullable=False),
-    # From 0 to 1 (`spool.domain.archive.review`).
+    # All of its doubts together, from 0 to 1.
     Column("doubt", Double, nullable=False),
-    Column("confidence", Double, nullable=False),
-    Column("versions", Double, nullable=False),
-    Column("speech", Double, nullable=False),
-    Column("language", Double, nullable=False),
     # The errors of the passage, and how many words it should have, by the standing corrections.
     Column("errors", Integer, nullable=False),
     Column("words", Integer, nullable=False),
     Column("checked_at", UtcDateTime),
-    Column("checked_by", String(200)),
+    Column("checked_by", NAME),
+    key=("number",),
 )
 _UNCHECKED = review_passages.c.checked_at.is_(None)
 _ORDER = (review_passages.c.doubt, review_passages.c.job_id, review_passages.c.number)

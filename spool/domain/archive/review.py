@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import prod
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from spool.domain.archive.passages import MOST_WORDS, PAUSE_SECONDS, Spoken
+from spool.domain.columns import Unprefixed
 from spool.domain.transcript import LanguageSpan, SpeechSpan, Transcript, Word
 from spool.wer import normal_words
 
@@ -50,17 +51,17 @@ class Doubts:
 
 @dataclass(frozen=True, slots=True)
 class ReviewPassage:
-    """Words `first_word` to `last_word` of the record, times in seconds. Speech without words has no text;
+    """Words `first_word` to `last_word` of the record, with their times. Speech without words has no text;
     its `first_word` is the word after it and `last_word` the one before."""
 
     number: int
     channel: int
-    start: float
-    end: float
+    start_seconds: float
+    end_seconds: float
     first_word: int
     last_word: int
     text: str
-    doubts: Doubts
+    doubts: Annotated[Doubts, Unprefixed()]
 
     @property
     def words(self) -> int:

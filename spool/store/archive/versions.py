@@ -28,7 +28,7 @@ from spool.domain.retention import Content
 from spool.errors import Conflict
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import NewJob, create_job, get_job, hashes_of_source
-from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.rows import JOB_COLUMNS, find_jobs, job_of
 from spool.store.sql import ROWS, Page, cursor_of, json_of, position_of, rows_in_json
 from spool.tables import jobs
 
@@ -131,11 +131,7 @@ def reruns_of_batch(
     pair = pairs.subquery()
     query = select(pair).where(pair.c.other.is_not(None)).order_by(pair.c.base).limit(limit + 1)
     rows = tx.execute(query).all()
-    ids = {job_id for row in rows for job_id in row}
-    known = {
-        job.id: job
-        for job in map(job_of, tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ())
-    }
+    known = find_jobs(tx, {job_id for row in rows for job_id in row})
     items = tuple((known[row.base], known[row.other]) for row in rows[:limit])
     return Page(items, cursor_of(scope, items[-1][0].id) if len(rows) > limit else None)
 

@@ -8,7 +8,6 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from spool.domain.archive.readings import AlternativeReading
 from spool.domain.archive.review import REASONS, ReviewPassage
 from spool.store.sql import ManyRows
 from spool.tables import passage_words, passages, review_passages, review_recordings
+from spool.tables.record import values_of
 from spool.wer import normal_words
 
 PIECE, WORDS = 200, 5000
@@ -162,21 +162,9 @@ def passage_of(row: Row[Any]) -> Passage:
 
 
 def _review_row(job_id: str, project: str, passage: ReviewPassage) -> dict[str, Any]:
-    return {
-        "job_id": job_id,
-        "number": passage.number,
-        "project": project,
-        "channel": passage.channel,
-        "start_seconds": passage.start,
-        "end_seconds": passage.end,
-        "first_word": passage.first_word,
-        "last_word": passage.last_word,
-        "text": passage.text,
-        "doubt": passage.doubts.total,
-        "errors": 0,
-        "words": len(normal_words(passage.text)),
-        **asdict(passage.doubts),
-    }
+    own = {"job_id": job_id, "project": project, "doubt": passage.doubts.total}
+    words = {"errors": 0, "words": len(normal_words(passage.text))}
+    return values_of(passage, ReviewPassage) | own | words
 
 
 def _times(words: Sequence[Spoken], start: float) -> bytes:

@@ -33,13 +33,14 @@ from spool.store.archive.versions import has_later_transcript, last_done_version
 from spool.store.database import Database
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import JobFilter, filter_conditions, get_job
-from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.rows import find_jobs
 from spool.store.sql import Page, cursor_of, find_row, now_utc, position_of
 from spool.store.transcripts.passages import passage_of, update_recording
 from spool.tables import ID, jobs, passages
 from spool.tables import review_passages as table
 from spool.tables import review_recordings as recordings
 from spool.tables import review_sample_passages as sample_passages
+from spool.tables.record import reader_of
 
 _KEY = (table.c.doubt, table.c.job_id, table.c.number)
 _RECORDING_KEY = (recordings.c.doubt, recordings.c.job_id)
@@ -141,7 +142,7 @@ def list_review(
     rows = tx.execute(query.order_by(*(column.desc() for column in _KEY)).limit(limit + 1)).all()
     last = rows[limit - 1] if len(rows) > limit else None
     after = None if last is None else cursor_of(wanted, repr(last.doubt), last.job_id, str(last.number))
-    owners = _jobs_of(tx, {row.job_id for row in rows[:limit]})
+    owners = find_jobs(tx, {row.job_id for row in rows[:limit]})
     return Page(tuple(_read_review(owners[row.job_id], row) for row in rows[:limit]), after)
 
 
@@ -176,7 +177,7 @@ def list_recordings(
     rows = tx.execute(query.order_by(*(column.desc() for column in _RECORDING_KEY)).limit(limit + 1)).all()
     last = rows[limit - 1] if len(rows) > limit else None
     after = None if last is None else cursor_of(scope, repr(last.doubt), last.job_id)
-    owners = _jobs_of(tx, {row.job_id for row in rows[:limit]})
+    owners = find_jobs(tx, {row.job_id for row in rows[:limit]})
     return Page(tuple(_recording(owners[row.job_id], row) for row in rows[:limit]), after)
 
 
@@ -214,25 +215,13 @@ def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
     return [word for passage in of_job for word in passage.words[: passage.own]]
 
 
-def _jobs_of(tx: Connection, ids: set[str]) -> dict[str, Job]:
-    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
-    return {job.id: job for job in map(job_of, rows)}
-
-
 def _recording(job: Job, row: Row[Any]) -> DoubtfulRecording:
     doubts = Doubts(row.confidence, row.versions, row.speech, row.language)
     return DoubtfulRecording(job, row.passages, row.unchecked, row.doubt, doubts)
 
 
 def _read_review(job: Job, row: Row[Any]) -> Reviewed:
-    passage = ReviewPassage(
-        row.number,
-        row.channel,
-        row.start_seconds,
-        row.end_seconds,
-        row.first_word,
-        row.last_word,
-        row.text,
-        Doubts(row.confidence, row.versions, row.speech, row.language),
-    )
-    return Reviewed(job, passage, row.checked_by, row.checked_at)
+    return Reviewed(job, _passage_of(row), row.checked_by, row.checked_at)
+
+
+_passage_of = reader_of(ReviewPassage)

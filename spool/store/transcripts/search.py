@@ -18,7 +18,7 @@ from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
 from spool.store.archive.versions import has_later_transcript
 from spool.store.jobs import JobFilter, filter_conditions
-from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.rows import find_jobs
 from spool.store.sql import Page, cursor_of, position_of
 from spool.store.transcripts.match import matching, passage_index, phrase_pairs
 from spool.store.transcripts.passages import passage_of
@@ -175,9 +175,7 @@ def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Mat
 
 def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:
     """The hits with their jobs, in one statement, since the hits of a page may be in as many jobs."""
-    ids = {job_id for job_id, _, _ in found}
-    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
-    owners = {job.id: job for job in map(job_of, rows)}
+    owners = find_jobs(tx, {job_id for job_id, _, _ in found})
     return tuple(Hit(owners[job_id], passage, places) for job_id, passage, places in found)
 
 

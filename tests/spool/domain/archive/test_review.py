@@ -53,7 +53,11 @@ def test_speech_without_words_is_a_passage_of_its_own() -> None:
         SpeechSpan(start=8, end=30, label="speech"),
     )
     found = review_passages(record(word(5), word(12), word(13), speech=speech))
-    silent = [(each.start, each.end, each.first_word, each.last_word) for each in found if not each.words]
+    silent = [
+        (each.start_seconds, each.end_seconds, each.first_word, each.last_word)
+        for each in found
+        if not each.words
+    ]
     assert silent == [(0, 4, 0, -1), (8, 11.5, 1, 0), (13.9, 30, 3, 2)]
     assert [each.doubts.speech for each in found if not each.words] == [0.4, 0.35, 1.0]
     assert [each.text for each in found if not each.words] == [""] * 3
@@ -76,5 +80,5 @@ def test_a_sudden_change_of_language_is_doubtful_as_far_as_the_model_was_unsure(
         span(40, "de", 0.9, "nl"),
     )
     found = review_passages(record(*words, languages=spans))
-    by_start = {each.start: each.doubts.language for each in found}
+    by_start = {each.start_seconds: each.doubts.language for each in found}
     assert by_start == {0: 0.0, 10: 0.0, 20: 0.4, 30: 0.25, 40: 1.0}
