@@ -36,7 +36,7 @@ def save_chunk(
 
 
 def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[DecodedChunk, Charge]]) -> None:
-    """As `save_chunk`, of several chunks that one attempt decoded; the transaction has renewed its lease."""
+    """Like `save_chunk`, for several chunks of one attempt; the transaction has renewed its lease."""
     rows = [_row(claim, chunk) for chunk, _ in decoded]
     saved = {(row.channel, row.number) for row in _SAVED.execute(tx, rows)}
     was_there = [(chunk.span.channel, chunk.span.index) not in saved for chunk, _ in decoded]
@@ -50,7 +50,7 @@ def save_chunks(tx: Connection, claim: Claim, decoded: Sequence[tuple[DecodedChu
 
 
 def save_last_chunks(tx: Connection, decoded: Sequence[tuple[Claim, DecodedChunk, Charge]]) -> None:
-    """As `save_chunk`, each of another job whose row this transaction holds; all decoded by one worker."""
+    """Like `save_chunk`, each of another job whose row this transaction holds; all decoded by one worker."""
     if not decoded:
         return
     rows = [_row(claim, chunk) for claim, chunk, _ in decoded]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spool.catalogue import ChecksumMismatch, ModelStore, ModelUnavailable
+from spool.catalogue import ModelStore
 from spool.catalogue.hub import choose_files
+from spool.errors import ChecksumMismatch, ModelUnavailable
 from tests.spool.catalogue.index import COMMIT, Server
 from tests.spool.catalogue.models import CONFIG, WEIGHTS, catalogue, on_hub
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.waiting import until
-from spool.catalogue import ModelStore, ModelUnavailable, Progress
+from spool.catalogue import ModelStore, Progress
+from spool.errors import ModelUnavailable
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, two
 

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from spool.catalogue import ChecksumMismatch, ModelStore, ModelUnavailable, Progress, open_store
-from spool.errors import Conflict, ModelError, ModelUnreadable, SettingsError
+from spool.catalogue import ModelStore, Progress, open_store
+from spool.errors import (
+    ChecksumMismatch,
+    Conflict,
+    ModelError,
+    ModelUnavailable,
+    ModelUnreadable,
+    SettingsError,
+)
 from spool.settings import load_settings
 from tests.spool.catalogue.index import Server, make_wheel
 from tests.spool.catalogue.models import CONFIG, WEIGHTS, catalogue, entry, on_hub, one, packaged, two
