@@ -224,7 +224,7 @@ def test_a_channel_without_chunks_is_a_gap(scene: Scene) -> None:
 
 
 def test_a_mixed_job_has_one_channel(scene: Scene) -> None:
-    scene.do(update(jobs).where(jobs.c.id == scene.stereo).values(options={"channels": "mix"}))
+    scene.do(update(jobs).where(jobs.c.id == scene.stereo).values(options={"model": "m", "channels": "mix"}))
     assert scene.breached() == {"covered": {scene.stereo}}
 
 
