@@ -83,7 +83,7 @@ def parse_fleet(text: str) -> tuple[tuple[int, str], ...]:
         chip = chip_named(name)
         if chip is None:
             known = ", ".join(chip.name for chip in CHIPS)
-            raise InvalidRequest(f"There is no chip {name!r} in the table; it has {known}.")
+            raise InvalidRequest(f"The chip {name!r} is not in the table; use one of {known}.")
         fleet.append((count, chip.name))
     if not fleet:
         raise InvalidRequest("A fleet is a list such as '4xM4, 1xM3 Ultra', or 'this machine'.")

@@ -109,7 +109,9 @@ def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: K
     if known.calibration is not None and chip_named(known.calibration.chip) == chip:
         pace = known.calibration.pace(shape)
     elif known.efficiency is not None:
-        pace = RooflinePace(chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as told")
+        pace = RooflinePace(
+            chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as given"
+        )
     elif (measured := _best_measurement(known.ledger, shape, chip)) is not None:
         pace = _fit_ledger(chip, shape, measured)
     else:

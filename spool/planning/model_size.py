@@ -233,7 +233,7 @@ def _read_folder(folder: Path) -> Shape:
         path = folder / CONFIG_NAME
         tree = json.loads(path.read_text(encoding="utf-8"))
         if tree.get("model_type") == LANGUAGE_MODEL:
-            raise InvalidRequest(f"{path} is a language model's, whose time is negligible: plan without it.")
+            raise InvalidRequest(f"{path} is a language model, which takes almost no time; plan without it.")
         # CTranslate2's configuration has no sizes, so they are those of the folder's name.
         return _check(_whisper_shape(tree, name) or _find_whisper(name) or _nemo_shape(tree, name))
     except OSError as error:

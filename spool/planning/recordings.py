@@ -57,11 +57,11 @@ def parse_lengths(text: str) -> Lengths:
         match = _LENGTH.fullmatch(length.strip().lower())
         weight = share.strip().removesuffix("%")
         if match is None or float(match[1]) <= 0 or (len(parts) > 1 and not weight):
-            raise InvalidRequest(f"{part!r} is no length such as 45m, nor one with a share such as 5m:40%.")
+            raise InvalidRequest(f"{part!r} is not a length; use 45m, or 5m:40% for a share of the audio.")
         try:
             shares.append((float(match[1]) * _UNITS[match[2]], float(weight) if weight else 1.0))
         except ValueError as error:
-            raise InvalidRequest(f"{share!r} is no share of the audio such as 40%.") from error
+            raise InvalidRequest(f"{share!r} is not a share of the audio; use 40%.") from error
     return _normalise(shares)
 
 

@@ -105,4 +105,4 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> Iterator[str]
             continue
         near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=ALIKE)
         hint = f"did you mean {near[0]}?" if near else "nothing reads it."
-        yield f"{name} is no setting of Spool; {hint}"
+        yield f"{name} is not a Spool setting; {hint}"

@@ -1,8 +1,8 @@
 """Chunks that were decoded: saved once per job, channel and number, and never decoded again (law 4).
 
 The save, its cost line and the worker's sum commit together (law 5), and only while the claim holds (law 3).
-A chunk that other weights decoded than those that speak now is no part of the transcript (law 7): it goes,
-and its time is billed as wasted.
+A chunk that other weights or options decoded is not part of the transcript (law 7): it is deleted, and its
+time is billed as wasted.
 """
 
 from collections.abc import Sequence
@@ -124,9 +124,9 @@ def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[DecodedChun
 
 
 def load_settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
-    """The text of each saved chunk from number `first` on, as far as it stands already: up to a chunk that is
-    missing, or whose words its neighbor may still change since the engine heard both beyond their cut. None
-    where channels are kept apart, whose words are put in order at the end."""
+    """The text of each saved chunk from number `first` on that will not change any more: up to a chunk that
+    is missing, or that overlaps its neighbor, which may still change its words. Nothing if channels are
+    kept apart, whose words are put in order at the end."""
     columns = [column for column in chunks.c if column.name not in ("emissions", "lattice", "nbest")]
     rows = tx.execute(
         select(*columns).where(chunks.c.job_id == job_id, chunks.c.number >= first).order_by(chunks.c.number)
@@ -141,13 +141,13 @@ def load_settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
 
 
 def drop_emissions(tx: Connection, job_id: str) -> None:
-    """Drop what only the assembly of the job's transcript needed; the words stay."""
+    """Delete the emissions of the job's chunks, which only the assembly of its transcript needs."""
     kept = chunks.c.emissions.is_not(None)
     tx.execute(update(chunks).where(chunks.c.job_id == job_id, kept).values(emissions=None))
 
 
 def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
-    """Take out what other options or weights decoded, and bill its time as wasted; how many chunks.
+    """Delete the chunks that other options or weights decoded; bill their time as wasted. Returns how many.
 
     An attempt decodes by one fingerprint, so all of it goes or none. Raises LeaseLost.
     """

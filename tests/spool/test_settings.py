@@ -173,9 +173,9 @@ def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() ->
         "PATH": "/bin",
     }
     assert list(unknown_variables(environ)) == [
-        "SPOOL_COLOUR_OF_THE_LABEL is no setting of Spool; nothing reads it.",
-        "SPOOL_CONCURENCY is no setting of Spool; did you mean SPOOL_CONCURRENCY?",
-        "spool_lease_second is no setting of Spool; did you mean SPOOL_LEASE_SECONDS?",
+        "SPOOL_COLOUR_OF_THE_LABEL is not a Spool setting; nothing reads it.",
+        "SPOOL_CONCURENCY is not a Spool setting; did you mean SPOOL_CONCURRENCY?",
+        "spool_lease_second is not a Spool setting; did you mean SPOOL_LEASE_SECONDS?",
     ]
 
 

@@ -47,7 +47,7 @@ class _Dropped:
             if time.monotonic() - self._reported < REPORT_SECONDS:
                 return
             self._reported = time.monotonic()
-        log.warning("message dropped that is no hint", reason=why, dropped=self.count)
+        log.warning("dropped a message that is not a hint", reason=why, dropped=self.count)
 
 
 DROPPED = _Dropped()

@@ -44,7 +44,7 @@ from spool.tables.record import values_of
 
 @dataclass(frozen=True)
 class Outcome(JobResult):
-    """What a finished job came to, and what was found of its source, where that was not known before."""
+    """The result of a finished job, and facts of its source that were not known before."""
 
     source_etag: str | None = None
     source_size: int | None = None
@@ -153,8 +153,8 @@ def _move_fenced(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that was transcribed for the first time: what came of it, its passages, its last chunk with
-    the charge for it, where that is not saved yet, and what there is to review."""
+    """The end of a job that was transcribed for the first time: its result, its passages, its last chunk with
+    the charge (if it is not saved yet), and its passages to review."""
 
     claim: Claim
     outcome: Outcome
@@ -187,8 +187,8 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
 
 
 def _end(tx: Connection, endings: Sequence[Ending], columns: dict[str, dict[str, Any]]) -> set[str]:
-    """Set these columns, by job, where the claim holds and no other transaction holds the row; the ids of the
-    jobs for which that is so."""
+    """Set these columns, by job, for each job whose claim holds and whose row no other transaction has
+    locked; returns their ids."""
     owner = {"owner": endings[0].claim.worker_id}
     attempts = {one.claim.job.id: one.claim.attempt for one in endings}
     if tx.dialect.name == "postgresql":

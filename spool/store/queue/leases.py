@@ -36,8 +36,8 @@ from spool.tables import jobs
 
 
 class Passed(NamedTuple):
-    """The first job was passed over: how many of the jobs looked at want a model in memory, and how many the
-    model of the first."""
+    """A job was passed over for one whose model is loaded. Of the jobs examined, `own` need a loaded model,
+    `other` the model of the job that was passed over."""
 
     own: int
     other: int
@@ -92,8 +92,9 @@ def claim_queued(
     forecast_seconds: float | None,
     pool: str | None = None,
 ) -> list[Claim]:
-    """Take those of the jobs that are queued, in this order. `forecast_seconds`: see the table, the same for
-    each; None if its project was not charged. `pool` is the worker's, None if it is as it was."""
+    """Take those of the jobs that are queued, in this order. `forecast_seconds`: as in the job's row, the
+    same for each; None if its project was not charged. `pool`: the worker's; None leaves the job's as it
+    is."""
     rows = tx.execute(
         _CLAIMED,
         {
