@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from spool.domain.estimates import Outlook, Sums, outlook
+from spool.domain.estimates import Outlook, outlook
 from spool.domain.jobs import JobState
 from spool.domain.pricing import money, rtfx
 from spool.domain.priority import PRIORITY_NAMES
@@ -18,7 +18,7 @@ from spool.schemas.batches import (
     BatchState,
 )
 from spool.schemas.jobs import DeadlineOut
-from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
+from spool.store.batch_progress import BatchProgress
 from spool.tables.batches import Batch
 
 
@@ -37,7 +37,7 @@ def present_batch_detail(
     waiting_for: Sequence[str] = (),
 ) -> BatchDetail:
     """A batch with its progress, and its expected time and cost."""
-    forecast = outlook(_sums(progress))
+    forecast = outlook(progress)
     return BatchDetail.of(
         batch,
         **_differing(batch, progress.counts, holds),
@@ -85,25 +85,8 @@ def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | Non
 def _state(batch: Batch, counts: Mapping[JobState, int]) -> BatchState:
     if batch.closed_at is None and batch.cancelled_at is None:
         return "receiving"
-    return "running" if _open(counts) else "ended"
-
-
-def _open(counts: Mapping[JobState, int]) -> int:
-    return sum(number for state, number in counts.items() if not state.terminal)
-
-
-def _sums(progress: BatchProgress) -> Sums:
-    return Sums(
-        open_jobs=_open(progress.counts),
-        open_known_seconds=progress.open_known_seconds,
-        open_unknown=progress.open_unknown,
-        known=progress.known,
-        known_seconds=progress.known_seconds,
-        billed_audio_seconds=progress.billed_audio_seconds,
-        billable_nanos=progress.billable_nanos,
-        recent_audio_seconds=progress.recent_audio_seconds,
-        recent_wall_seconds=min(WINDOW_SECONDS, progress.since_start_seconds or 0.0),
-    )
+    is_open = any(number for state, number in counts.items() if not state.terminal)
+    return "running" if is_open else "ended"
 
 
 def _cost(progress: BatchProgress, forecast: Outlook, currency: str) -> BatchCostOut:

@@ -26,18 +26,22 @@ class Outlook:
     cost_basis: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Sums:
-    """What is known of a batch; the sums of `spool.store.batch_progress.BatchProgress`."""
+    """What is known of a batch. Seconds of audio and of engine; money in nano-units."""
 
     open_jobs: int
     open_known_seconds: float
+    """Audio left in the open jobs of known length."""
     open_unknown: int
+    """Open jobs of unknown length."""
     known: int
+    """Jobs of known length, ended or not; `known_seconds` is their total."""
     known_seconds: float
     billed_audio_seconds: float
     billable_nanos: int
     recent_audio_seconds: float
+    """Audio billed within the last `recent_wall_seconds`, which began with its first job at the earliest."""
     recent_wall_seconds: float
 
 

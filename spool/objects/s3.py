@@ -7,14 +7,13 @@ from where it ended. Error messages name the object, never a credential or a sig
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from boto3.s3.transfer import TransferConfig
-from botocore import UNSIGNED
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
@@ -26,9 +25,8 @@ from spool.errors import (
 )
 from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
-from spool.objects.s3_client import S3Options, client_of
+from spool.objects.s3_client import S3Bucket, client_of
 from spool.objects.s3_errors import s3_errors
-from spool.objects.s3_link import read_by_link
 from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 from spool.objects.s3_receiver import S3Receiver
 
@@ -40,13 +38,8 @@ BODY_BREAKS = 5
 BYTES_PER_BREAK = 2**30
 
 
-class S3Store:
+class S3Store(S3Bucket):
     """An `ObjectStore` in a bucket. Safe to share between threads."""
-
-    def __init__(self, bucket: str, prefix: str = "", options: S3Options | None = None) -> None:
-        self.bucket = bucket
-        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._options = options or S3Options()
 
     def __repr__(self) -> str:
         return f"S3Store({self.bucket!r}, {self.prefix!r})"
@@ -81,9 +74,9 @@ class S3Store:
             return cast("BinaryIO", _Reader(body, BLOCK))
         body.close()
         pinned = PinnedObject(
-            self.bucket, self.prefix + key, self._address(key), body.size, body.etag, body.checksums
+            self.bucket, self.prefix + key, self.address_of(key), body.size, body.etag, body.checksums
         )
-        return cast("BinaryIO", _Reader(PartsReader(self._client, pinned), BLOCK))
+        return cast("BinaryIO", _Reader(PartsReader(self.client, pinned), BLOCK))
 
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all."""
@@ -103,28 +96,15 @@ class S3Store:
 
     def public_url(self, key: str, content_type: str, seconds: int) -> str | None:
         """A presigned address of the object; None without `public_endpoint_url`."""
-        if self._options.public_endpoint_url is None:
+        if self.options.public_endpoint_url is None:
             return None
-        parameters = {
-            "Bucket": self.bucket,
-            "Key": self.prefix + check_key(key),
-            "ResponseContentType": content_type,
-            "ResponseContentDisposition": "inline",
-        }
-        with s3_errors(self._address(key)):
-            url: str = self._public_client.generate_presigned_url("get_object", parameters, ExpiresIn=seconds)
-        return url
+        shown = {"ResponseContentType": content_type, "ResponseContentDisposition": "inline"}
+        return self.sign(self.public_client, "get_object", check_key(key), seconds, **shown)
 
     def sign_address(self, key: str, seconds: int) -> str:
         """An address at which anybody who has it may GET the object, whole or in ranges, for so long."""
-        parameters = {"Bucket": self.bucket, "Key": self.prefix + key}
-        if self._options.checksums:
-            parameters["ChecksumMode"] = "ENABLED"
-        with s3_errors(self._address(key)):
-            url: str = self._signing_client.generate_presigned_url(
-                "get_object", parameters, ExpiresIn=seconds
-            )
-        return url
+        mode = {"ChecksumMode": "ENABLED"} if self.options.checksums else {}
+        return self.sign(self._signing_client, "get_object", key, seconds, **mode)
 
     def receiver(self) -> S3Receiver:
         """Takes objects in parts."""
@@ -136,25 +116,15 @@ class S3Store:
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key starts with `prefix`, by key."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=self.prefix + prefix
-        )
-        with s3_errors(self._address(prefix)):
-            for page in pages:
-                for item in page.get("Contents", ()):
-                    key = item["Key"].removeprefix(self.prefix)
-                    yield ObjectInfo(key, item["Size"], item["ETag"], modified=item["LastModified"])
+        for page in self.pages("list_objects_v2", prefix):
+            for item in page.get("Contents", ()):
+                key = item["Key"].removeprefix(self.prefix)
+                yield ObjectInfo(key, item["Size"], item["ETag"], modified=item["LastModified"])
 
     def check(self) -> None:
         """Ask for the bucket."""
         with s3_errors(f"s3://{self.bucket}"):
-            self._client.head_bucket(Bucket=self.bucket)
-
-    def call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - boto3's own
-        """One S3 operation on one object, its failures as Spool's errors."""
-        with s3_errors(self._address(key)):
-            method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
-            return method(Bucket=self.bucket, Key=self.prefix + key, **parameters)
+            self.client.head_bucket(Bucket=self.bucket)
 
     def _put(self, key: str, body: BinaryIO, size: int, digest: str, content_type: str) -> ObjectInfo:
         answer = self.call(
@@ -163,8 +133,8 @@ class S3Store:
         return ObjectInfo(key, size, answer["ETag"], digest)
 
     def _put_parts(self, key: str, path: Path, digest: str, content_type: str) -> ObjectInfo:
-        with s3_errors(self._address(key)):
-            self._client.upload_file(
+        with s3_errors(self.address_of(key)):
+            self.client.upload_file(
                 str(path),
                 self.bucket,
                 self.prefix + check_key(key),
@@ -175,32 +145,16 @@ class S3Store:
             )
         info = self.head(key)
         if info is None:
-            raise StorageError(f"{self._address(key)} was written and is not there.")
+            raise StorageError(f"{self.address_of(key)} was written and is not there.")
         return info
 
-    def _address(self, key: str) -> str:
-        return f"s3://{self.bucket}/{self.prefix}{key}"
-
     @cached_property
-    def _client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
-        link = self._options.link
-        if link is None:
-            return client_of(self._options, self._options.endpoint_url)
-        client = client_of(self._options, None, signature_version=UNSIGNED)
-        read_by_link(client, link)
-        return client
-
-    @cached_property
-    def _signing_client(self) -> Any:  # noqa: ANN401
-        return client_of(self._options, self._options.endpoint_url, signature_version="s3v4")
+    def _signing_client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
+        return client_of(self.options, self.options.endpoint_url, signature_version="s3v4")
 
     @cached_property
     def _receiver(self) -> S3Receiver:
-        return S3Receiver(self.bucket, self.prefix, self._options)
-
-    @cached_property
-    def _public_client(self) -> Any:  # noqa: ANN401
-        return client_of(self._options, self._options.public_endpoint_url, signature_version="s3v4")
+        return S3Receiver(self.bucket, self.prefix, self.options)
 
 
 class _Reader(io.BufferedReader):

@@ -1,13 +1,17 @@
-"""How an S3 server is reached: its options, and boto3's client with our timeouts and retries."""
+"""How an S3 server is reached: its options, boto3's client with our timeouts and retries, and a bucket."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import boto3
+from botocore import UNSIGNED
 from botocore.config import Config
 from pydantic import SecretStr
 
-from spool.objects.s3_link import Link
+from spool.objects.s3_errors import s3_errors
+from spool.objects.s3_link import Link, read_by_link
 
 READ_SECONDS = 10
 
@@ -49,6 +53,53 @@ def client_of(options: S3Options, endpoint_url: str | None, **config: object) ->
             **config,
         ),
     )
+
+
+class S3Bucket:
+    """What lies in a bucket below `prefix`, and how it is reached. Safe to share between threads."""
+
+    def __init__(self, bucket: str, prefix: str = "", options: S3Options | None = None) -> None:
+        self.bucket = bucket
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self.options = options or S3Options()
+
+    def call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - boto3's own
+        """One S3 operation on one object, its failures as Spool's errors."""
+        with s3_errors(self.address_of(key)):
+            method: Callable[..., dict[str, Any]] = getattr(self.client, operation)
+            return method(Bucket=self.bucket, Key=self.prefix + key, **parameters)
+
+    def pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
+        """The pages of a list of what lies below `prefix`."""
+        pages = self.client.get_paginator(operation).paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)
+        with s3_errors(self.address_of(prefix)):
+            yield from pages
+
+    def sign(self, client: Any, operation: str, key: str, seconds: int, **parameters: object) -> str:  # noqa: ANN401
+        """A presigned address for one operation on one object."""
+        own = {"Bucket": self.bucket, "Key": self.prefix + key, **parameters}
+        with s3_errors(self.address_of(key)):
+            url: str = client.generate_presigned_url(operation, own, ExpiresIn=seconds)
+        return url
+
+    def address_of(self, key: str) -> str:
+        """What messages call the object."""
+        return f"s3://{self.bucket}/{self.prefix}{key}"
+
+    @cached_property
+    def client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
+        """The client of the store's endpoint, or of signed addresses."""
+        link = self.options.link
+        if link is None:
+            return client_of(self.options, self.options.endpoint_url)
+        client = client_of(self.options, None, signature_version=UNSIGNED)
+        read_by_link(client, link)
+        return client
+
+    @cached_property
+    def public_client(self) -> Any:  # noqa: ANN401
+        """Signs addresses at the endpoint that others reach."""
+        return client_of(self.options, self.options.public_endpoint_url, signature_version="s3v4")
 
 
 def _plain(secret: SecretStr | None) -> str | None:

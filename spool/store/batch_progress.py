@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, select
 
+from spool.domain.estimates import Sums
 from spool.domain.jobs import JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.store.sql import now_utc, seconds_from_now
@@ -20,33 +21,21 @@ WINDOW_SECONDS = 600.0
 _ENDED = [state.value for state in JobState if state.terminal]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """Sums over a batch's jobs and bills. Seconds of audio and of engine; money in nano-units."""
+@dataclass(frozen=True, kw_only=True)
+class BatchProgress(Sums):
+    """Sums over a batch's jobs and bills."""
 
     counts: dict[JobState, int]
     reused: int
     """Jobs that reused a transcript."""
     done_seconds: float
     """Audio decoded or reused."""
-    open_known_seconds: float
-    """Audio left in the open jobs of known length."""
-    open_unknown: int
-    """Open jobs of unknown length."""
-    known: int
-    """Jobs of known length, ended or not; `known_seconds` is their total."""
-    known_seconds: float
-    billed_audio_seconds: float
     billed_engine_seconds: float
-    billable_nanos: int
     wasted_nanos: int
-    recent_audio_seconds: float
-    """Billed audio and engine time of the cost lines that changed within `WINDOW_SECONDS`."""
     recent_engine_seconds: float
+    """Billed engine time of the cost lines that changed within `WINDOW_SECONDS`."""
     incomplete: int
     """Jobs that are done and whose recording was cut off."""
-    since_start_seconds: float | None
-    """Wall time since a worker first claimed one of its jobs; None before."""
 
 
 def batch_counts(tx: Connection, batch_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
@@ -98,6 +87,7 @@ def read_batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
     started, now = audio[6], audio[7]
     return BatchProgress(
         counts=counts,
+        open_jobs=sum(number for state, number in counts.items() if not state.terminal),
         reused=int(audio[0]),
         done_seconds=float(audio[1]),
         open_known_seconds=float(audio[2]),
@@ -111,7 +101,9 @@ def read_batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
         recent_audio_seconds=bills[4] / SAMPLE_RATE,
         recent_engine_seconds=bills[5] / NANOS_PER_SECOND,
         incomplete=int(audio[8]),
-        since_start_seconds=None if started is None else max(0.0, (now - started).total_seconds()),
+        recent_wall_seconds=0.0
+        if started is None
+        else min(WINDOW_SECONDS, max(0.0, (now - started).total_seconds())),
     )
 
 

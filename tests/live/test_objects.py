@@ -439,7 +439,7 @@ def test_sources_may_have_any_key(
 
 def test_a_store_shows_no_secret(s3_server: S3Server) -> None:
     store = S3Store("b", "p", s3_options(s3_server))
-    assert s3_server.secret_key not in repr(store) + repr(store._options)
+    assert s3_server.secret_key not in repr(store) + repr(store.options)
 
 
 @pytest.mark.parametrize("at", [0, 70_000, 199_999])
