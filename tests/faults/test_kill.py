@@ -117,7 +117,7 @@ def test_a_worker_killed_while_its_engine_is_in_a_batch(stack: Stack) -> None:
     with stack.fault("kill -9 of the worker while its engine is in a batch") as fault:
         fault.jobs = [stack.submit_stored(stack.record(), "gated")]
         until(stack.gate.with_suffix(".reached").exists, "a batch on the device")
-        (killed,) = [each.info.id for each in stack.workers() if each.info.pid == worker.pid]
+        (killed,) = [each.id for each in stack.workers() if each.pid == worker.pid]
         fault.injected = time.monotonic()
         worker.kill()
         gone(worker)

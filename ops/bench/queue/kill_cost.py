@@ -67,7 +67,7 @@ def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: rand
         if stack.ended([job_id]):
             break
         first = _given(stack)[before]
-        begun, worker_id = first.begun_ns / 1e9, stack.worker_row(worker).info.id
+        begun, worker_id = first.begun_ns / 1e9, stack.worker_row(worker).id
         time.sleep(max(0.0, begun + dice.uniform(LEAST_WORK, MOST_WORK) - time.monotonic()))
         ended = stack.ended([job_id])
         at = time.monotonic()
@@ -80,7 +80,7 @@ def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: rand
     stack.worker("survivor")
     until(lambda: stack.ended([job_id]), "the job ended")
     stack.assert_done([job_id])
-    billed = {worker.info.id: worker.busy_ns / 1e9 for worker in stack.workers()}
+    billed = {worker.id: worker.busy_ns / 1e9 for worker in stack.workers()}
     stack.stop_workers()
     assert stack.audit().clean
     return [Killed(worked, after, worked - billed[worker_id]) for worker_id, worked, after in killed]
