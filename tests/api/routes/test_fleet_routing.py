@@ -74,8 +74,8 @@ def test_what_a_machine_has_to_be_is_part_of_the_route(
 def test_workers_with_different_weights_under_one_name_are_not_mixed(
     http: httpx.Client, live: Live, recordings: Path, register: Callable[..., WorkerInfo]
 ) -> None:
-    register("mini-1", facts={"parakeet": AnnouncedModel(sha256="a" * 64)})
-    register("mini-2", facts={"parakeet": AnnouncedModel(sha256="b" * 64)})
+    register("mini-1", model_facts={"parakeet": AnnouncedModel(sha256="a" * 64)})
+    register("mini-2", model_facts={"parakeet": AnnouncedModel(sha256="b" * 64)})
     live.services.fleet.read()
     refused = submitted(http, recordings, options={"model": "parakeet"})
     assert refused.status_code == 409
