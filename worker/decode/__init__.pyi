@@ -16,6 +16,7 @@ from .attention.beam import (
     ScoredTokens as ScoredTokens,
     SearchAnswer as SearchAnswer,
     SearchRequest as SearchRequest,
+    SumBeam as SumBeam,
 )
 from .attention.fused import FusedTokens as FusedTokens, fuse_tokens as fuse_tokens
 from .answer import (

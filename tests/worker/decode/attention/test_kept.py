@@ -1,9 +1,9 @@
-"""NeMo's beam: ends stay and compete, one utterance's numbers are nothing to another."""
+"""The beams of NeMo and WeNet: ends stay and compete, one utterance's numbers are nothing to another."""
 
 import mlx.core as mx
 import numpy as np
 
-from worker.decode import KeptBeam, KeptState
+from worker.decode import KeptBeam, KeptState, SumBeam
 
 EOS, PAD = 3, 2
 
@@ -61,3 +61,40 @@ def test_greedy_takes_the_best_until_it_ends() -> None:
         state, *_ = beams.advance(state, mx.array([[[token]]]), mx.array([[[-0.5]]]), EOS)
     outcome = beams.collect(state, 0)
     assert (outcome.hypotheses[0].tokens, outcome.hypotheses[0].score) == ((7, 8), -1.5)
+
+
+def test_sums_alone_are_compared_until_the_search_is_over() -> None:
+    beams = SumBeam((EOS,), beam=2, length_penalty=1.0)
+    state = beams.start([3], [1])
+    steps = [
+        ([[7, EOS], [7, EOS]], [[-1.0, -1.5], [-1.0, -1.5]]),
+        ([[8, 9], [8, 9]], [[-0.25, -4.0], [-0.25, -4.0]]),
+        ([[EOS, 9], [8, 9]], [[-0.5, -4.0], [-0.25, -4.0]]),
+    ]
+    kept = []
+    for tokens, scores in steps:
+        assert not state.done.item()
+        state, _, following = beams.advance(state, mx.array([tokens]), mx.array([scores]), EOS)
+        kept.append(np.array(following)[0].tolist())
+    # The early end is behind, stays as it is, and is ahead once the other one has ended.
+    assert kept == [[7, EOS], [8, EOS], [EOS, EOS]]
+    assert state.done.item()
+    # By score / tokens, the start among them: -1.75 / 3 is better than -1.5 / 1.
+    found = beams.collect(state, 0)
+    assert [(each.tokens, each.score, each.log_probs) for each in found.hypotheses] == [
+        ((7, 8), -1.75, (-1.0, -0.25)),
+        ((), -1.5, ()),
+    ]
+    assert found.answer == 0
+
+
+def test_one_hypothesis_whose_scores_are_none_ends_its_utterance() -> None:
+    beams = SumBeam((EOS,), beam=2)
+    state = KeptState.join([beams.start([5], [1]), beams.start([5], [1])])
+    tokens = mx.array([[[7, 8]] * 2] * 2)
+    state, *_ = beams.advance(state, tokens, mx.array([[[-1.0, -2.0]] * 2] * 2), EOS)
+    scores = mx.array([[[-1.0, -2.0], [np.nan, np.nan]], [[-1.0, -2.0]] * 2])
+    state, *_ = beams.advance(state, tokens, scores, EOS)
+    assert state.done.tolist() == [True, False]
+    assert beams.collect(state, 0).hypotheses == ()
+    assert len(beams.collect(state, 1).hypotheses) == 2
