@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -103,6 +104,27 @@ def test_a_conformer_layer_takes_20_launches(bias: bool) -> None:
     counted = launches(layer(x, positions, sight, valid))
     products = counted["AddMM"] + counted["Matmul"]
     assert (products, sum(counted.values())) == (9, 20), counted
+
+
+@pytest.mark.parametrize(("causal", "takes"), [(True, 29), (False, 27)])
+def test_wenets_layer_takes_so_many_launches(causal: bool, takes: int) -> None:
+    padding = (8, 0) if causal else None
+    layer = ConformerLayer(
+        replace(
+            config(bias=True),
+            self_attention_model="rel_pos_unshifted",
+            conv_pads="input",
+            conv_context_size=padding,
+            conv_norm_type="layer_norm",
+        )
+    )
+    layer.fold(mx.float32)
+    x, mask = filled((len(LENGTHS), FRAMES, WIDTH)), mx.zeros((len(LENGTHS), 1, 1, FRAMES))
+    positions = Positions(filled((FRAMES, WIDTH)), FRAMES, kept=False)
+    sight = AttentionContext(mask, mx.array(LENGTHS), None)
+    mx.eval(layer.parameters(), x, mask, positions.table, sight.lengths)
+    counted = launches(layer(x, positions, sight, mask))
+    assert sum(counted.values()) == takes, counted
 
 
 @pytest.mark.parametrize(("durations", "takes"), [((0, 1, 2, 3, 4), 48), ((), 44)], ids=["tdt", "rnnt"])

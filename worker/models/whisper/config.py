@@ -10,7 +10,6 @@ from typing import Any
 
 from spool.errors import InvalidRequest, ModelUnreadable
 
-SAMPLE_RATE = 16_000
 ENCODER_FRAMES = 1500
 FRAME_SECONDS = 0.02
 TIME_STEP = 0.02

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from kernels.attention.rules import Rule, forbidden_bits, rules_topk
+from worker.models.base_attention import RuleState
 from worker.models.whisper.config import MAX_INITIAL_TIME, DecodingSettings, SpecialTokens
-
-RuleState = dict[str, mx.array]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, repeats_itself
-from worker.models.base_attention import Reading, Verdict, Window
+from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
 from worker.models.whisper.config import (
     MAX_NEW_TOKENS,
     NO_SPEECH_THRESHOLD,
-    SAMPLE_RATE,
     TIME_STEP,
     SpecialTokens,
 )

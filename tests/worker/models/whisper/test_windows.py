@@ -5,6 +5,7 @@ import pytest
 
 from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models import (
+    SAMPLE_RATE,
     Prompt,
     Reading,
     SpecialTokens,
@@ -14,7 +15,6 @@ from worker.models import (
     is_steady,
     quietest,
 )
-from worker.models.whisper.config import SAMPLE_RATE
 from worker.models.whisper.windows import judge
 
 IDS = SpecialTokens(51864)
