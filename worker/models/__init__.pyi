@@ -1,9 +1,5 @@
-from .artifacts.nemo import (
-    TOKENIZER_SUFFIX as TOKENIZER_SUFFIX,
-    TensorUnpickler as TensorUnpickler,
-    TorchCheckpoint as TorchCheckpoint,
-    open_nemo as open_nemo,
-)
+from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as open_nemo
+from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
 from .attention.rules import NoRules as NoRules
 from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
 from .attention.unread import sounds as sounds, unread_spans as unread_spans, unread_windows as unread_windows

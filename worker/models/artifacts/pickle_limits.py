@@ -3,7 +3,7 @@
 `pickle` limits the names that it looks up, and nothing else: a memo index of 2^30 makes it allocate and clear
 gigabytes, and a tuple that holds itself twice, sixty levels deep, is 2^60 tuples to whoever hashes it. Here
 the opcodes are read one by one (`pickletools`) against a stack of sizes. Which globals are allowed is
-`worker.models.artifacts.nemo`'s business.
+`worker.models.artifacts.torch_checkpoint`'s business.
 """
 
 import pickletools

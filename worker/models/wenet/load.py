@@ -1,7 +1,7 @@
 """A WeNet model's folder: `final.pt` or safetensors, `train.yaml`, `units.txt`, perhaps a sentencepiece file.
 
 Paths in `train.yaml` are those of the machine that trained; only the names beside it count. The checkpoint is
-read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.nemo`).
+read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.torch_checkpoint`).
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -10,8 +10,8 @@ from pathlib import Path
 import mlx.core as mx
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.nemo import open_checkpoint
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
+from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.base import ModelFiles
 from worker.models.tokenizers.pieces import read_pieces
 from worker.models.tokenizers.units import read_units

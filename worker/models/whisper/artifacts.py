@@ -24,8 +24,8 @@ import numpy as np
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.ctranslate2 import read_binary
 from worker.models.artifacts.grouped import GROUPED, dequantise
-from worker.models.artifacts.nemo import open_checkpoint
 from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
+from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.configuration import read_json
 from worker.models.weights import Shape, check_shapes, norm_shapes
 from worker.models.whisper.config import (
