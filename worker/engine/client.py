@@ -27,6 +27,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from spool.domain.priority import NORMAL
 from spool.domain.recognition import Recognition
 from spool.errors import EngineStopped, JobCancelled
 from worker.decode.types import DecodeRequest
@@ -105,11 +106,12 @@ class Engine:
         request: DecodeRequest = NOTHING,
         cancel: threading.Event | None = None,
         mark: str = "",
+        priority: int = NORMAL,
     ) -> "Future[Recognition]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
         Utterances with equal `request.search` share batches. If this process is killed, the answer is handed
-        over under its `mark`, if it has one, unless it was settled.
+        over under its `mark`, if it has one, unless it was settled. `priority` is the job's.
 
         Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
         utterance longer than a slot, EngineStopped when the engine is closed. The future raises ModelError,
@@ -125,7 +127,9 @@ class Engine:
         future: Future[Recognition] = Future()
         try:
             self._slots.write(slot, samples)
-            utterance = Utterance(next(self._tickets), job, slot, len(samples), model, request, mark=mark)
+            utterance = Utterance(
+                next(self._tickets), job, slot, len(samples), model, request, mark=mark, priority=priority
+            )
             self._post(utterance, future)
         except BaseException:
             self._slots.release(slot)

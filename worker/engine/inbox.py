@@ -108,7 +108,15 @@ class Inbox:
                 live = request.is_live
                 group = (request.model, request.search, live)
                 self._waiting.add(
-                    QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone, live)
+                    QueuedUtterance(
+                        request.ticket,
+                        request.job,
+                        group,
+                        request.samples,
+                        request.alone,
+                        live,
+                        request.priority,
+                    )
                 )
             elif isinstance(request, DropJob):
                 tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))

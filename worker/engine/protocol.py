@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.priority import NORMAL
 from spool.domain.recognition import Recognition
 from spool.errors import SpoolError
 from worker.decode.types import DecodeRequest, SearchOptions
@@ -114,7 +115,7 @@ class WorksAhead(Recognizer, Protocol):
 class Utterance:
     """Transcribe the audio in `slot`. `alone`: it was in a batch that ended an earlier child, so it runs by
     itself. `control`: a control sound that tests the engine; its time is not billed. `mark`: what its answer
-    is known by if it is handed over (`worker.engine.handover`); empty: it is not."""
+    is known by if it is handed over (`worker.engine.handover`); empty: it is not. `priority`: the job's."""
 
     ticket: int
     job: str
@@ -125,6 +126,7 @@ class Utterance:
     alone: bool = False
     control: bool = False
     mark: str = ""
+    priority: int = NORMAL
 
     @property
     def search(self) -> SearchOptions:

@@ -4,7 +4,9 @@ Pure policy, without audio, device or clock.
 
 Fairness is start-time fair queueing (Goyal, Vin, Cheng 1996) over jobs, in samples: the job served least
 gives the batch its first utterance, and a job that (re)appears starts at the level of the one served last, so
-it neither waits behind a ten-hour job nor is credited for the time it was away.
+it neither waits behind a ten-hour job nor is credited for the time it was away. Among jobs served equally, as
+all short ones are, those of a higher priority go first, so that who waits for an answer does not wait behind
+what was claimed of a batch before.
 
 A batch is padded to its costliest utterance, so it is filled in the same fair order with utterances that keep
 the padding below a share of the whole and the bytes within the budget, by the model's costs. It never waits
@@ -16,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from spool.domain.priority import NORMAL
 from worker.models.base import BatchCost
 
 BATCH_SECONDS = 4.0
@@ -42,7 +45,7 @@ class BatchLimits:
 class QueuedUtterance:
     """A waiting utterance. `ticket` orders arrivals; only equal `group`s may share a batch; `alone` marks one
     that was in a batch that ended the engine's process, and runs first and by itself; `live` one of a live
-    session, and runs before those that are not."""
+    session, and runs before those that are not; `priority` is the job's, the lowest number first."""
 
     ticket: int
     job: str
@@ -50,6 +53,7 @@ class QueuedUtterance:
     length: int
     alone: bool = False
     live: bool = False
+    priority: int = NORMAL
 
 
 Cost = Callable[[QueuedUtterance], BatchCost]
@@ -178,7 +182,7 @@ class UtteranceQueue:
     ) -> list[QueuedUtterance]:
         """Remove and return a batch that begins with the job of `among` that was served least."""
         self._level = min(self._served[job] for job in self._queues)
-        seed = self._queues[min(among, key=self._turn)][0]
+        seed = self._queues[min(among, key=lambda job: self._turn(job, self._queues[job][0]))][0]
         most = min(self._limits.samples, most_samples(seed.group))
         batch = _Batch(replace(self._limits, samples=int(most)), cost)
         for item in self._fair_order(seed):
@@ -192,8 +196,8 @@ class UtteranceQueue:
     def _select_jobs(self, jobs: Collection[str], first: Callable[[Hashable], bool] | None) -> list[str]:
         return [job for job in jobs if first is None or first(self._queues[job][0].group)]
 
-    def _turn(self, job: str) -> tuple[int, int]:
-        return self._served[job], self._queues[job][0].ticket
+    def _turn(self, job: str, item: QueuedUtterance) -> tuple[int, int, int]:
+        return self._served[job], item.priority, item.ticket
 
     def _fair_order(self, seed: QueuedUtterance) -> Iterator[QueuedUtterance]:
         """The seed, then the utterances of its group, each from the job served least so far. The caller
@@ -205,7 +209,7 @@ class UtteranceQueue:
         }
         candidates = {job: queue for job, queue in candidates.items() if queue}
         while candidates:
-            job = min(candidates, key=lambda name: (self._served[name], candidates[name][0].ticket))
+            job = min(candidates, key=lambda name: self._turn(name, candidates[name][0]))
             yield candidates[job].popleft()
             if not candidates[job]:
                 del candidates[job]

@@ -258,6 +258,7 @@ class Attempt(ChunkDecoder):
                 request,
                 self.lease.stop,
                 self._mark_of(chunk.span),
+                self.claim.job.priority,
             )
         except JobCancelled:
             self.lease.check()  # says which of the two it was

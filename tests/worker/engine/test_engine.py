@@ -16,7 +16,7 @@ import pytest
 from ops.testbed.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
 from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
-from spool.domain import Recognition
+from spool.domain import HIGH, Recognition
 from spool.errors import (
     EngineCrashed,
     EngineError,
@@ -92,6 +92,21 @@ def test_a_short_job_does_not_wait_for_a_long_one(engine: Engine, gate: Path) ->
     gate.touch()
     results(futures)
     assert order.index("short") <= 9, "in the batch after the one that was on the device"
+
+
+def test_who_waits_for_an_answer_is_in_the_next_batch(engine: Engine, gate: Path) -> None:
+    model = f"gate={gate}"
+    order: list[str] = []
+    futures = [engine.submit("first", tone(1), model)]
+    reached(gate)
+    futures += [engine.submit(f"job {n}", tone(1), model) for n in range(20)]
+    futures += [engine.submit("urgent", tone(1), model, priority=HIGH)]
+    for future, job in zip(futures, ["first", *["batch"] * 20, "urgent"], strict=True):
+        future.add_done_callback(partial(lambda name, _: order.append(name), job))
+    taken_in(engine)
+    gate.touch()
+    results(futures)
+    assert order.index("urgent") <= 8, "in the batch after the one that was on the device"
 
 
 def test_a_full_engine_blocks_and_a_cancelled_submit_leaves(engine: Engine, gate: Path) -> None:

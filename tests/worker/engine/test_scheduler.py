@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spool.domain import HIGH, LOW
 from worker.engine import (
     FIRST_SAMPLES,
     BatchLimits,
@@ -46,6 +47,23 @@ def drain(line: UtteranceQueue) -> list[list[QueuedUtterance]]:
         batches.append(line.next_batch())
         assert batches[-1], "something waits, so there is a batch"
     return batches
+
+
+def test_who_waits_for_an_answer_goes_before_what_was_claimed_of_a_batch() -> None:
+    short = [waiting(n, f"job-{n}") for n in range(40)]
+    urgent = QueuedUtterance(40, "asked", "other options", 100, priority=HIGH)
+    late = QueuedUtterance(41, "late", "m", 100, priority=LOW)
+    batches = drain(filled([*short, urgent, late]))
+    assert batches[0] == [urgent]
+    assert batches[-1][-1] == late
+    mixed = drain(filled([*short, QueuedUtterance(40, "asked", "m", 100, priority=HIGH)]))
+    assert [item.ticket for item in mixed[0]] == [40, *range(7)]
+
+
+def test_a_long_job_of_a_high_priority_takes_turns_with_others() -> None:
+    long = [QueuedUtterance(n, "long", "m", 100, priority=HIGH) for n in range(40)]
+    batches = drain(filled([*long, *(waiting(40 + n, "b") for n in range(8))]))
+    assert sum(item.job == "b" for item in batches[0]) == 4
 
 
 @given(utterances)
