@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.answering import Answering
 from spool.bundled import bundled_folder
 from spool.domain.fleet.routing import Requirement
 from spool.domain.pricing import CLOUDS, CloudPrices, Rate, price_micros, price_of
@@ -34,6 +35,7 @@ from spool.domain.priority import Rules
 from spool.domain.quotas import Quota
 from spool.domain.retention import Retention
 from spool.domain.work_hours import parse_hours
+from spool.errors import StorageError
 from spool.net.address_policy import AddressRules, normal_pattern
 from spool.settings.redis_url import default_url
 
@@ -64,7 +66,17 @@ def _split(value: Any, separator: str = ",") -> Any:  # noqa: ANN401 - pydantic'
 
 
 def _parse_folders(value: Any) -> Any:  # noqa: ANN401
-    return tuple(Path(folder).expanduser().resolve() for folder in _split(value, os.pathsep))
+    return tuple(_resolve(Path(folder).expanduser().absolute()) for folder in _split(value, os.pathsep))
+
+
+def _resolve(folder: Path) -> Path:
+    """The folder without links, as far as its disk or share answers: a dead one holds whoever asks."""
+    with Answering(str(folder), threaded=True) as answering:
+        try:
+            return answering.call(folder.resolve)
+        except StorageError:
+            parent = folder.parent
+            return folder if parent == folder else _resolve(parent) / folder.name
 
 
 def _parse_hosts(value: Any) -> Any:  # noqa: ANN401

@@ -1,8 +1,11 @@
 """Settings: defaults, forms, secrets and contradictions."""
 
+import os
 import re
+import threading
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -33,6 +36,25 @@ def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path)
 def test_home_is_var_and_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_settings({}).home == tmp_path / "var"
+
+
+def test_a_dead_share_among_the_source_roots_holds_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    share, linked, lstat, back = tmp_path / "share", tmp_path / "link", os.lstat, threading.Event()
+    share.mkdir()
+    linked.symlink_to(tmp_path)
+
+    def hang(place: Any, **named: Any) -> os.stat_result:  # as calls to a server that is gone
+        if Path(str(place)).name == "share":
+            back.wait(60)
+        return lstat(place, **named)
+
+    monkeypatch.setattr(os, "lstat", hang)
+    monkeypatch.setattr("spool.answering.ANSWER_SECONDS", 0.1)
+    settings = load_settings({"SPOOL_SOURCE_ROOTS": f"{linked}/share:{linked}/other"})
+    back.set()
+    assert settings.source_roots == (share, tmp_path / "other"), "links are followed as far as disks answer"
 
 
 def test_variables_and_overrides(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 from sqlalchemy import Connection
 
+from spool.answering import Answering
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.errors import (
     JobCancelled,
@@ -30,7 +31,8 @@ from spool.store.chunks import drop_stale, load_chunks, save_chunks
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
-from worker.audio import SAMPLE_RATE
+from worker.audio import SAMPLE_RATE, AudioStream
+from worker.audio.base import Samples
 from worker.decode.types import DecodeRequest
 from worker.engine.handover import HandedOver
 from worker.jobs.decoding import ChunkDecoder
@@ -87,6 +89,12 @@ class Attempt(ChunkDecoder):
     _saved: dict[tuple[int, int], DecodedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
     _asked: float = field(default_factory=time.monotonic)
+    answering: Answering = field(init=False)
+    """By which the recording is read."""
+
+    def __post_init__(self) -> None:
+        job = self.claim.job
+        self.answering = Answering(job.name, threaded=job.source.kind == "file")
 
     def remember(self) -> None:
         """Load the chunks that earlier attempts saved, once no engine of a killed worker of this host may
@@ -211,6 +219,10 @@ class Attempt(ChunkDecoder):
     @property
     def name(self) -> str:
         return self.claim.job.name
+
+    def blocks_of(self, audio: AudioStream) -> Iterable[Samples]:
+        """The recording's blocks. Raises StorageError if its share stops answering."""
+        return self.answering.each(audio.blocks())
 
     # --- steps ----------------------------------------------------------------------------------------------
 

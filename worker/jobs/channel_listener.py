@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,9 @@ class ChannelListener:
         attempt = self._attempt
         name, most = attempt.claim.job.name, attempt.context.settings.max_audio_seconds
         self._count_own()
-        with open_audio(self._path, channels=self._mode, name=name, max_seconds=most) as audio:
-            for block in audio.blocks():
+        opened = partial(open_audio, self._path, channels=self._mode, name=name, max_seconds=most)
+        with attempt.answering.opened(opened) as audio:
+            for block in attempt.blocks_of(audio):
                 attempt.check()
                 self._counted_ns = time.thread_time_ns()
                 yield block[:, self._channel]

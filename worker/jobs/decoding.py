@@ -17,6 +17,7 @@ from spool.domain.recognition import ChunkSpan, DecodedChunk, Hypothesis, Recogn
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
+from worker.audio.base import Samples
 from worker.decode.types import CONTEXT_TOKENS, DecodeRequest
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo
@@ -110,7 +111,11 @@ class ChunkDecoder(ABC):
         lengths = ChunkOptions(**asdict(self.info.chunking))
         if detector:
             self.listeners = listeners(audio.channels)
-        return plan_channels(audio.blocks(), audio.channels, lengths, self.listeners)
+        return plan_channels(self.blocks_of(audio), audio.channels, lengths, self.listeners)
+
+    def blocks_of(self, audio: AudioStream) -> Iterable[Samples]:
+        """The recording's blocks."""
+        return audio.blocks()
 
     def send(self, chunks: Iterable[Chunk]) -> None:
         """Send every chunk that is not known to the engine, and keep what comes back meanwhile.

@@ -10,11 +10,13 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
 import structlog
 
+from spool.answering import Answering
 from spool.domain.jobs import Job
 from spool.domain.options import JobOptions
 from spool.domain.transcript import SCHEMA, Transcript
@@ -46,7 +48,17 @@ class Facts(TypedDict):
 class Reuse:
     """One attempt's search for an earlier transcript."""
 
-    def __init__(self, settings: Settings, db: Database, objects: ObjectStore, job: Job, mark: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        objects: ObjectStore,
+        job: Job,
+        mark: str,
+        answering: Answering | None = None,
+    ) -> None:
+        """`answering` reads the recording; None: directly."""
+        self._answering = answering or Answering(job.name, threaded=False)
         self._settings = settings
         self._db = db
         self._objects = objects
@@ -88,9 +100,9 @@ class Reuse:
         """
         blocks: bytes | None = None
         with contextlib.suppress(OSError):  # whoever opens the recording names what is wrong with it
-            self._marks = _marks(path)
+            self._marks = self._answering.call(partial(_marks, path))
             if hashed or self._job.source.kind != "upload":
-                self._content = _digest(path, check)
+                self._content = self._digest(path, check)
             else:
                 self._content, blocks = hash_file(path, check)
         if self._job.content_sha256 not in (None, self._content):
@@ -107,11 +119,20 @@ class Reuse:
     def confirm(self, path: Path, check: Callable[[], None]) -> None:
         """The recording was decoded: raise SourceChanged where it was not the same from beginning to end."""
         try:
-            if _marks(path) == self._marks or _digest(path, check) == self._content:
+            marks = self._answering.call(partial(_marks, path))
+            if marks == self._marks or self._digest(path, check) == self._content:
                 return
         except OSError:
             pass
         raise self._make_error("while it was read")
+
+    def _digest(self, path: Path, check: Callable[[], None]) -> str:
+        digest = hashlib.sha256()
+        with self._answering.opened(lambda: path.open("rb")) as file:
+            while block := self._answering.call(partial(file.read, BLOCK)):
+                digest.update(block)
+                check()
+        return digest.hexdigest()
 
     def _make_error(self, when: str) -> SourceChanged:
         return SourceChanged(f"{self._job.name}: the recording changed {when}; submit it as a new job.")
@@ -152,15 +173,6 @@ def fingerprint(options: JobOptions, makers: tuple[str | None, ...]) -> str:
     """
     inputs = [SCHEMA, options.of_words.document(), *makers]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def _digest(path: Path, check: Callable[[], None]) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-            check()
-    return digest.hexdigest()
 
 
 def _marks(path: Path) -> tuple[int, int, int, int]:

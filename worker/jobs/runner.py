@@ -121,7 +121,8 @@ class JobRunner:
     def run(self) -> str:
         """Run all steps and write the ending; returns its name."""
         try:
-            transcript, facts = self._transcribe()
+            with self._attempt.answering:
+                transcript, facts = self._transcribe()
             with span("finish", self._job.ids):
                 self._finish(transcript, facts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the row must say how the attempt ended
@@ -152,7 +153,9 @@ class JobRunner:
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
             mark = models.transcript_mark(mark)
-        reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
+        reuse = Reuse(
+            context.settings, context.db, self._services.objects, self._job, mark, attempt.answering
+        )
         transcript = reuse.before_fetch()
         if transcript is None:
             hashes = self._read_hashes()
@@ -178,7 +181,12 @@ class JobRunner:
         models = SpeakerModels.ready(attempt, asked)
         mark = None if of_words is None else models.transcript_mark(of_words)
         reuse = Reuse(
-            self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
+            self._context.settings,
+            self._context.db,
+            objects,
+            replace(job, reuse=False),
+            mark or "",
+            attempt.answering,
         )
         attempt.model = models.model.path
         with reuse.fetch(self._services.sources, attempt.check, self._read_hashes()) as path:
@@ -199,11 +207,14 @@ class JobRunner:
 
     def _decode(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
         attempt = self._attempt
-        with open_audio(
-            path,
-            channels=self._job.options.channels,
-            name=self._job.name,
-            max_seconds=self._context.settings.max_audio_seconds,
+        with attempt.answering.opened(
+            partial(
+                open_audio,
+                path,
+                channels=self._job.options.channels,
+                name=self._job.name,
+                max_seconds=self._context.settings.max_audio_seconds,
+            )
         ) as audio:
             failpoint("source.fetched")
             refuse_truncated(self._job.name, audio.known_length, self._job.options.on_truncated)

@@ -13,10 +13,8 @@ from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 from typing import NoReturn
 
+from spool.answering import ANSWER_SECONDS
 from spool.errors import FolderMissing, ShareForbidden, ShareMissing, SourceMissing, StorageError
-
-ANSWER_SECONDS = 10.0
-"""How long a share may take to answer. A call to one whose server is gone never returns."""
 
 
 class Shares:
