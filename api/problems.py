@@ -59,7 +59,7 @@ _HTTP_CODES = {
 }
 
 
-class _Known(NamedTuple):
+class _Example(NamedTuple):
     """A problem as the OpenAPI description shows it; `code` if that is not its name here."""
 
     status: int
@@ -68,39 +68,41 @@ class _Known(NamedTuple):
 
 
 _JOB = "job_01JD5T9Q4X8K2M6N0P3R7S1V5W"
-PROBLEMS: Mapping[str, _Known] = {
-    "malformed": _Known(400, "The request is not valid JSON.", "invalid_request"),
-    "unauthorized": _Known(401, "Send an API key as `Authorization: Bearer …`."),
-    "forbidden": _Known(403, "This request requires a key with the scope submit."),
-    "source_forbidden": _Known(
+PROBLEMS: Mapping[str, _Example] = {
+    "malformed": _Example(400, "The request is not valid JSON.", "invalid_request"),
+    "unauthorized": _Example(401, "Send an API key as `Authorization: Bearer …`."),
+    "forbidden": _Example(403, "This request requires a key with the scope submit."),
+    "source_forbidden": _Example(
         403,
         "/etc/passwd is not under a folder that this server may read from. Upload the recording, or have the "
         "operator add its folder to SPOOL_SOURCE_ROOTS.",
     ),
-    "not_found": _Known(404, f"There is no job {_JOB}."),
-    "too_slow": _Known(408, "The request body arrives too slowly."),
-    "not_done": _Known(409, f"Job {_JOB} is running."),
-    "not_ended": _Known(409, f"Job {_JOB} is running; cancel it first.", "conflict"),
-    "not_here": _Known(409, "The recording is at a web address; play it there."),
-    "not_offered": _Known(409, "This server accepts recordings only through POST /v1/jobs."),
-    "parts_missing": _Known(409, "2 of 3 parts are missing; the first is part 2."),
-    "conflict": _Known(409, f"Job {_JOB} is done and cannot be cancelled."),
-    "edited": _Known(409, "Bo changed these words in revision 3; review that and edit again."),
-    "deleted": _Known(410, f"The transcript of job {_JOB} was deleted on 2026-11-20 14:03 UTC."),
-    "too_large": _Known(413, "The file is larger than the 4294967296 bytes allowed here."),
-    "unsupported_media_type": _Known(415, "Send application/json or multipart/form-data."),
-    "no_such_range": _Known(416, "The recording has no such bytes."),
-    "invalid_request": _Known(422, "query.limit: Input should be less than or equal to 200"),
-    "bad_lines": _Known(422, "3 of 5000 lines are invalid. The batch is strict, so no job was created."),
-    "source_missing": _Known(422, "There is no folder /archive/1974."),
-    "unknown_model": _Known(422, "There is no model 'parakeet-9'. Available models: demo."),
-    "rate_limited": _Known(429, "Too many requests; try again in 1 s."),
-    "storage": _Known(503, "The database does not answer."),
-    "overloaded": _Known(503, "The server has too many requests under way; try again in a moment."),
-    "too_many_streams": _Known(503, "Too many event streams are open; try again later."),
-    "no_worker": _Known(503, "No worker can take the recording: it waits for a worker with model parakeet."),
-    "too_long": _Known(504, "The transcript was not ready within 900 s; submit the recording as a job."),
-    "disk_full": _Known(507, "No space is left where uploads are received."),
+    "not_found": _Example(404, f"There is no job {_JOB}."),
+    "too_slow": _Example(408, "The request body arrives too slowly."),
+    "not_done": _Example(409, f"Job {_JOB} is running."),
+    "not_ended": _Example(409, f"Job {_JOB} is running; cancel it first.", "conflict"),
+    "not_here": _Example(409, "The recording is at a web address; play it there."),
+    "not_offered": _Example(409, "This server accepts recordings only through POST /v1/jobs."),
+    "parts_missing": _Example(409, "2 of 3 parts are missing; the first is part 2."),
+    "conflict": _Example(409, f"Job {_JOB} is done and cannot be cancelled."),
+    "edited": _Example(409, "Bo changed these words in revision 3; review that and edit again."),
+    "deleted": _Example(410, f"The transcript of job {_JOB} was deleted on 2026-11-20 14:03 UTC."),
+    "too_large": _Example(413, "The file is larger than the 4294967296 bytes allowed here."),
+    "unsupported_media_type": _Example(415, "Send application/json or multipart/form-data."),
+    "no_such_range": _Example(416, "The recording has no such bytes."),
+    "invalid_request": _Example(422, "query.limit: Input should be less than or equal to 200"),
+    "bad_lines": _Example(422, "3 of 5000 lines are invalid. The batch is strict, so no job was created."),
+    "source_missing": _Example(422, "There is no folder /archive/1974."),
+    "unknown_model": _Example(422, "There is no model 'parakeet-9'. Available models: demo."),
+    "rate_limited": _Example(429, "Too many requests; try again in 1 s."),
+    "storage": _Example(503, "The database does not answer."),
+    "overloaded": _Example(503, "The server has too many requests under way; try again in a moment."),
+    "too_many_streams": _Example(503, "Too many event streams are open; try again later."),
+    "no_worker": _Example(
+        503, "No worker can take the recording: it waits for a worker with model parakeet."
+    ),
+    "too_long": _Example(504, "The transcript was not ready within 900 s; submit the recording as a job."),
+    "disk_full": _Example(507, "No space is left where uploads are received."),
 }
 """The problems that routes may answer with, each with an example of its text."""
 

@@ -107,7 +107,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StreamStart:
     """Where a stream begins: after event `seen`, with the current state unless it is resumed."""
 
     seen: int
@@ -118,7 +118,7 @@ class Beginning:
     """The event that ended it, if it has ended and the event is still kept."""
 
 
-async def stream_text(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
+async def stream_text(database: Database, stream: Stream, begin: StreamStart) -> AsyncIterator[str]:
     """The text of a stream, until its job or batch has ended or it is closed."""
     seen = begin.seen
     yield _RETRY

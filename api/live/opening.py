@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from api.auth.principal import Principal
 from api.live.limits import full
-from api.live.protocol import Asked
+from api.live.protocol import SessionRequest
 from api.problems import Problem, validation_problem
 from api.services import Services
 from api.submission.jobs import cancel_unless_ended, requirement_of, resolve_options
@@ -44,7 +44,9 @@ _CONTEXT = re.compile(r"(-?\d{1,5}),(\d{1,4})")
 _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 
 
-def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[Asked, dict[str, bool]]:
+def read_query(
+    services: Services, pairs: Iterable[tuple[str, str]]
+) -> tuple[SessionRequest, dict[str, bool]]:
     """What a query asks for, and its switches (`_SWITCHES`). Raises `Problem` 422."""
     values, tags = read_values(pairs)
     if values.pop("encoding", "linear16") != "linear16":
@@ -70,7 +72,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
     except ValidationError as error:
         raise validation_problem(error.errors(include_url=False, include_input=False), "query") from None
     options = _options(services, default, search, "query").kept()
-    return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
+    return SessionRequest(options=options.model_copy(update={"live": listening}), body=body), switches
 
 
 def take_switches(values: dict[str, str]) -> dict[str, bool]:
@@ -144,14 +146,14 @@ def parameter_problem(name: str, message: str) -> Problem:
     return validation_problem([{"loc": (name,), "msg": message}], "query")
 
 
-async def open_session(services: Services, caller: Principal, asked: Asked) -> Job:
+async def open_session(services: Services, caller: Principal, asked: SessionRequest) -> Job:
     """The job of a session that a worker has claimed. Raises `Problem` 503 if none claims it in time, and the
     errors of other submissions."""
     with services.live.seats.opening():
         return await _open(services, caller, asked)
 
 
-async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
+async def _open(services: Services, caller: Principal, asked: SessionRequest) -> Job:
     job = await to_thread.run_sync(_create, services, caller, asked)
     pause = _FIRST_POLL_SECONDS
     deadline = time.monotonic() + services.settings.live_open_seconds
@@ -171,7 +173,7 @@ async def _open(services: Services, caller: Principal, asked: Asked) -> Job:
     raise full(f"No worker has room for another live session of {model} now; try again in a moment.")
 
 
-def _create(services: Services, caller: Principal, asked: Asked) -> Job:
+def _create(services: Services, caller: Principal, asked: SessionRequest) -> Job:
     settings, fleet, model = services.settings, services.fleet, asked.options.model
     project = caller.project_for(asked.body.project)
     requires = requirement_of(settings, model, None)

@@ -17,7 +17,7 @@ Control = Literal["start", "alive", "finalize", "close"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SessionRequest:
     """What a client asks for when it connects."""
 
     options: JobOptions

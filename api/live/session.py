@@ -68,18 +68,18 @@ class Session:
         """Serve the client to the end of the session, and close the socket."""
         writing = asyncio.create_task(self._writer.run())
         reading = asyncio.create_task(self._read())
-        speaking = asyncio.create_task(self._speak())
+        speaking = asyncio.create_task(self._send_words())
         ended: SessionEnd | None = None
         try:
             done, _ = await asyncio.wait({writing, reading, speaking}, return_when=asyncio.FIRST_COMPLETED)
             if reading in done and reading.exception() is None:
-                if reading.result() == "disconnected" and self._waits:
+                if reading.result() == "disconnected" and self._can_resume:
                     self._writer.leave()
                 else:
                     self._writer.end(reading.result())
                 await writing
                 if reading.result() == "closed":
-                    await self._rest(speaking)
+                    await self._send_rest(speaking)
             else:
                 for task in done:
                     task.result()
@@ -89,23 +89,23 @@ class Session:
             pass
         finally:
             await _stop(reading, speaking)
-            await self._leave(writing, ended)
+            await self._close(writing, ended)
 
     @property
-    def _waits(self) -> bool:
+    def _can_resume(self) -> bool:
         """Whether the session outlives a lost connection."""
         return self._listening.resume_seconds is not None
 
-    async def _rest(self, speaking: "asyncio.Task[None]") -> None:
+    async def _send_rest(self, speaking: "asyncio.Task[None]") -> None:
         """Send the remaining words to a client that has said that it is done."""
         try:
             await asyncio.wait_for(asyncio.shield(speaking), FINISH_SECONDS)
         except TimeoutError:
             raise SessionEnd(1011, f"The remaining words will be in job {self._job.id}.") from None
 
-    async def _leave(self, writing: "asyncio.Task[None]", ended: SessionEnd | None) -> None:
+    async def _close(self, writing: "asyncio.Task[None]", ended: SessionEnd | None) -> None:
         if not writing.done():
-            if ended is not None and ended.is_lost and self._waits:
+            if ended is not None and ended.is_lost and self._can_resume:
                 self._writer.leave()
             else:
                 self._writer.end("ended" if ended is None else ended.sentence)
@@ -133,11 +133,11 @@ class Session:
                     is_lost=True,
                 ) from None
             if message["type"] == "websocket.disconnect":
-                return "left" if message.get("code") == _GOODBYE and self._waits else "disconnected"
+                return "left" if message.get("code") == _GOODBYE and self._can_resume else "disconnected"
             text, data = message.get("text"), message.get("bytes")
             if text is not None:
                 if (audio := self._protocol.audio(text)) is not None:
-                    await self._take(audio, binary=False)
+                    await self._take_audio(audio, binary=False)
                     continue
                 control = self._protocol.control(text)
                 if control == "close":
@@ -147,11 +147,11 @@ class Session:
                 if control == "start":
                     await self._send(self._protocol.report_started())
             elif data:
-                await self._take(data, binary=True)
+                await self._take_audio(data, binary=True)
             else:  # how clients of Deepgram's older protocol end a session
                 return "closed"
 
-    async def _take(self, data: bytes, *, binary: bool) -> None:
+    async def _take_audio(self, data: bytes, *, binary: bool) -> None:
         self._protocol.check_audio(binary=binary)
         listening = self._listening
         if len(data) > MOST_FRAME_BYTES:
@@ -183,7 +183,7 @@ class Session:
 
     # --- to the client --------------------------------------------------------------------------------------
 
-    async def _speak(self) -> None:
+    async def _send_words(self) -> None:
         """Send what becomes known, until the job has ended. Raises SessionEnd if it ended badly."""
         async with self._services.live.ears.hearing(words_channel(self._job.id)) as ear:
             if self._place.part:
@@ -198,9 +198,9 @@ class Session:
                 has_finals = any(message.get("type") == "final" for message in messages)
                 if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
                     looked = time.monotonic()
-                    if await self._tell_finals():
+                    if await self._send_finals():
                         return
-                await self._tell_partial(messages)
+                await self._send_partial(messages)
 
     async def _receive(self, ear: Ear) -> list[dict[str, Any]]:
         messages = await ear.messages(LOOK_SECONDS)
@@ -218,7 +218,7 @@ class Session:
             self._acknowledged = size
             await self._send(self._protocol.report_stored(size, self._listening.seconds_of(size)))
 
-    async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
+    async def _send_partial(self, messages: Iterable[dict[str, Any]]) -> None:
         """Send only the last partial: a client that reads slowly misses those before it."""
         partial = None
         for message in messages:
@@ -226,7 +226,7 @@ class Session:
         if partial is not None and partial["number"] == self._number:
             await self._send(self._protocol.partial(partial))
 
-    async def _tell_finals(self) -> bool:
+    async def _send_finals(self) -> bool:
         """Send what was saved since the last time; returns whether the job has ended."""
         try:
             known = await to_thread.run_sync(self._look, limiter=self._services.live.threads)

@@ -25,7 +25,7 @@ from api.auth.principal import Principal, get_visible_job
 from api.auth.signed_urls import HOLDS_SECONDS, sign_link, verify_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
-from api.submission.connections import reach_of
+from api.submission.connections import s3_access_of
 from api.submission.sources import check_source, file_path
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
@@ -183,11 +183,11 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
             try:
-                reach = reach_of(services, job.project, source.connection)
-                reach.check(source.uri)
+                access = s3_access_of(services, job.project, source.connection)
+                access.check(source.uri)
             except InvalidRequest as error:
                 raise Problem(409, "not_here", error.message) from None
-            return _find_stored(reach.store(bucket), key, source.etag)
+            return _find_stored(access.store(bucket), key, source.etag)
         case "file":
             return _find_local(source, services, caller)
     raise Problem(409, "not_here", "The recording is at a web address; play it there.")

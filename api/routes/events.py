@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
-from api.delivery.sse import Beginning, EventResponse, Progress, Stream, stream_text
+from api.delivery.sse import EventResponse, Progress, Stream, StreamStart, stream_text
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from spool.store.batch_progress import batch_counts, jobs_progress
@@ -92,7 +92,7 @@ async def _answer(request: Request, services: Services, stream: Stream, after: i
     return EventResponse(_until_left(services, stream, begin), headers=headers)
 
 
-async def _until_left(services: Services, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
+async def _until_left(services: Services, stream: Stream, begin: StreamStart) -> AsyncIterator[str]:
     try:
         async for text in stream_text(services.database, stream, begin):
             yield text
@@ -108,7 +108,7 @@ def _check(services: Services, caller: Principal, stream: Stream) -> None:
             get_visible_batch(tx, caller, stream.batch_id or "")
 
 
-def _beginning(services: Services, stream: Stream, after: int | None) -> Beginning | None:
+def _beginning(services: Services, stream: Stream, after: int | None) -> StreamStart | None:
     """Where to begin; None if it is resumed after the last event."""
     which = {"job_id": stream.job_id} if stream.job_id else {"batch_id": stream.batch_id}
     with services.database.read() as tx:
@@ -116,10 +116,10 @@ def _beginning(services: Services, stream: Stream, after: int | None) -> Beginni
         state, ended = _state(tx, stream)
         ended = ended and not any_unplaced(tx, **which)
         if after is None:
-            return Beginning(position, state, ended, last_ending(tx, **which) if ended else None)
+            return StreamStart(position, state, ended, last_ending(tx, **which) if ended else None)
         if ended and not read_events(tx, after, 1, **which):
             return None
-    return Beginning(after, None, ended)
+    return StreamStart(after, None, ended)
 
 
 def _state(tx: Connection, stream: Stream) -> tuple[Progress, bool]:

@@ -35,13 +35,13 @@ log = structlog.get_logger(__name__)
 
 _CREATED = {"type": "session.created", "event_id": "event_created", "session": {"type": "transcription"}}
 LiveCaller = Annotated[Principal, Depends(authenticate_websocket)]
-Speaks = Callable[[Job, dict[str, bool]], Protocol]
+MakeProtocol = Callable[[Job, dict[str, bool]], Protocol]
 
 
 async def listen(websocket: WebSocket, caller: LiveCaller) -> None:
     """A session that speaks Deepgram's protocol."""
 
-    def speaks(job: Job, switches: dict[str, bool]) -> Protocol:
+    def make_protocol(job: Job, switches: dict[str, bool]) -> Protocol:
         return DeepgramProtocol(
             job,
             interim=switches["interim_results"],
@@ -49,7 +49,7 @@ async def listen(websocket: WebSocket, caller: LiveCaller) -> None:
             acknowledges=switches["acknowledge"],
         )
 
-    await _serve(websocket, caller, speaks)
+    await _serve(websocket, caller, make_protocol)
 
 
 async def listen_wenet(websocket: WebSocket, caller: LiveCaller) -> None:
@@ -57,27 +57,29 @@ async def listen_wenet(websocket: WebSocket, caller: LiveCaller) -> None:
     await _serve(websocket, caller, lambda _job, _switches: WenetProtocol())
 
 
-async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
+async def _serve(websocket: WebSocket, caller: Principal, make_protocol: MakeProtocol) -> None:
     services = services_of(websocket)
     if PARAMETER in websocket.query_params:
-        await _resume(services, websocket, caller, speaks)
+        await _resume(services, websocket, caller, make_protocol)
         return
     asked, switches = read_query(services, websocket.query_params.multi_items())
     with services.live.seats.seat(caller.key_id or caller.name, asked.options.model):
         job = await open_session(services, caller, asked)
         await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
         log.info("live session opened", **job.ids, project=job.project, key=caller.name)
-        await Session(services, websocket, job, speaks(job, switches)).run()
+        await Session(services, websocket, job, make_protocol(job, switches)).run()
 
 
-async def _resume(services: Services, websocket: WebSocket, caller: Principal, speaks: Speaks) -> None:
+async def _resume(
+    services: Services, websocket: WebSocket, caller: Principal, make_protocol: MakeProtocol
+) -> None:
     """Continue an open session on a new connection."""
     asked, switches = read_resumption(websocket.query_params.multi_items())
     with services.live.seats.seat_again(caller.key_id or caller.name):
         job, place = await resume_session(services, caller, asked)
         await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
         log.info("live session resumed", **job.ids, project=job.project, key=caller.name, part=place.part)
-        await Session(services, websocket, job, speaks(job, switches), place).run()
+        await Session(services, websocket, job, make_protocol(job, switches), place).run()
 
 
 async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:

@@ -22,7 +22,7 @@ from api.middleware.log_context import set_subject
 from api.presenters.batches import present_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.connections import Reach, reach_of
+from api.submission.connections import S3Access, s3_access_of
 from api.submission.intake import Intake
 from api.submission.jobs import (
     canonical_request,
@@ -71,8 +71,8 @@ def create_from_address(
     if not body.source.lower().endswith(_MANIFESTS):
         intake = Intake(services, caller, body, address=body.source)
         return _submit(services, body, intake, body.source, "", idempotency_key)
-    reach = reach_of(services, caller.project_for(body.project), body.connection)
-    with _fetch(services, caller, body.source, reach) as path:
+    access = s3_access_of(services, caller.project_for(body.project), body.connection)
+    with _fetch(services, caller, body.source, access) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         intake = Intake(services, caller, body, manifest=path)
@@ -93,9 +93,9 @@ def create_from_manifest(
 
 
 @contextmanager
-def _fetch(services: Services, caller: Principal, address: str, reach: Reach) -> Iterator[Path]:
+def _fetch(services: Services, caller: Principal, address: str, access: S3Access) -> Iterator[Path]:
     """The manifest at `address` as a local file."""
-    source = reach.apply(check_source(address, services.settings, caller))
+    source = access.apply(check_source(address, services.settings, caller))
     if source.kind == "file":
         yield Path(os.fsdecode(unquote_to_bytes(source.uri.removeprefix("file://"))))
         return
@@ -106,7 +106,7 @@ def _fetch(services: Services, caller: Principal, address: str, reach: Reach) ->
             "A manifest is read from s3:// or file:// only; send any other as the body of the request.",
         )
     bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-    store_of_manifest = reach.store(bucket)
+    store_of_manifest = access.store(bucket)
     info = store_of_manifest.head(key)
     if info is None:
         raise SourceMissing(f"There is no object {source.uri}.")

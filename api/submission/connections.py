@@ -17,7 +17,7 @@ from spool.tables.exports import ConnectionRow
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class S3Access:
     """How `s3://` addresses of a request are read: with the server's credentials, or with a connection."""
 
     settings: Settings
@@ -51,7 +51,9 @@ class Reach:
         return S3Store(bucket, prefix, options_of(self.connection, self.settings, self.box))
 
 
-def reach_of(services: Services, project: str, connection: str | None, address: str = "s3://") -> Reach:
+def s3_access_of(
+    services: Services, project: str, connection: str | None, address: str = "s3://"
+) -> S3Access:
     """How a request of the project reads the source at `address`. Raises InvalidRequest for an unknown
     connection, and for a connection with a source that is not on S3."""
     row = None
@@ -63,4 +65,4 @@ def reach_of(services: Services, project: str, connection: str | None, address: 
                 row = get_connection(tx, project, connection)
         except NotFound as error:
             raise InvalidRequest(f"connection: {error.message}") from None
-    return Reach(services.settings, services.secret_box, row)
+    return S3Access(services.settings, services.secret_box, row)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from api.auth.principal import Principal
 from api.services import Services
-from api.submission.connections import reach_of
+from api.submission.connections import s3_access_of
 from api.submission.direct import UploadLookup
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.jobs import head_of, reader_of, requirement_of, resolve_options
@@ -124,7 +124,7 @@ class Intake:
         self._traceparent = current().header
         self.caller = caller
         self.project = caller.project_for(request.project)
-        self.reach = reach_of(services, self.project, request.connection, address or "s3://")
+        self.access = s3_access_of(services, self.project, request.connection, address or "s3://")
         self.uploads = UploadLookup(services, caller, self.project)
         # A listing waits for a disk or a bucket, and nobody else should have to.
         self._turn = services.manifest_turn if manifest is not None else nullcontext()
@@ -174,7 +174,7 @@ class Intake:
                 yield number, _Line(line.custom_id or f"line-{number}", line.source, *fields)
 
     def _list_lines(self, report: ManifestReport) -> Iterator[tuple[int, _Line | BadLine]]:
-        for recording in list_recordings(self._address, self.reach, self.caller):
+        for recording in list_recordings(self._address, self.access, self.caller):
             if isinstance(recording, SkippedFile):
                 report.skip(recording)
                 continue
@@ -214,7 +214,7 @@ class Intake:
         if source.startswith(SCHEME):
             upload = self.uploads.find(source)
             return Source("upload", upload.key), upload
-        return self.reach.apply(check_source(source, self._settings, self.caller)), None
+        return self.access.apply(check_source(source, self._settings, self.caller)), None
 
     def _build_job(
         self, number: int, line: _Line, source: Source, options: AskedOptions, name: str

@@ -22,7 +22,7 @@ from api.presenters.jobs import present_job_detail
 from api.problems import validation_problem
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
-from api.submission.connections import reach_of
+from api.submission.connections import s3_access_of
 from api.submission.direct import drop_upload, refuse_other_project
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import check_output, output_of, place_of
@@ -63,8 +63,8 @@ def create_from_source(
     """The job for the source that `body` names, and whether it is new."""
     if body.source.startswith(SCHEME) and body.connection is None:
         return _create_from_direct(services, caller, body, idempotency_key)
-    reach = reach_of(services, caller.project_for(body.project), body.connection, body.source)
-    source = reach.apply(check_source(body.source, services.settings, caller))
+    access = s3_access_of(services, caller.project_for(body.project), body.connection, body.source)
+    source = access.apply(check_source(body.source, services.settings, caller))
     options = _options(services, caller, body)
     name = body.name or source_name(source)
     new = _build_job(services, caller, body, options, source, name, idempotency_key)
@@ -102,7 +102,7 @@ def create_rerun(
         kept = _options_of(tx, job, body.options)
     if job.source.kind not in ("upload", "live"):
         check_source(job.source.uri, services.settings, caller)
-        reach_of(services, job.project, job.source.connection).apply(job.source)
+        s3_access_of(services, job.project, job.source.connection).apply(job.source)
     asked = UploadRequest(
         name=job.name,
         project=job.project,

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
-from api.submission.connections import Reach
+from api.submission.connections import S3Access
 from api.submission.sources import check_place, check_source, outside_roots
 from spool.domain.jobs import Source
 from spool.domain.manifest import SkippedFile, in_blocks
@@ -42,14 +42,14 @@ PROBED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRecording:
     """A recording: its path below the address, and its source, or why it cannot be one."""
 
     place: str
     source: Source | SourceError | InvalidRequest
 
 
-Judged = Source | SkippedFile | SourceError | InvalidRequest
+Judgement = Source | SkippedFile | SourceError | InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +61,32 @@ class Candidate:
     version: str
     is_quick: bool
     """Whether the name is enough to tell what the file is."""
-    judge: Callable[[], Judged]
+    judge: Callable[[], Judgement]
     """Returns the source, or why the file is none."""
 
 
-def list_recordings(address: str, reach: Reach, caller: Principal) -> Iterator[Listed | SkippedFile]:
+def list_recordings(
+    address: str, access: S3Access, caller: Principal
+) -> Iterator[ListedRecording | SkippedFile]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`), and every other file.
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
-    for block in in_blocks(list_candidates(address, reach, caller), PROBED_AT_ONCE):
+    for block in in_blocks(list_candidates(address, access, caller), PROBED_AT_ONCE):
         for candidate, judged in judge_all(block):
             if isinstance(judged, SkippedFile):
                 yield judged
             else:
-                yield Listed(candidate.place, judged)
+                yield ListedRecording(candidate.place, judged)
 
 
-def list_candidates(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
+def list_candidates(address: str, access: S3Access, caller: Principal) -> Iterator[Candidate]:
     """Every file below `address`, unread. Raises as `list_recordings` does."""
-    settings = reach.settings
+    settings = access.settings
     if address.startswith("s3://"):
         check_place(f"{address.rstrip('/')}/", settings, caller)
-        reach.check(f"{address.rstrip('/')}/")
-        yield from _list_objects(address, reach, caller)
+        access.check(f"{address.rstrip('/')}/")
+        yield from _list_objects(address, access, caller)
     elif address.startswith("file://"):
         folder = folder_of(address, settings.source_roots)
         check_place(f"{folder.as_uri()}/", settings, caller)
@@ -94,7 +96,7 @@ def list_candidates(address: str, reach: Reach, caller: Principal) -> Iterator[C
         raise InvalidRequest("A batch is listed from s3://bucket/prefix/ or file:///folder/.")
 
 
-def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
+def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judgement]]:
     """What each candidate is, in order; several files are read at a time."""
     if all(candidate.is_quick for candidate in block):
         yield from ((candidate, candidate.judge()) for candidate in block)
@@ -103,11 +105,11 @@ def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
         yield from zip(block, pool.map(lambda candidate: candidate.judge(), block), strict=True)
 
 
-def find_candidate(address: str, place: str, reach: Reach, caller: Principal) -> Candidate | None:
+def find_candidate(address: str, place: str, access: S3Access, caller: Principal) -> Candidate | None:
     """The object at `place` below an `s3://` address; None if there is none."""
-    bucket, prefix, store = _open(address, reach)
+    bucket, prefix, store = _open(address, access)
     item = store.head(place)
-    return None if item is None else _object(bucket, prefix, store, item, reach, caller)
+    return None if item is None else _object(bucket, prefix, store, item, access, caller)
 
 
 def custom_id_of(place: str) -> str:
@@ -137,33 +139,33 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _open(address: str, reach: Reach) -> tuple[str, str, ObjectStore]:
+def _open(address: str, access: S3Access) -> tuple[str, str, ObjectStore]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    return bucket, prefix.strip("/"), reach.store(bucket, prefix)
+    return bucket, prefix.strip("/"), access.store(bucket, prefix)
 
 
-def _list_objects(address: str, reach: Reach, caller: Principal) -> Iterator[Candidate]:
-    bucket, prefix, store = _open(address, reach)
+def _list_objects(address: str, access: S3Access, caller: Principal) -> Iterator[Candidate]:
+    bucket, prefix, store = _open(address, access)
     try:
         for item in store.list():
             if item.key and not item.key.endswith("/"):
-                yield _object(bucket, prefix, store, item, reach, caller)
+                yield _object(bucket, prefix, store, item, access, caller)
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
     except CredentialsRefused as error:
-        if reach.name is None:
+        if access.name is None:
             raise
-        raise SourceForbidden(f"Connection {reach.name}: {error.message}") from None
+        raise SourceForbidden(f"Connection {access.name}: {error.message}") from None
 
 
 def _object(
-    bucket: str, prefix: str, store: ObjectStore, item: ObjectInfo, reach: Reach, caller: Principal
+    bucket: str, prefix: str, store: ObjectStore, item: ObjectInfo, access: S3Access, caller: Principal
 ) -> Candidate:
-    def judge() -> Judged:
+    def judge() -> Judgement:
         if reason := _reason(item.key, lambda: _first_bytes(store, item)):
             return SkippedFile(_printable(item.key), reason)
         full = "/".join(part for part in (prefix, item.key) if part)
-        return _object_source(bucket, full, item, reach, caller)
+        return _object_source(bucket, full, item, access, caller)
 
     is_quick = is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key)
     return Candidate(item.key, item.etag, is_quick, judge)
@@ -187,10 +189,10 @@ def _printable(place: str) -> str:
 
 
 def _object_source(
-    bucket: str, key: str, item: ObjectInfo, reach: Reach, caller: Principal
+    bucket: str, key: str, item: ObjectInfo, access: S3Access, caller: Principal
 ) -> Source | SourceError | InvalidRequest:
     try:
-        source = reach.apply(check_source(f"s3://{bucket}/{key}", reach.settings, caller))
+        source = access.apply(check_source(f"s3://{bucket}/{key}", access.settings, caller))
     except (SourceError, InvalidRequest) as error:
         return error
     return replace(source, size=item.size, etag=item.etag)
@@ -199,7 +201,7 @@ def _object_source(
 def _file(folder: Path, path: Path, unread: str | None, settings: Settings, caller: Principal) -> Candidate:
     place = path.relative_to(folder).as_posix()
 
-    def judge() -> Judged:
+    def judge() -> Judgement:
         reason = unread or skip_reason(path)
         if reason is not None:
             return SkippedFile(_printable(place), reason)

@@ -31,7 +31,7 @@ def create_from_request(services: Services, caller: Principal, body: SourceReque
     request = body.for_jobs()
     checked = BatchUploadRequest.model_validate(request | {"project": project})
     intake = Intake(services, caller, checked, address=address)  # refuses options and outputs by name
-    intake.reach.check(address)
+    intake.access.check(address)
     new = NewSource(
         project=project,
         name=body.name or address[:200],

@@ -17,7 +17,7 @@ from api.submission.intake import Intake
 from api.submission.listing import (
     PROBED_AT_ONCE,
     Candidate,
-    Judged,
+    Judgement,
     custom_id_of,
     find_candidate,
     judge_all,
@@ -81,7 +81,7 @@ class SourceWatcher(BackgroundLoop):
         request = BatchUploadRequest.model_validate(source.request)
         intake = Intake(self._services, caller, request, address=source.address)
         files: Iterable[Candidate] = (
-            list_candidates(source.address, intake.reach, caller)
+            list_candidates(source.address, intake.access, caller)
             if turn.listing
             else self._find_marked(turn, intake)
         )
@@ -103,7 +103,7 @@ class SourceWatcher(BackgroundLoop):
 
     def _find_marked(self, turn: SourceTurn, intake: Intake) -> Iterator[Candidate]:
         for place in turn.marked:
-            candidate = find_candidate(turn.source.address, place, intake.reach, intake.caller)
+            candidate = find_candidate(turn.source.address, place, intake.access, intake.caller)
             if candidate is not None:
                 yield candidate
 
@@ -150,7 +150,7 @@ def _is_settled(item: Item | None, turn: SourceTurn) -> bool:
     return item is not None and turn.now - item.created_at >= timedelta(seconds=turn.source.settle_seconds)
 
 
-def _item(candidate: Candidate, judged: Judged, intake: Intake) -> NewItem:
+def _item(candidate: Candidate, judged: Judgement, intake: Intake) -> NewItem:
     place, version = custom_id_of(candidate.place), candidate.version
     if isinstance(judged, SkippedFile):
         return NewItem(place, version, "skipped", judged.reason)
