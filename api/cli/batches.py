@@ -11,12 +11,11 @@ from zipfile import ZipFile
 from cyclopts import Parameter
 from rich.text import Text
 
-from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out
 from api.cli.files import DELETED, Copies, print_copies, print_skipped
-from api.cli.options import Place, Transcription
-from api.cli.progress import follow_batch, sending
+from api.cli.options import NoReuse, Submission
+from api.cli.progress import follow_batch, show_upload
 from api.cli.submit import submit_recordings
 from api.cli.tables import (
     Cell,
@@ -53,26 +52,15 @@ def submit(
     ],
     /,
     *,
-    place: Place = Place(),
-    options: Transcription = Transcription(),
-    deliver: Output = Output(),
+    how: Submission = Submission(),
     name: Annotated[str | None, Parameter(help="Name of the batch, for display.")] = None,
     strict: Annotated[bool, Parameter(help="Reject the whole batch if a line is invalid.")] = False,
-    no_reuse: Annotated[
-        bool,
-        Parameter(
-            help="Transcribe recordings again that were transcribed before with the same options.",
-        ),
-    ] = False,
-    source_connection: Connection = None,
+    no_reuse: NoReuse = False,
     wait: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
     server: Server = Server(),
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
-    request: dict[str, Any] = place.to_request() | {"options": options.to_request(), "name": name}
-    request |= deliver.to_request()
-    request |= {"strict": strict, "reuse": not no_reuse}
-    request |= {} if source_connection is None else {"connection": source_connection}
+    request = how.to_request() | {"name": name, "strict": strict, "reuse": not no_reuse}
     with server.connect() as spool:
         if _must_upload(local_stack(spool), source):
             tags = {"batch": name or Path(source).resolve().name} | request["tags"]
@@ -316,7 +304,7 @@ def _submit(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
         return spool.submit_batch(source, **request)
     if Path(source).is_dir():
         return spool.submit_batch(f"{Path(source).resolve().as_uri()}/", **request)
-    with sending(err, source) as sent:
+    with show_upload(err, source) as sent:
         return spool.submit_batch(_manifest(source), **request, sent=sent)
 
 

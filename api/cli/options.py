@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
 
+from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_model
 from spool.client.fields import Options
 from spool.commandline.app import GROUPS
@@ -185,6 +186,28 @@ class Place:
         if self.requires is not None:
             fields["requires"] = _requirement(self.requires)
         return fields | {"priority": self.priority, "deadline": self.deadline}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """How recordings become jobs."""
+
+    place: Place = field(default_factory=Place)
+    options: Transcription = field(default_factory=Transcription)
+    deliver: Output = field(default_factory=Output)
+    connection: Connection = None
+
+    def to_request(self) -> dict[str, Any]:
+        """The fields of the request that were given. Raises InvalidRequest."""
+        request = self.place.to_request() | {"options": self.options.to_request()} | self.deliver.to_request()
+        return request if self.connection is None else request | {"connection": self.connection}
+
+
+NoReuse = Annotated[
+    bool,
+    Parameter(help="Transcribe recordings again that were transcribed before with the same options."),
+]
 
 
 def _requirement(text: str) -> dict[str, str | int]:

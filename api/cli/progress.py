@@ -30,14 +30,14 @@ def follow(
     console: Console,
     between: Callable[[], None] = lambda: None,
     *,
-    says: bool = False,
+    prints_lines: bool = False,
 ) -> list[schemas.JobDetail]:
     """Wait until every job has ended; returns them in the given order.
 
-    `between` is called in each round and may raise to stop waiting. says: without a terminal, print a line
-    every ten seconds.
+    `between` is called in each round and may raise to stop waiting. prints_lines: without a terminal, print
+    a line every ten seconds.
     """
-    next_line = time.monotonic() + _LINE_S if says and not console.is_terminal else math.inf
+    next_line = time.monotonic() + _LINE_S if prints_lines and not console.is_terminal else math.inf
     ended: dict[str, schemas.JobDetail] = {}
     last: dict[str, schemas.JobOut] = {job.id: job for job in jobs}
     printed = {job.waiting_for for job in jobs}
@@ -89,7 +89,7 @@ def follow_batch(spool: Spool, batch_id: str, console: Console) -> schemas.Batch
 
 
 @contextmanager
-def sending(console: Console, name: str) -> Iterator[Sent]:
+def show_upload(console: Console, name: str) -> Iterator[Sent]:
     """Show progress while a large file is uploaded; call the yielded function with bytes sent and the
     total."""
     columns = (DownloadColumn(), TextColumn("{task.description}", markup=False))

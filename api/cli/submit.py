@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
-from api.cli.archive.outputs import Connection, Output
 from api.cli.connection import Server, err, local_stack, out, print_json
 from api.cli.files import print_skipped, recordings_under
 from api.cli.jobs import exit_for
-from api.cli.options import Place, Transcription
-from api.cli.progress import follow, sending
+from api.cli.options import Submission
+from api.cli.progress import follow, show_upload
 from api.cli.tables import job_table
 from api.local.instance import Running
 from spool.client import Refused, Spool, Unreachable
@@ -25,9 +24,7 @@ def submit(
     *sources: Annotated[
         str, Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.", required=True)
     ],
-    place: Place = Place(),
-    options: Transcription = Transcription(),
-    deliver: Output = Output(),
+    how: Submission = Submission(),
     wait: Annotated[bool, Parameter(help="Wait until the jobs have ended.")] = False,
     reuse: Annotated[
         bool,
@@ -35,15 +32,12 @@ def submit(
             help="Reuse a transcript of the same content and options, free of charge.",
         ),
     ] = False,
-    source_connection: Connection = None,
     server: Server = Server(),
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.to_request() | {"options": options.to_request()} | deliver.to_request()
+    request = how.to_request()
     if reuse:
         request["reuse"] = True
-    if source_connection is not None:
-        request["connection"] = source_connection
     with server.connect() as spool:
         submit_recordings(server, spool, sources, request, wait=wait)
 
@@ -148,5 +142,5 @@ def _submit_one(
         except Refused as error:
             if error.code not in ("source_forbidden", "source_missing"):
                 raise  # the key or the server's settings do not allow reading it there: upload it
-    with sending(err, path.name) as sent:
+    with show_upload(err, path.name) as sent:
         return spool.submit(path, **request, sent=sent)

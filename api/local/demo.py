@@ -143,7 +143,7 @@ def _transcribe(
                 jobs.append(spool.submit(file.resolve().as_uri(), name=name, project="demo"))
         uploads = len(files) // 2
         console.print(f"  submitted     {len(files) - uploads} by address, {uploads} uploaded")
-        ended = follow(spool, jobs, console, stack.check, says=True)
+        ended = follow(spool, jobs, console, stack.check, prints_lines=True)
         results = [
             _result(spool, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
         ]

@@ -80,12 +80,12 @@ class Upload:
     def _stream(self) -> BinaryIO:
         if isinstance(self.file, bytes):
             return BytesIO(self.file)
-        return _Watched(self.file, self.sent) if self.sent else self.file.open("rb")
+        return _CountedFile(self.file, self.sent) if self.sent else self.file.open("rb")
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request. `again`: whether it may be repeated if it is unknown whether it arrived."""
+    """One request."""
 
     method: str
     path: str
@@ -101,8 +101,9 @@ class Ask:
     """Repeating it changes nothing more."""
 
     @property
-    def again(self) -> bool:
-        """A GET changes nothing, and a POST with a key takes effect once however often it is sent."""
+    def may_repeat(self) -> bool:
+        """Whether it may be repeated if it is unknown whether it arrived. A GET changes nothing, and a POST
+        with a key takes effect once however often it is sent."""
         return self.method == "GET" or self.key is not None or self.repeatable
 
     @contextmanager
@@ -199,12 +200,12 @@ def ask_until_answered(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
                 return response
             failures += 1
             # Too many requests: nothing was done. After any other failure only the answer may have been lost.
-            harmless = ask.again or response.status_code == httpx.codes.TOO_MANY_REQUESTS
+            harmless = ask.may_repeat or response.status_code == httpx.codes.TOO_MANY_REQUESTS
             if response.status_code not in _BUSY or not harmless or contact.gives_up(failures):
                 raise refusal(response)
         except Unreachable:
             failures += 1
-            if not ask.again or contact.gives_up(failures):
+            if not ask.may_repeat or contact.gives_up(failures):
                 raise
         yield Pause(contact.retries.pause(failures, response))
 
@@ -265,7 +266,7 @@ def kind_of(path: Path) -> str:
     return mimetypes.guess_type(path.name)[0] or "application/octet-stream"
 
 
-class _Watched(BufferedReader):
+class _CountedFile(BufferedReader):
     """A file that reports how much of it was read."""
 
     def __init__(self, path: Path, sent: Sent) -> None:

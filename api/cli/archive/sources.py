@@ -8,9 +8,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.text import Text
 
-from api.cli.archive.outputs import Connection, Output
 from api.cli.connection import Server, Url, connect, out, print_json
-from api.cli.options import Place, Transcription
+from api.cli.options import NoReuse, Submission, Transcription
 from api.cli.tables import Cell, format_time, right, table_of
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
@@ -41,9 +40,7 @@ def watch(
     ],
     /,
     *,
-    place: Place = Place(),
-    options: Transcription = Transcription(),
-    deliver: Output = Output(),
+    how: Submission = Submission(),
     every: Annotated[
         str, Parameter(metavar="TIME", help="How often to list it, such as 30s, 5m or 1h.")
     ] = "5m",
@@ -55,20 +52,14 @@ def watch(
         ),
     ] = None,
     name: Annotated[str | None, Parameter(help="Name of the source, for display.")] = None,
-    no_reuse: Annotated[
-        bool,
-        Parameter(
-            help="Transcribe recordings again that were transcribed before with the same options.",
-        ),
-    ] = False,
-    source_connection: Connection = None,
+    no_reuse: NoReuse = False,
     server: Server = Server(),
 ) -> None:
     """Watch a folder or bucket for new recordings.
 
     The server submits every recording in it, and each one that is added or changes, once.
     """
-    request = place.to_request() | deliver.to_request()
+    request = how.to_request()
     if request.pop("deadline", None) is not None:
         raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
     source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
@@ -78,9 +69,7 @@ def watch(
             name=name,
             every_seconds=_seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            options=options.to_request(),
             reuse=not no_reuse,
-            connection=source_connection,
             **request,
         )
     server.show(watched, f"{watched.id} watches {watched.source}", soft_wrap=True)
