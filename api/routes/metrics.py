@@ -175,32 +175,21 @@ def _since(gauges: Gauges, moment: datetime | None) -> float:
 
 
 def _cost_metrics(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
-    labels = ["model", "pool"]
     of = f"of this UTC {'day' if period == 'today' else 'month'}"
-    columns = {
-        f"spool_audio_{period}_seconds": (
-            f"Audio transcribed and billed {of}.",
-            [s.audio_seconds for s in spent],
-        ),
-        f"spool_engine_{period}_seconds": (f"Billable engine time {of}.", [s.engine_seconds for s in spent]),
-        f"spool_wasted_{period}_seconds": (
-            f"Engine time of lost attempts {of}.",
-            [s.wasted_seconds for s in spent],
-        ),
-        f"spool_billable_{period}": (
-            f"Billable cost {of}.",
-            [s.billable_nanos / NANOS_PER_UNIT for s in spent],
-        ),
-        f"spool_wasted_{period}": (
-            f"Cost of lost attempts {of}.",
-            [s.wasted_nanos / NANOS_PER_UNIT for s in spent],
-        ),
-    }
-    for name, (words, values) in columns.items():
-        family = Gauge(name, words, labels=labels)
-        for one, value in zip(spent, values, strict=True):
-            family.add_metric([one.model, one.pool], value)
+    for name, words, amount in _AMOUNTS:
+        family = Gauge(name.format(period), f"{words} {of}.", labels=["model", "pool"])
+        for one in spent:
+            family.add_metric([one.model, one.pool], amount(one))
         yield family
+
+
+_AMOUNTS: tuple[tuple[str, str, Callable[[Spent], float]], ...] = (
+    ("spool_audio_{}_seconds", "Audio transcribed and billed", lambda one: one.audio_seconds),
+    ("spool_engine_{}_seconds", "Billable engine time", lambda one: one.engine_seconds),
+    ("spool_wasted_{}_seconds", "Engine time of lost attempts", lambda one: one.wasted_seconds),
+    ("spool_billable_{}", "Billable cost", lambda one: one.billable_nanos / NANOS_PER_UNIT),
+    ("spool_wasted_{}", "Cost of lost attempts", lambda one: one.wasted_nanos / NANOS_PER_UNIT),
+)
 
 
 def _budget_metrics(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Iterator[Metric]:

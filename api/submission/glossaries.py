@@ -88,7 +88,7 @@ class GlossaryLookup:
                 with self._database.read() as tx:
                     glossary = get_glossary(tx, self._project, name, version)
                 if version is None:
-                    glossary = self._grown(glossary)
+                    glossary = self._extend(glossary)
                 with self._database.read() as tx:
                     phrases = phrases_of(tx, glossary.sha256)
             except (InvalidRequest, NotFound) as error:
@@ -98,7 +98,7 @@ class GlossaryLookup:
             )
         return self._found[reference]
 
-    def _grown(self, glossary: Glossary) -> Glossary:
+    def _extend(self, glossary: Glossary) -> Glossary:
         """The version with names from later corrections, if the glossary adds them automatically."""
         if glossary.auto_add_after is None:
             return glossary

@@ -1,6 +1,6 @@
 """Lists the files under a prefix or in a folder, recordings and others, one at a time.
 
-A file whose name does not tell is judged by its first kilobytes (`spool.recordings.probe`). Also derives
+If its name doesn't help, a file is judged by its first kilobytes (`spool.recordings.probe`). Also derives
 custom ids from paths.
 """
 

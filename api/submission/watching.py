@@ -1,6 +1,6 @@
 """From a request to a watched folder or bucket: its address, options and output are checked as a batch's are.
 
-The address may be away just now, as a disk or a bucket may at any later time: that is for the watcher to say.
+The address may be unreachable now, as a disk or bucket may be at any later time; the watcher reports that.
 """
 
 from collections.abc import Sequence

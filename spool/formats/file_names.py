@@ -36,8 +36,8 @@ def file_name(name: str, suffix: str) -> PurePosixPath:
 
 
 def choose_name(custom_id: str | None, name: str) -> str:
-    """What a recording is called among files: its `custom_id`, unless that is the number that a line of a
-    manifest gets which has none; else its name."""
+    """The name of a recording's files: its `custom_id`, or its own name if the `custom_id` is only the
+    default of a manifest's line."""
     return name if custom_id is None or _NUMBERED.fullmatch(custom_id) else custom_id
 
 

@@ -67,7 +67,7 @@ def ohms(transcript: Transcript) -> str:
     than `OHMS_SECONDS`, which is how far a reader has to search for what is heard."""
     voice_of = voices_of(transcript)
     blocks = ["WEBVTT\n"]
-    for group in sorted(_stretches(transcript), key=lambda group: (group[0].start, group[0].channel)):
+    for group in sorted(_split_paragraphs(transcript), key=lambda group: (group[0].start, group[0].channel)):
         start = _ms(group[0].start)
         end = max(start + 1, _ms(max(segment.end for segment in group)))
         text = " ".join(" ".join(segment.text.split()) for segment in group)
@@ -78,7 +78,7 @@ def ohms(transcript: Transcript) -> str:
     return "\n".join(blocks)
 
 
-def _stretches(transcript: Transcript) -> Iterator[list[Segment]]:
+def _split_paragraphs(transcript: Transcript) -> Iterator[list[Segment]]:
     """The segments of each paragraph, divided if they last longer than `OHMS_SECONDS`."""
     for paragraph in group_segments(transcript):
         stretch: list[Segment] = []
@@ -135,7 +135,7 @@ def cues_of(transcript: Transcript) -> list[Cue]:
 def _segment_cues(segment: Segment, words: Sequence[Word], width: int) -> Iterator[Cue]:
     """The segment's words in cues that fit, at the words' own times."""
     group: list[Word] = []
-    for word in _short_words(words, width):
+    for word in _cut_words(words, width):
         if group and not _fits([*group, word], width):
             count = _breath(group)
             yield _cue(group[:count], segment.channel, width)
@@ -148,7 +148,7 @@ def _segment_cues(segment: Segment, words: Sequence[Word], width: int) -> Iterat
         yield _cue(group, segment.channel, width)
 
 
-def _short_words(words: Sequence[Word], width: int) -> Iterator[Word]:
+def _cut_words(words: Sequence[Word], width: int) -> Iterator[Word]:
     """Words without inner spaces, cut if they are wider than a line."""
     for word in words:
         for part in word.text.split():

@@ -101,7 +101,7 @@ def textgrid(transcript: Transcript) -> str:
         "item []:",
     ]
     for number, (name, items) in enumerate(levels, 1):
-        intervals = list(_contiguous(items, last))
+        intervals = list(_fill_gaps(items, last))
         lines += [
             f"    item [{number}]:",
             '        class = "IntervalTier"',
@@ -160,7 +160,7 @@ def _tier(name: str, segments: Iterable[Segment], words: tuple[Word, ...]) -> Ti
             for word in words[segment.first_word : segment.last_word + 1]
             if word.channel == segment.channel and _plain(word.text)
         ]
-        laid = list(_laid(inside, start))
+        laid = list(_lay_out(inside, start))
         end = max([_ms(segment.end), start + 1, *(word.end for word in laid[-1:])])
         laid_segments.append(Annotation(start, end, _plain(segment.text)))
         laid_words += laid
@@ -168,7 +168,7 @@ def _tier(name: str, segments: Iterable[Segment], words: tuple[Word, ...]) -> Ti
     return Tier(name, tuple(laid_segments), tuple(laid_words))
 
 
-def _laid(words: list[Word], free: int) -> Iterator[Annotation]:
+def _lay_out(words: list[Word], free: int) -> Iterator[Annotation]:
     """Words one after another from `free` on, each ending by the time the next one begins."""
     for index, word in enumerate(words):
         start = max(_ms(word.start), free)
@@ -179,7 +179,7 @@ def _laid(words: list[Word], free: int) -> Iterator[Annotation]:
         yield Annotation(start, free, _plain(word.text))
 
 
-def _contiguous(items: Iterable[Annotation], last: int) -> Iterator[Annotation]:
+def _fill_gaps(items: Iterable[Annotation], last: int) -> Iterator[Annotation]:
     """The annotations, and empty ones between them, from 0 to `last`."""
     end = 0
     for item in items:
