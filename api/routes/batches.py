@@ -73,18 +73,16 @@ async def create(
     elif kind in _MANIFESTS:
         fields = parse_json(BatchUploadRequest, (query or "{}").encode(), SMALL, "request")
         async with receive_body(request, folder, limit) as upload:
-            manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
-                create_from_manifest, services, caller, fields, manifest, idempotency_key
+                create_from_manifest, services, caller, fields, upload, idempotency_key
             )
     elif kind == FORM:
         async with receive_upload(request, folder, limit) as upload:
             fields = await parse_off_loop(
                 request, BatchUploadRequest, upload.request or b"{}", SUBMISSION, "request"
             )
-            manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
-                create_from_manifest, services, caller, fields, manifest, idempotency_key
+                create_from_manifest, services, caller, fields, upload, idempotency_key
             )
     else:
         hint = f"Send a manifest as {NDJSON} or in a form, or application/json that names a source."

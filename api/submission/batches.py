@@ -29,6 +29,7 @@ from api.submission.jobs import (
     refuse_past,
 )
 from api.submission.sources import check_source
+from api.submission.uploads import Upload
 from spool.domain.jobs import JobState
 from spool.domain.manifest import BadLine, ManifestReport, in_blocks
 from spool.domain.priority import PRIORITIES
@@ -83,13 +84,12 @@ def create_from_manifest(
     services: Services,
     caller: Principal,
     body: BatchUploadRequest,
-    manifest: tuple[Path, str],
+    manifest: Upload,
     idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
-    """The batch of an uploaded manifest (its path and digest), and whether it is new."""
-    path, digest = manifest
-    intake = Intake(services, caller, body, manifest=path)
-    return _submit(services, body, intake, "manifest", digest, idempotency_key)
+    """The batch of an uploaded manifest, and whether it is new."""
+    intake = Intake(services, caller, body, manifest=manifest.path)
+    return _submit(services, body, intake, "manifest", manifest.sha256, idempotency_key)
 
 
 @contextmanager
