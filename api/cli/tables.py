@@ -64,19 +64,26 @@ def describe_deadline(job: schemas.JobOut) -> str:
     return f"{format_time(job.deadline)}{', out of reach' if job.late else ''}"
 
 
+_SHORT = 24
 Cell: TypeAlias = "str | int | Text | None"
 
 
 def table_of(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A table with a row on each line, numbers to the right. Only its first column stays uncut."""
+    """A table with a row on each line, numbers to the right. The first column and short cells stay whole on a
+    narrow terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, title in enumerate(titles):
-        table.add_column(title, no_wrap=not number, overflow="fold")
+    for title in titles:
+        table.add_column(title, no_wrap=True)
     for cells in rows:
-        table.add_row(*map(_to_text, cells))
-        for column, cell in zip(table.columns, cells, strict=True):
-            if isinstance(cell, int) or (isinstance(cell, Text) and cell.justify == "right"):
+        texts = list(map(_to_text, cells))
+        table.add_row(*texts)
+        for column, cell, text in zip(table.columns, cells, texts, strict=True):
+            if isinstance(cell, int) or text.justify == "right":
                 column.justify = "right"
+            if len(text) > _SHORT and column is not table.columns[0]:
+                column.no_wrap, column.overflow, column.min_width = False, "fold", None
+            elif column.no_wrap:
+                column.min_width = max(column.min_width or 0, len(text))
     return table
 
 
