@@ -36,13 +36,13 @@ def tables(dialect: str) -> list[str]:
 def write() -> None:
     """Write the file anew."""
     texts = [
-        _TITLE.format(dialect) + "".join(statement + _END for statement in _created(dialect))
+        _TITLE.format(dialect) + "".join(statement + _END for statement in _compile_creation(dialect))
         for dialect in DIALECTS
     ]
     _FILE.write_text("".join(texts).rstrip() + "\n", encoding="utf-8")
 
 
-def _created(dialect: str) -> Iterator[str]:
+def _compile_creation(dialect: str) -> Iterator[str]:
     created: list[str] = []
 
     def note(statement: Executable, *_: object, **__: object) -> None:

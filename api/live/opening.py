@@ -71,7 +71,7 @@ def read_query(
         )
     except ValidationError as error:
         raise validation_problem(error.errors(include_url=False, include_input=False), "query") from None
-    options = _options(services, default, search, "query").kept()
+    options = _options(services, default, search, "query").job_options()
     return SessionRequest(options=options.model_copy(update={"live": listening}), body=body), switches
 
 
@@ -123,7 +123,7 @@ def _rerun_options(services: Services, default: str, text: str) -> dict[str, Any
     options = _options(services, default, asked, "then")
     if options.boost is not None:
         raise parameter_problem("then", "does not support phrases; submit such a job after the session")
-    document: dict[str, Any] = options.kept().document()
+    document: dict[str, Any] = options.job_options().document()
     return document
 
 

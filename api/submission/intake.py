@@ -222,7 +222,7 @@ class Intake:
         request, settings = self._request, self._settings
         return NewJob(
             source=source,
-            options=options.kept(),
+            options=options.job_options(),
             phrases=options.phrases,
             typescript=options.typescript,
             name=name,

@@ -210,7 +210,7 @@ def _build_job(
     return store.NewJob(
         id=job_id,
         source=source,
-        options=options.kept(),
+        options=options.job_options(),
         phrases=options.phrases,
         typescript=options.typescript,
         name=name,

@@ -113,7 +113,7 @@ class WorkerHarness:
         with self.db.begin() as tx:
             new = NewJob(
                 source,
-                asked.kept(),
+                asked.job_options(),
                 path.name,
                 phrases=asked.phrases,
                 typescript=asked.typescript,

@@ -108,10 +108,10 @@ class Inventory:
         record = self.record(name)
         if record is None:
             raise _not_here(name)
-        return _compare(name, self.folder / name, self._expected(entry, record), complete=True)
+        return _compare(name, self.folder / name, self._find_hashes(entry, record), complete=True)
 
-    def _expected(self, entry: Entry, record: Record) -> dict[str, tuple[str, int]]:
-        """The expected hashes: the catalogue's, else those of the first fetch, else the record's."""
+    def _find_hashes(self, entry: Entry, record: Record) -> dict[str, tuple[str, int]]:
+        """The hashes to expect: the catalogue's, else those of the first fetch, else the record's."""
         for source in entry.sources:
             if source.describe() != record.source:
                 continue

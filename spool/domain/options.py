@@ -394,7 +394,7 @@ class AskedOptions(Options, AsksAlignment):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
         for name, reason in contradictions(self):
-            raise refused(name, reason)
+            raise refusal(name, reason)
         return self
 
     @property
@@ -402,7 +402,7 @@ class AskedOptions(Options, AsksAlignment):
         """The phrase list that the job's options name."""
         return None if self.boost is None else self.boost.phrase_list
 
-    def kept(self) -> JobOptions:
+    def job_options(self) -> JobOptions:
         """The options as a job stores them."""
         options = {name: getattr(self, name) for name in Options.model_fields}
         if self.align is not None:
@@ -434,7 +434,7 @@ def drop_inapplicable(kept: Mapping[str, Any], changes: Mapping[str, Any]) -> di
         left = {name: value for name, value in left.items() if name not in stale}
 
 
-def refused(name: str, reason: str) -> ValidationError:
+def refusal(name: str, reason: str) -> ValidationError:
     """The error that refuses one option."""
     fault = PydanticCustomError("contradiction", "{reason}", {"reason": reason})
     return ValidationError.from_exception_data(

@@ -74,7 +74,7 @@ class SampleScope:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(SampleScope):
-    """A drawn sample."""
+    """A sample of passages that was drawn for people to check."""
 
     id: Id
     population: int

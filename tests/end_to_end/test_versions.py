@@ -56,7 +56,7 @@ def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
     assert asked.boost is not None
     assert asked.boost.phrases == (reading.capitalize(), "zoo")
     with fleet.db.begin() as tx:
-        new = NewJob(job.source, asked.kept(), job.name, phrases=asked.boost.phrase_list)
+        new = NewJob(job.source, asked.job_options(), job.name, phrases=asked.boost.phrase_list)
         corrected, _ = rerun_job(tx, job, new)
     fleet.send(corrected.id)
     return corrected

@@ -72,10 +72,10 @@ class Reuse:
     def fetch(
         self, sources: Sources, check: Callable[[], None], hashes: bytes | None
     ) -> contextlib.AbstractContextManager[Path]:
-        """The source as a local file while the block runs (`Sources.fetched`)."""
+        """The source as a local file while the block runs (`Sources.fetch`)."""
         named = self.source.connection is not None
         link = SignedLink(self._db, self._job.id) if named else None
-        return sources.fetched(self.source, self._job.name, check, hashes, link)
+        return sources.fetch(self.source, self._job.name, check, hashes, link)
 
     def before_fetch(self) -> Transcript | None:
         """Find out which version of an S3 object there is, for `source` to pin; its transcript, if known."""

@@ -50,13 +50,13 @@ def main(arguments: list[str]) -> None:
         taken = time.perf_counter() - begun
         seconds += taken
         for name, result in zip(group, results, strict=True):
-            _print(file=name, seconds=taken, **_heard(result))
+            _print(file=name, seconds=taken, **_summarize(result))
     after = read_joules()
     used = None if energy is None or after is None or after < energy else after - energy
     _print(seconds=seconds, joules=used, dtype=info.dtype, device=info.device, quantised=info.quantised)
 
 
-def _heard(result: FileResult) -> dict[str, str | float]:
+def _summarize(result: FileResult) -> dict[str, str | float]:
     if result.transcript is None:
         return {"words": "", "audio": 0.0}
     words = " ".join(word.text for word in result.transcript.words)

@@ -65,7 +65,7 @@ class Sources:
         return self._folder
 
     @contextlib.contextmanager
-    def fetched(
+    def fetch(
         self,
         source: Source,
         name: str,

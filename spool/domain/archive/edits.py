@@ -116,7 +116,7 @@ def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript
     ):
         heard = transcript.words[segment.first_word : segment.last_word + 1]
         least = min((word.confidence for word in heard), default=1.0)
-        for word, home in _spoken(heard, text):
+        for word, home in _apply_text(heard, text):
             plain = {"corrected": False, "confidence": least} if word.corrected else {}
             words.append(word.model_copy(update=plain) if plain else word)
             homes.append(segment.first_word + home)
@@ -154,11 +154,11 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
 
 def _replace_words(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
     """The words that a range has now, each with the original word that it came from or stands beside."""
-    for word, home in _spoken(heard, edit.text):
+    for word, home in _apply_text(heard, edit.text):
         yield (word if edit.speaker is None else word.model_copy(update={"speaker": edit.speaker})), home
 
 
-def _spoken(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int]]:
+def _apply_text(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int]]:
     if text is None:
         yield from ((word, at) for at, word in enumerate(heard))
         return

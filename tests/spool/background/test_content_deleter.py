@@ -171,7 +171,7 @@ def test_phrases_go_with_the_last_job_that_names_them(archive: Archive) -> None:
     ids = []
     for _ in range(2):
         with archive.db.begin() as tx:
-            new = replace(new_job(options=asked.kept()), phrases=asked.phrases)
+            new = replace(new_job(options=asked.job_options()), phrases=asked.phrases)
             ids.append(create_job(tx, new)[0].id)
         claim = claimed(archive.db, ids[-1])
         with archive.db.begin() as tx:

@@ -20,7 +20,7 @@ from spool.domain import AskedOptions, JobOptions, language_of_text
 def test_one_choice_has_one_form(said: object, kept: object) -> None:
     asked = AskedOptions.model_validate({"model": "base", "language": said})
     assert asked.language == kept
-    stored = asked.kept()
+    stored = asked.job_options()
     assert JobOptions.model_validate_json(stored.model_dump_json()) == stored
     assert ("language" in stored.document()) == (kept is not None)
 

@@ -41,7 +41,7 @@ def test_the_order_of_phrases_says_nothing(texts: list[str], chance: Any) -> Non
 def test_a_job_keeps_the_digest_of_its_phrases() -> None:
     asked = AskedOptions.model_validate({"model": MODEL, "boost": {"phrases": ["b", "a"], "weight": 2}})
     assert asked.boost is not None
-    kept = asked.kept()
+    kept = asked.job_options()
     assert kept.boost is not None
     assert (kept.boost.count, kept.boost.weight) == (2, 2.0)
     assert kept.boost.sha256 == asked.boost.phrase_list.sha256 == phrase_list(["a", "b"]).sha256
@@ -50,7 +50,7 @@ def test_a_job_keeps_the_digest_of_its_phrases() -> None:
 
 def test_no_phrase_at_all_is_no_boost() -> None:
     asked = AskedOptions.model_validate({"model": MODEL, "boost": {"phrases": ["", "  "], "weight": 7.0}})
-    assert asked.kept() == AskedOptions(model=MODEL).kept() == JobOptions(model=MODEL)
+    assert asked.job_options() == AskedOptions(model=MODEL).job_options() == JobOptions(model=MODEL)
 
 
 def test_an_option_with_its_default_is_left_out_of_a_fingerprint() -> None:
@@ -137,7 +137,7 @@ def test_ten_thousand_phrases_are_taken() -> None:
 def test_a_graph_must_be_known() -> None:
     asked = {"model": "m", "decoder": "wfst", "graph": {"name": "town", "graph_beam": 12.0}}
     options = AskedOptions.model_validate(asked, context={"graphs": ["city", "town"]})
-    assert options.kept().document()["graph"] == {"name": "town", "graph_beam": 12.0}
+    assert options.job_options().document()["graph"] == {"name": "town", "graph_beam": 12.0}
     with pytest.raises(ValidationError, match="there is no such graph; available: city"):
         AskedOptions.model_validate(asked, context={"graphs": ["city"]})
 

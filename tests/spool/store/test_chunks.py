@@ -30,7 +30,7 @@ from tests.spool.formats.test_lattices import lattice
 def asked(*phrases: str) -> dict[str, Any]:
     options = AskedOptions.model_validate({"model": "demo-tdt", "boost": {"phrases": phrases}})
     assert options.boost is not None
-    return {"options": options.kept(), "phrases": options.boost.phrase_list}
+    return {"options": options.job_options(), "phrases": options.boost.phrase_list}
 
 
 def test_jobs_with_the_same_phrases_share_their_list(db: Database) -> None:

@@ -104,7 +104,7 @@ def make_sources(make_settings: Callable[..., Settings], tmp_path: Path) -> Call
 
 
 def fetch(sources: Sources, kind: str, uri: str, **facts: object) -> bytes:
-    with sources.fetched(Source(kind, uri, **facts), "talk.wav") as path:  # type: ignore[arg-type]
+    with sources.fetch(Source(kind, uri, **facts), "talk.wav") as path:  # type: ignore[arg-type]
         return path.read_bytes()
 
 
@@ -213,7 +213,7 @@ def test_a_fetch_stops_when_asked(site: str, make_sources: Callable[..., Sources
         raise JobCancelled
 
     source = Source("https", site + "/good.wav")
-    with pytest.raises(JobCancelled), make_sources().fetched(source, "talk.wav", stop):
+    with pytest.raises(JobCancelled), make_sources().fetch(source, "talk.wav", stop):
         pass
 
 
@@ -250,12 +250,12 @@ def test_an_upload_that_was_damaged_is_not_decoded(
     _, hashes = hash_file(tmp_path / "tape")
     stored = FolderStore(tmp_path / "objects").put_file("jobs/a/source", tmp_path / "tape")
     source = Source("upload", "jobs/a/source", len(BODY))
-    with make_sources().fetched(source, "talk.wav", hashes=hashes) as path:
+    with make_sources().fetch(source, "talk.wav", hashes=hashes) as path:
         assert path.read_bytes() == BODY
     data = bytearray(BODY)
     data[len(BODY) // 2] ^= 1
     (tmp_path / "objects" / stored.key).write_bytes(data)
-    with pytest.raises(ObjectDamaged), make_sources().fetched(source, "talk.wav", hashes=hashes):
+    with pytest.raises(ObjectDamaged), make_sources().fetch(source, "talk.wav", hashes=hashes):
         pass
 
 

@@ -80,7 +80,7 @@ class Their:
 
     def fetch(self, key: str = "in/réel 1+?.wav", etag: str | None = None) -> bytes:
         source = Source("s3", f"s3://theirs/{key}", None, etag, "film")
-        with self._sources.fetched(source, "reel", link=self.link(source)) as path:
+        with self._sources.fetch(source, "reel", link=self.link(source)) as path:
             return path.read_bytes()
 
     def link(self, source: Source) -> SignedLink:
@@ -132,10 +132,10 @@ def test_their_recording_is_read_in_parts_by_signed_addresses_alone(their: Their
 def test_the_workers_own_credentials_do_not_reach_there(their: Their, tmp_path: Path) -> None:
     with (
         pytest.raises(SourceForbidden),
-        their._sources.fetched(Source("s3", "s3://theirs/in/réel 1+?.wav"), "reel"),
+        their._sources.fetch(Source("s3", "s3://theirs/in/réel 1+?.wav"), "reel"),
     ):
         pass
-    with their._sources.fetched(Source("s3", "s3://ours/in/réel 1+?.wav"), "reel") as path:
+    with their._sources.fetch(Source("s3", "s3://ours/in/réel 1+?.wav"), "reel") as path:
         assert path.read_bytes() == BODY
 
 

@@ -56,7 +56,7 @@ def fetch(
             **settings,
         )
         sources = Sources(made, FolderStore(tmp_path / "objects"), tmp_path / "copies")
-        with sources.fetched(Source("s3", f"s3://reels/{key}", None, etag), "reel", check) as path:
+        with sources.fetch(Source("s3", f"s3://reels/{key}", None, etag), "reel", check) as path:
             return path.read_bytes()
 
     return fetch

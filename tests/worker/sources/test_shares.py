@@ -60,7 +60,7 @@ def test_a_recording_on_a_dead_share_waits_and_holds_no_thread(
     sources.shares = Shares((tmp_path,), answer_seconds=0.05)
     server.clear()
     source = Source("file", (tmp_path / "a.wav").as_uri(), None)
-    with pytest.raises(ShareMissing, match="does not answer"), sources.fetched(source, "a.wav"):
+    with pytest.raises(ShareMissing, match="does not answer"), sources.fetch(source, "a.wav"):
         pass
     assert isinstance(sources.find_missing_share(source, "a.wav"), ShareMissing)
 

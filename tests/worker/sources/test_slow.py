@@ -43,7 +43,7 @@ def make_sources(make_settings: Callable[..., Settings], tmp_path: Path) -> Call
 
 
 def fetch(sources: Sources, kind: str, uri: str, check: Callable[[], None] = lambda: None) -> bytes:
-    with sources.fetched(Source(kind, uri), "talk.wav", check) as path:  # type: ignore[arg-type]
+    with sources.fetch(Source(kind, uri), "talk.wav", check) as path:  # type: ignore[arg-type]
         return path.read_bytes()
 
 

@@ -22,19 +22,19 @@ def test_every_form_of_a_text_is_one_text() -> None:
         {"data": base64.b64encode(TEXT.encode()).decode()},
         {"words": [[word.text, word.speaker] for word in text.words]},
     ]
-    assert {asked(align=form).kept().align for form in forms} == {text.kept}
+    assert {asked(align=form).job_options().align for form in forms} == {text.kept}
     assert Typescript.unpack(text.pack()) == text
     assert Align.of(text).typescript == text
     # Who speaks is a part of it.
-    assert asked(align={"text": TEXT.replace("BO", "CY")}).kept().align != text.kept
+    assert asked(align={"text": TEXT.replace("BO", "CY")}).job_options().align != text.kept
 
 
 def test_a_job_keeps_the_digest_and_no_detector_drops_a_word() -> None:
-    kept = asked(speech_detector=False).kept()
-    assert kept == asked().kept() == JobOptions.model_validate(kept.model_dump(mode="json"))
+    kept = asked(speech_detector=False).job_options()
+    assert kept == asked().job_options() == JobOptions.model_validate(kept.model_dump(mode="json"))
     assert kept.speech_detector is False
     assert "align" not in JobOptions(model="m").model_dump()
-    assert kept.of_words != asked(align={"text": "other words"}).kept().of_words
+    assert kept.of_words != asked(align={"text": "other words"}).job_options().of_words
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,10 @@ def test_what_makes_no_sense_beside_a_text_is_refused_by_its_name(option: dict[s
 
 
 def test_speakers_can_be_found_where_the_text_names_none() -> None:
-    assert asked(align={"text": "Good morning."}, diarization={"speakers": 2}).kept().diarization is not None
+    assert (
+        asked(align={"text": "Good morning."}, diarization={"speakers": 2}).job_options().diarization
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
