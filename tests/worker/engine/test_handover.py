@@ -125,19 +125,17 @@ def test_an_engine_that_still_finishes_is_waited_for(folder: HandoverFolder, pat
 
 PARENT = """
 import sys, time
-from dataclasses import replace
 from pathlib import Path
 from tests.worker.engine.test_engine import options
 from ops.testbed.fake_models import tone
 from worker.engine.client import Engine
-from worker.decode.types import SearchOptions
 
 if __name__ == "__main__":
     gate, folder = sys.argv[1:]
     engine = Engine(options(handover=Path(folder), worker_id="wrk_1")).start()
 
     def submit(job, mark, model="plain"):
-        return engine.submit(job, tone(1), model, SearchOptions(), mark=mark)
+        return engine.submit(job, tone(1), model, mark=mark)
 
     done = ("a/1", "saved"), ("a/1", "unsaved"), ("b/2", "saved"), ("c/1", "")
     answers = [submit(*each) for each in done]
