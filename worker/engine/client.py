@@ -397,6 +397,7 @@ class EngineProcess:
         """Release the resources of a dead child and return how it ended. Only the reader of its reports may
         call this."""
         self.kill()
-        self._connection.close()
+        with self._sending:  # a connection that is closed while another thread sends raises TypeError
+            self._connection.close()
         code = self._process.exitcode
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
