@@ -374,7 +374,7 @@ class Settings(BaseModel):
     @property
     def own_folders(self) -> tuple[Path, ...]:
         """Folders with recordings and transcripts of every project, which no job may name as its source."""
-        kept = [self.home / "uploads", self.home / "tmp", self.objects_folder]
+        kept = [*(self.home / name for name in ("uploads", "tmp", "handover")), self.objects_folder]
         return tuple(folder for folder in kept if folder is not None)
 
     @property
