@@ -17,15 +17,7 @@ from api.cli.files import DELETED, Copies, print_copies, print_skipped
 from api.cli.options import NoReuse, Submission
 from api.cli.progress import follow_batch, show_upload
 from api.cli.submit import submit_recordings
-from api.cli.tables import (
-    Cell,
-    count_of,
-    describe_hold,
-    format_duration,
-    format_money,
-    format_time,
-    sheet_of,
-)
+from api.cli.tables import Cell, count_of, describe_hold, format_duration, format_money, format_time, sheet_of
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
 from spool.commandline.app import new_app

@@ -9,13 +9,7 @@ from api.auth.principal import Principal
 from spool.domain.estimates import MILLION, budget_state, per_audio_hour, project_costs
 from spool.domain.ledger import CostReport, CostSums
 from spool.domain.pricing import CloudPrices, money
-from spool.schemas.costs import (
-    BudgetOut,
-    CloudOut,
-    CostReportOut,
-    CostRowOut,
-    ProjectionOut,
-)
+from spool.schemas.costs import BudgetOut, CloudOut, CostReportOut, CostRowOut, ProjectionOut
 from spool.settings import Settings
 
 

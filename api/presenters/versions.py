@@ -8,14 +8,7 @@ from api.presenters.jobs import present_cost
 from spool.comparison import Comparison, Difference
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
-from spool.schemas.versions import (
-    BatchDiff,
-    ComparedJob,
-    ComparedSums,
-    DifferenceOut,
-    DiffOut,
-    VersionOut,
-)
+from spool.schemas.versions import BatchDiff, ComparedJob, ComparedSums, DifferenceOut, DiffOut, VersionOut
 from spool.wer import WordErrors, total_errors
 
 Order = Literal["time", "doubt"]

@@ -18,11 +18,7 @@ from api.presenters.batches import present_batch
 from api.problems import Problem
 from api.queries import Cursor, IdempotencyKey, Limit, ListedProject
 from api.services import ServicesDep
-from api.submission.batches import (
-    create_from_address,
-    create_from_manifest,
-    load_detail,
-)
+from api.submission.batches import create_from_address, create_from_manifest, load_detail
 from api.submission.bodies import SMALL, SUBMISSION, media_type, parse_json, parse_off_loop, read_json
 from api.submission.uploads import receive_body, receive_upload
 from spool.domain.jobs import JobState

@@ -12,11 +12,7 @@ from api.presenters.responses import json_response
 from api.services import ServicesDep
 from spool.errors import InvalidRequest
 from spool.schemas.common import Day
-from spool.schemas.costs import (
-    CostFormat,
-    CostReportOut,
-    GroupBy,
-)
+from spool.schemas.costs import CostFormat, CostReportOut, GroupBy
 from spool.store.ledger.reports import cost_report, spent_since
 
 _FORMATS: dict[str, CostFormat] = {"application/json": "json", "text/csv": "csv", "image/svg+xml": "svg"}

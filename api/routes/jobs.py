@@ -18,12 +18,7 @@ from api.problems import Problem
 from api.queries import Cursor, IdempotencyKey, JobQueryDep, Limit
 from api.services import ServicesDep
 from api.submission.bodies import SUBMISSION, WITH_TEXT, media_type, read_json
-from api.submission.jobs import (
-    create_from_source,
-    create_from_upload,
-    find_current_holds,
-    load_detail,
-)
+from api.submission.jobs import create_from_source, create_from_upload, find_current_holds, load_detail
 from api.submission.uploads import receive_upload
 from spool.background.content_deleter import delete_content
 from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES

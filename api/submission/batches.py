@@ -24,10 +24,7 @@ from api.problems import Problem
 from api.services import Services
 from api.submission.connections import S3Access, s3_access_of
 from api.submission.intake import Intake
-from api.submission.jobs import (
-    canonical_request,
-    refuse_past,
-)
+from api.submission.jobs import canonical_request, refuse_past
 from api.submission.sources import check_source
 from api.submission.uploads import Upload
 from spool.domain.jobs import JobState

@@ -27,13 +27,7 @@ from spool.errors import (
 )
 from spool.objects import ObjectInfo, ObjectStore
 from spool.recordings.folder import skip_reason, walk_files
-from spool.recordings.probe import (
-    HIDDEN,
-    PROBE_BYTES,
-    has_recordings_name,
-    is_hidden,
-    reason_to_skip,
-)
+from spool.recordings.probe import HIDDEN, PROBE_BYTES, has_recordings_name, is_hidden, reason_to_skip
 from spool.settings import Settings
 
 CUSTOM_ID = 200

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Transcript
 from spool.wer import normal_words, total_errors, word_errors
-from worker.decode.types import SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
+from worker.models.requests import SearchOptions
 from worker.segmentation.chunker import plan_chunks
 from worker.speech.listener import listeners
 

@@ -13,9 +13,9 @@ from ops.train.run.evaluate import SEED, Utterance
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import answers
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.conformer.frames import EncodedFrames
 from worker.models.nemo.model import NemoModel
+from worker.models.requests import DecodeRequest, SearchOptions
 
 FRAMES_AT_ONCE = 160 * RATE
 Asks = Callable[[Utterance], DecodeRequest]

@@ -17,10 +17,10 @@ from ops.train.run.evaluate import decoded, time_error
 from spool.domain.recognition import ChunkSpan
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, normal_words, total_errors, word_errors
-from worker.decode.types import SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.base import Independent
 from worker.models.nemo.model import NemoModel
+from worker.models.requests import SearchOptions
 
 NEAR = 1.0  # seconds from a seam
 

@@ -26,12 +26,12 @@ from worker.audio import open_audio  # noqa: E402
 from worker.decode.answer import Answer  # noqa: E402
 from worker.decode.attention.second import SecondReader  # noqa: E402
 from worker.decode.lattice.word_graph import WordGraph, prune_graph  # noqa: E402
-from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.decode.words import text_of  # noqa: E402
 from worker.engine.recognizer import decode_utterances  # noqa: E402
 from worker.models.base import SpeechModel  # noqa: E402
 from worker.models.language.ngram import NgramLanguageModel  # noqa: E402
 from worker.models.load import TextReader, load_model, load_reader  # noqa: E402
+from worker.models.requests import DecodeRequest, SearchOptions  # noqa: E402
 
 LONGEST_SECONDS = 25.0
 RATE = 16_000

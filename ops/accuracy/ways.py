@@ -18,7 +18,7 @@ from ops.train.data.texts import Sentences
 from ops.train.run.evaluate import SEED, Sets, Utterance, recorded
 from worker.decode.fusion.arpa import write_arpa
 from worker.decode.fusion.estimate import estimate
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.requests import DecodeRequest, SearchOptions
 
 ORDER = 4
 DISCOUNTS = (0.75, 0.75, 0.75)  # plain Kneser-Ney, with which the documented figures were taken

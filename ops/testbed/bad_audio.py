@@ -12,13 +12,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from spool.errors import (
-    AudioEmpty,
-    AudioError,
-    AudioNotFinite,
-    AudioTruncated,
-    AudioUnreadable,
-)
+from spool.errors import AudioEmpty, AudioError, AudioNotFinite, AudioTruncated, AudioUnreadable
 
 Samples = NDArray[np.float32]
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from spool.domain.recognition import Hypothesis, Recognition
 from spool.domain.transcript import NbestText, Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
 from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
+from worker.models.requests import DecodeRequest, SearchOptions
 
 LOADER = "ops.testbed.fake_models:load"
 RATE = 16_000

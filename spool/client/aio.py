@@ -13,16 +13,7 @@ import httpx
 
 from spool.client.base import Session
 from spool.client.errors import Unreachable
-from spool.client.exchange import (
-    Ask,
-    Flow,
-    Lines,
-    Pages,
-    Pause,
-    Stream,
-    receive,
-    with_retries,
-)
+from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Stream, receive, with_retries
 from spool.client.methods import Methods
 from spool.client.parts import PartUpload
 

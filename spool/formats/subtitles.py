@@ -12,14 +12,7 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import (
-    group_segments,
-    prefix,
-    replace_non_xml,
-    speaker_name,
-    text_language,
-    voices_of,
-)
+from spool.formats.text import group_segments, prefix, replace_non_xml, speaker_name, text_language, voices_of
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100

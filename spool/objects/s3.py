@@ -17,12 +17,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
-from spool.errors import (
-    NotFound,
-    ObjectDamaged,
-    SourceChanged,
-    StorageError,
-)
+from spool.errors import NotFound, ObjectDamaged, SourceChanged, StorageError
 from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.s3_client import S3Bucket, client_of

@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import (
-    CheckConstraint,
-    Index,
-)
+from sqlalchemy import CheckConstraint, Index
 
 from spool.domain.columns import Id, Length, Name, Sha256, SmallInt
 from spool.domain.priority import NORMAL

@@ -4,14 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    ForeignKeyConstraint,
-    Index,
-    Table,
-    Text,
-)
+from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Table, Text
 
 from spool.domain.columns import Id, Length, Name, Sha256, ShortName
 from spool.errors import SourceForbidden

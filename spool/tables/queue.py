@@ -1,17 +1,6 @@
 """The outbox, fair shares, idempotency keys, quotas and locks."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Date,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    String,
-    Table,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Date, Double, ForeignKey, Index, Integer, String, Table, text
 
 from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 

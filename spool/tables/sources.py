@@ -4,15 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Table,
-    Text,
-)
+from sqlalchemy import CheckConstraint, Column, ForeignKey, ForeignKeyConstraint, Index, Table, Text
 
 from spool.domain.columns import Id, Name
 from spool.tables.base import ID, UtcDateTime, metadata

@@ -5,12 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    ForeignKeyConstraint,
-    Index,
-)
+from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index
 
 from spool.domain.columns import BigInt, Id, Length, Name
 from spool.tables.base import UtcDateTime, partial_index

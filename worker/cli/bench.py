@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from worker.decode.types import Decoder
+from worker.models.requests import Decoder
 
 
 def bench(
@@ -37,8 +37,8 @@ def bench(
         _calibrate(list(files), model, rounds, as_json)
         return
     from spool.settings import load_settings
-    from worker.decode.types import SearchOptions
     from worker.diagnostics.bench import run_bench
+    from worker.models.requests import SearchOptions
 
     settings = load_settings()
     name = model or settings.default_model

@@ -19,8 +19,8 @@ from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.jobs.request import Resolved, request_of
+from worker.models.requests import DecodeRequest, SearchOptions
 
 LATTICE_BEAM = 5.0
 _SEARCH, _WORDS, _SPEAKERS = (GROUPS[name] for name in ("Search", "Words to expect", "Speakers"))

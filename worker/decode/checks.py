@@ -10,9 +10,9 @@ from spool.domain.recognition import Hypothesis
 from spool.errors import InvalidRequest
 from spool.graphs.arrays import MOST_WEIGHT
 from worker.decode.fusion.fusion import Speller
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.wfst.graph import check_units, load_graph, unit_columns
 from worker.models.base import HeadName, SpeechModel
+from worker.models.requests import DecodeRequest, SearchOptions
 
 MOST_SCALE = 100.0
 """The largest acoustic_scale."""

@@ -39,7 +39,6 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.wfst.graph import load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 from worker.models.attention.rules import NoRules
@@ -47,6 +46,7 @@ from worker.models.base import Encoded, HeadName, Tokenizer
 from worker.models.base_attention import AttentionHead
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
+from worker.models.requests import DecodeRequest, SearchOptions
 
 Hypotheses = list[list[Hypothesis]]
 

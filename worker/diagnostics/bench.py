@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from spool.errors import AudioEmpty
 from spool.settings import Settings
 from worker.audio import SAMPLE_RATE, open_audio
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.segmentation.chunker import plan_channels, plan_chunks
 
 LOAD_SECONDS = 600.0

@@ -15,9 +15,9 @@ import spool
 from spool.domain.recognition import Recognition
 from spool.planning.roofline import Batch
 from spool.planning.throughput import Run
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING, SAMPLE_RATE, Recognizer
 from worker.machine.hardware import this_machine
+from worker.models.requests import DecodeRequest, SearchOptions
 
 BATCHES = (
     Batch(5, 1),

@@ -27,13 +27,7 @@ from worker.diarization.clustering import ClusterOptions, cluster_prints
 from worker.diarization.encoder import VoiceEncoder
 from worker.diarization.prints import speaker_prints
 from worker.diarization.timeline import build_timeline
-from worker.diarization.windows import (
-    EncodeVoices,
-    WindowOptions,
-    encode_voices,
-    plan_windows,
-    voice_prints,
-)
+from worker.diarization.windows import EncodeVoices, WindowOptions, encode_voices, plan_windows, voice_prints
 from worker.speech import detector as speech
 from worker.speech.detector import SpeechDetector
 from worker.speech.spans import SPEECH, SpeechOptions, speech_stretches

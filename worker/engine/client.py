@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from spool.domain.priority import NORMAL
 from spool.domain.recognition import Recognition
 from spool.errors import EngineStopped, JobCancelled
-from worker.decode.types import DecodeRequest
 from worker.engine.audio_slots import AudioSlots, SlotLayout
 from worker.engine.pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine.protocol import (
@@ -47,6 +46,7 @@ from worker.engine.protocol import (
 )
 from worker.machine.huge_pages import start_with_huge_pages
 from worker.models.base import ModelInfo
+from worker.models.requests import DecodeRequest
 
 WATCHER_SECONDS = 10.0
 CONTROL_SECONDS = 2

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.base import FRAME_SAMPLES
 from worker.diarization.registry import load_diarization, load_network
 from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
+from worker.models.requests import DecodeRequest, SearchOptions
 
 _STEP_BYTES = 32 << 20
 

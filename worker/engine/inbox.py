@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable
 from multiprocessing.connection import Connection
 from typing import Protocol, cast
 
-from worker.decode.types import SearchOptions
 from worker.engine.ahead import WorkAhead
 from worker.engine.handover import Unsettled
 from worker.engine.protocol import (
@@ -28,6 +27,7 @@ from worker.engine.protocol import (
 )
 from worker.engine.scheduler import QueuedUtterance, UtteranceQueue
 from worker.models.base import BatchCost
+from worker.models.requests import SearchOptions
 
 GRACE_SECONDS = 0.5
 LINGER_SECONDS = 0.25  # wait for the next audio of a live session that has fallen behind

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from spool.domain.recognition import Recognition
 from spool.errors import EngineCrashed, EngineFull, InvalidRequest, JobCancelled, SpoolError, StateLost
 from spool.ids import new_id
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.protocol import SAMPLE_RATE
 from worker.live.endpoint import EndpointRules
 from worker.live.events import Event
 from worker.live.feed import LiveAnswer, LiveFeed
+from worker.models.requests import DecodeRequest, SearchOptions
 
 FEED_SAMPLES = 5 * SAMPLE_RATE
 """The most samples sent at once, so that a replay does not delay other sessions."""

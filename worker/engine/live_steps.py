@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.errors import EngineError, SpoolError, StateLost
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import Failure
 from worker.live.events import Event
 from worker.live.feed import LiveAnswer, LiveFeed
 from worker.live.group import LiveGroup
 from worker.live.session import LiveOptions, LiveSession
 from worker.models.base import SpeechModel
+from worker.models.requests import DecodeRequest, SearchOptions
 
 
 @dataclass(slots=True)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from spool.domain.priority import NORMAL
 from spool.domain.recognition import Recognition
 from spool.errors import SpoolError
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.scheduler import BatchLimits
 from worker.live.feed import LiveFeed
 from worker.models.base import MAX_UTTERANCE_SECONDS, Ahead, BatchCost, ModelInfo
+from worker.models.requests import DecodeRequest, SearchOptions
 
 DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
 SAMPLE_RATE = 16_000

@@ -27,7 +27,6 @@ from worker.decode.checks import check_context, check_request
 from worker.decode.fusion.fusion import find_unspelled
 from worker.decode.fusion.spelling import warn_of_unspelled
 from worker.decode.search import answers, check_options, resolve_search
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.ahead import Front
@@ -47,6 +46,7 @@ from worker.models.base import (
     Spelling,
 )
 from worker.models.load import TextReader, load_reader
+from worker.models.requests import DecodeRequest, SearchOptions
 
 
 class ModelRecognizer:

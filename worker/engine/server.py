@@ -25,7 +25,6 @@ from typing import cast
 from spool.domain.recognition import Recognition
 from spool.errors import EngineError, ModelUnreadable, QualityUnknown, SpoolError
 from spool.failpoints import failpoint
-from worker.decode.types import SearchOptions
 from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioView, SlotLayout
 from worker.engine.handover import HandoverFolder, Unsettled
@@ -53,6 +52,7 @@ from worker.engine.scheduler import BatchPace, QueuedUtterance, split_exactly
 from worker.engine.turns import LiveTurns, Work
 from worker.live.feed import LiveAnswer, LiveFeed
 from worker.models.base import BatchCost, ModelInfo
+from worker.models.requests import SearchOptions
 from worker.models.turns import giving_way_to
 
 Loader = Callable[[str], Recognizer]

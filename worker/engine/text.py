@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.errors import InvalidRequest
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 from worker.models.load import TextReader
+from worker.models.requests import DecodeRequest, SearchOptions
 
 
 class TextRecognizer:

@@ -17,14 +17,7 @@ from sqlalchemy import Connection
 
 from spool.answering import Answering
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
-from spool.errors import (
-    JobCancelled,
-    LeaseLost,
-    SourceChanged,
-    SpoolError,
-    StorageError,
-    WeightsChanged,
-)
+from spool.errors import JobCancelled, LeaseLost, SourceChanged, SpoolError, StorageError, WeightsChanged
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
 from spool.store.chunks import drop_stale, load_chunks, save_chunks
@@ -33,7 +26,6 @@ from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.base import Samples
-from worker.decode.types import DecodeRequest
 from worker.engine.handover import HandedOver
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
@@ -41,6 +33,7 @@ from worker.jobs.request import job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
 from worker.models.base import ModelInfo
+from worker.models.requests import DecodeRequest
 from worker.segmentation.chunker import Chunk
 from worker.service.context import WorkerContext
 from worker.sources.language_models import fetch_language_model

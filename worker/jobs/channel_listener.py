@@ -19,18 +19,11 @@ from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
 from worker.audio import open_audio
 from worker.audio.stream import Channels
-from worker.decode.types import DecodeRequest
-from worker.diarization.base import (
-    Blocks,
-    DiarizationModel,
-    Floats,
-    RunSteps,
-    SpeakerBounds,
-    SpeechHeard,
-)
+from worker.diarization.base import Blocks, DiarizationModel, Floats, RunSteps, SpeakerBounds, SpeechHeard
 from worker.diarization.takeover import Heard, hear
 from worker.jobs.attempt import Attempt
 from worker.jobs.decoding import WAIT_SECONDS
+from worker.models.requests import DecodeRequest
 
 STEPS_AHEAD = 4
 

@@ -18,9 +18,9 @@ from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.base import Samples
-from worker.decode.types import CONTEXT_TOKENS, DecodeRequest
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo
+from worker.models.requests import CONTEXT_TOKENS, DecodeRequest
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
 from worker.speech.listener import SpeechListener, listeners
 

@@ -13,8 +13,8 @@ from spool.errors import UnknownModel
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.live.feed import LiveFeed
+from worker.models.requests import DecodeRequest, SearchOptions
 
 _OTHER = frozenset({"graph", "context"})
 """Names that mean something else in the engine: the path of a graph, and the tokens before an utterance."""

@@ -19,11 +19,7 @@ from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.transcript import Transcript
-from spool.errors import (
-    LeaseLost,
-    StorageError,
-    UnknownModel,
-)
+from spool.errors import LeaseLost, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects.integrity import read_verified
 from spool.store.chunks import save_chunk
@@ -35,7 +31,6 @@ from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import span
 from worker.audio import open_audio
-from worker.decode.types import DecodeRequest
 from worker.jobs.align.attempt import AlignAttempt
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.claim import beside, hold_next
@@ -52,6 +47,7 @@ from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import trace_attempt
 from worker.jobs.transcript import language_model_facts, refuse_truncated
 from worker.models.base import ModelInfo
+from worker.models.requests import DecodeRequest
 from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)

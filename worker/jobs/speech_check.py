@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Word
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
-from worker.speech.guard import (
-    DROP_MARGIN,
-    MARGIN,
-    doubtful_words,
-    find_invented,
-    measure_coverage,
-)
+from worker.speech.guard import DROP_MARGIN, MARGIN, doubtful_words, find_invented, measure_coverage
 from worker.speech.listener import SpeechListener
 from worker.speech.spans import label_spans, speech_stretches
 

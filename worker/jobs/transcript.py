@@ -10,15 +10,7 @@ from pydantic import JsonValue
 
 from spool.domain.options import JobOptions, OnTruncated
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
-from spool.domain.transcript import (
-    AudioFacts,
-    ChunkNbest,
-    Coverage,
-    Gap,
-    ModelFacts,
-    Transcript,
-    Word,
-)
+from spool.domain.transcript import AudioFacts, ChunkNbest, Coverage, Gap, ModelFacts, Transcript, Word
 from spool.errors import AudioTruncated, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.stated_length import Length, describe_shortfall

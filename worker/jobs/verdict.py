@@ -25,10 +25,10 @@ from spool.errors import (
     UnknownModel,
 )
 from spool.store.workers import ready_workers
-from worker.decode.types import DecodeRequest
 from worker.engine.protocol import NOTHING
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.decoding import WAIT_SECONDS
+from worker.models.requests import DecodeRequest
 from worker.service.context import WorkerContext
 
 

@@ -17,11 +17,11 @@ from worker.decode.live.beam import LiveBeam
 from worker.decode.live.ctc_beam import LiveCtcBeam
 from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
 from worker.decode.search import resolve_search
-from worker.decode.types import SearchOptions
 from worker.live.events import Event
 from worker.live.session import LiveOptions, LiveSession
 from worker.live.voice import Voice
 from worker.models.base import SpeechModel
+from worker.models.requests import SearchOptions
 from worker.models.streaming import require_streaming
 from worker.speech.listener import load_detector
 

@@ -15,12 +15,12 @@ from spool.errors import EngineError, InvalidRequest
 from worker.audio import SAMPLE_RATE
 from worker.decode.backtrace import Path
 from worker.decode.live.base import LiveState, before, behind
-from worker.decode.types import SearchOptions
 from worker.decode.words import words_of
 from worker.live.endpoint import EndpointRules, Reason
 from worker.live.events import End, Event, Final, Mark, Partial, SpeechStarted
 from worker.live.voice import Voice
 from worker.models.base import Tokenizer
+from worker.models.requests import SearchOptions
 from worker.models.streaming import FrameStream
 
 MARKS: dict[str, Literal["eou", "eob"]] = {"<EOU>": "eou", "<EOB>": "eob"}

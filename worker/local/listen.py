@@ -18,11 +18,11 @@ from pathlib import Path  # noqa: E402
 
 import mlx.core as mx  # noqa: E402
 
-from worker.decode.types import SearchOptions  # noqa: E402
 from worker.local.report import FileResult  # noqa: E402
 from worker.local.transcribe import transcribe_with  # noqa: E402
 from worker.models.attention.layers import is_cpu  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
+from worker.models.requests import SearchOptions  # noqa: E402
 
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 

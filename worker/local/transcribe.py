@@ -24,7 +24,6 @@ from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.search import resolve_head
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import text_of
 from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, run_here
 from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
@@ -36,6 +35,7 @@ from worker.jobs.speakers import with_speakers
 from worker.local.report import FileResult
 from worker.models.base import Independent, SpeechModel
 from worker.models.load import TextReader, load_model, load_reader
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.segmentation.chunker import Chunk
 
 CHUNKS_AT_ONCE = 16

@@ -12,14 +12,7 @@ import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
-from worker.models.base import (
-    Ahead,
-    Capabilities,
-    HeadName,
-    ModelInfo,
-    PreparedRequest,
-    refuse_unsupported,
-)
+from worker.models.base import Ahead, Capabilities, HeadName, ModelInfo, PreparedRequest, refuse_unsupported
 from worker.models.conformer.encoder import AttContext
 from worker.models.conformer.frames import EncodedFrames, FrameEncoder
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream

@@ -15,13 +15,7 @@ from api.cli.tables import format_duration
 from spool.commandline.app import new_app
 from spool.domain.archive.review import Reason
 from spool.schemas.common import Versions
-from spool.schemas.review import (
-    DoubtsOut,
-    EstimateOut,
-    ReviewPassageOut,
-    ReviewRecordingOut,
-    SampleOut,
-)
+from spool.schemas.review import DoubtsOut, EstimateOut, ReviewPassageOut, ReviewRecordingOut, SampleOut
 
 review = new_app("List doubtful passages; mark those that you checked; estimate errors.", "review")
 

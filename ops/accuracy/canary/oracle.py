@@ -27,18 +27,13 @@ import soundfile  # noqa: E402
 
 from worker.decode.alignment.aligner import align_texts  # noqa: E402
 from worker.decode.alignment.words import align_words, marks_of, spell_words  # noqa: E402
-from worker.decode.attention.beam import (  # noqa: E402
-    AttentionSearch,
-    KeptBeam,
-    SearchAnswer,
-    SearchRequest,
-)
-from worker.decode.types import DecodeRequest  # noqa: E402
+from worker.decode.attention.beam import AttentionSearch, KeptBeam, SearchAnswer, SearchRequest  # noqa: E402
 from worker.models.attention.stamps import split_at_stamps  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
 from worker.models.base import ModelFiles  # noqa: E402
 from worker.models.canary.load import Canary  # noqa: E402
 from worker.models.canary.model import CanaryModel  # noqa: E402
+from worker.models.requests import DecodeRequest  # noqa: E402
 
 RATE = 16_000
 TOLERANCES = {

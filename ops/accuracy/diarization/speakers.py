@@ -84,8 +84,8 @@ def open_conversations() -> Iterator[tuple[str, NDArray[np.float32], Reference, 
 
 
 def measure_words(model: Path) -> None:
-    from worker.decode.types import SearchOptions
     from worker.local.transcribe import transcribe_files
+    from worker.models.requests import SearchOptions
 
     for known in (False, True):
         wrong = aligned = 0

@@ -27,13 +27,13 @@ from numpy.typing import NDArray  # noqa: E402
 
 from ops.accuracy.agreement import Agreement  # noqa: E402
 from spool.domain.recognition import Hypothesis  # noqa: E402
-from worker.decode.types import SearchOptions  # noqa: E402
 from worker.live.endpoint import EndpointRules  # noqa: E402
 from worker.live.events import End, Final  # noqa: E402
 from worker.live.group import LiveGroup  # noqa: E402
 from worker.live.session import LiveOptions, LiveSession  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 from worker.models.nemo.model import NemoModel  # noqa: E402
+from worker.models.requests import SearchOptions  # noqa: E402
 
 BLOCKS = (1280, 517, 8000, 3200)
 BETWEEN = 16_000

@@ -26,8 +26,8 @@ import numpy as np  # noqa: E402 - behind OpenBLAS
 
 from spool.domain.recognition import Hypothesis  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import SearchOptions  # noqa: E402
 from worker.models.front_ends.filter_bank import pad_features  # noqa: E402
+from worker.models.requests import SearchOptions  # noqa: E402
 from worker.models.wenet.load import load_wenet  # noqa: E402
 from worker.models.wenet.model import WenetModel  # noqa: E402
 

@@ -24,7 +24,7 @@ import soxr
 from numpy.typing import NDArray
 
 from worker.decode.attention.reading import read_utterances
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.models.whisper.model import load_whisper
 
 RATE = 16_000

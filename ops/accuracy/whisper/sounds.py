@@ -18,10 +18,10 @@ preload_blas()
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.types import DecodeRequest
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
+from worker.models.requests import DecodeRequest
 
 RATE = 16_000
 Samples = NDArray[np.float32]

@@ -25,9 +25,9 @@ import soundfile
 
 from ops.accuracy.whisper.oracle import RATE, read_recording
 from spool.wer import normal_words
-from worker.decode.types import SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.load import load_model
+from worker.models.requests import SearchOptions
 
 TimedWord = tuple[str, float, float]
 

@@ -26,9 +26,9 @@ import numpy as np
 import soundfile
 
 from ops.accuracy.whisper.oracle import RATE, read_recording
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.load import load_model
+from worker.models.requests import DecodeRequest, SearchOptions
 
 try:
     from whisper_normalizer.english import EnglishTextNormalizer

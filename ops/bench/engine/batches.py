@@ -34,10 +34,10 @@ import numpy as np
 from spool.domain.recognition import Hypothesis
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.load import load_model
+from worker.models.requests import DecodeRequest, SearchOptions
 
 VOCABULARY, HIDDEN, D_MODEL = 1024, 640, 512
 BLANK_BIAS = {"tdt": 5.5, "rnnt": 10.0}

@@ -111,7 +111,7 @@ class GpuBench:
         from ops.bench.engine.flops import needed
         from ops.bench.engine.random_model import Frames, random_features
         from worker.decode.search import search
-        from worker.decode.types import SearchOptions
+        from worker.models.requests import SearchOptions
 
         features, lengths = random_features(batch, seconds, self.size.encoder.feat_in, self.dtype)
         mx.reset_peak_memory()

@@ -13,7 +13,6 @@ from mlx.utils import tree_map
 
 from spool.domain.recognition import Hypothesis
 from worker.decode.search import search
-from worker.decode.types import SearchOptions
 from worker.models.conformer.config import EncoderConfig, PreprocessorConfig
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.front_ends.log_mel import FeatureExtractor
@@ -21,6 +20,7 @@ from worker.models.heads.config import JointConfig, PredictionConfig
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.nemo.config import ModelConfig
 from worker.models.nemo.model import NemoModel, Network
+from worker.models.requests import SearchOptions
 from worker.models.tokenizers.pieces import Tokenizer
 
 DURATIONS = (0, 1, 2, 3, 4)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # MLX is imported once the number of threads is set
-    from worker.decode.types import Head
+    from worker.models.requests import Head
 
 Made = TypeVar("Made")
 
@@ -142,7 +142,7 @@ class Tables:
     def _search(self, frames: object, head: object, beam: int | None, kind: "Head" = "tdt") -> str:
         from ops.bench.engine.random_model import FRAME_SECONDS, tokens_a_frame
         from worker.decode.search import search
-        from worker.decode.types import SearchOptions
+        from worker.models.requests import SearchOptions
 
         options = SearchOptions(head=kind) if beam is None else SearchOptions("beam", beam=beam, head=kind)
         taken, result = best(self.rounds, lambda: search(head, frames, options))  # type: ignore[arg-type]

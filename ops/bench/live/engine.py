@@ -11,11 +11,11 @@ import numpy as np
 
 from ops.bench.live.run import BLOCK, Run, Samples, percentiles
 from worker.audio import SAMPLE_RATE
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.live_session import EngineSession, LiveRequest
 from worker.engine.protocol import EngineOptions
 from worker.live.events import Event, Final, Partial
+from worker.models.requests import DecodeRequest, SearchOptions
 
 
 @dataclass(slots=True)

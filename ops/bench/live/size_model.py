@@ -26,12 +26,12 @@ from numpy.typing import NDArray  # noqa: E402
 
 from ops.bench.live.run import read_samples  # noqa: E402
 from worker.audio import SAMPLE_RATE  # noqa: E402
-from worker.decode.types import SearchOptions  # noqa: E402
 from worker.live.events import Final  # noqa: E402
 from worker.live.group import LiveGroup  # noqa: E402
 from worker.live.session import LiveOptions  # noqa: E402
 from worker.models.artifacts.nemo import open_nemo  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
+from worker.models.requests import SearchOptions  # noqa: E402
 from worker.models.streaming import require_streaming  # noqa: E402
 
 PATTERN = Path(__file__).parents[3] / "tests" / "golden" / "streaming" / "model.nemo"

@@ -12,10 +12,10 @@ import numpy as np  # noqa: E402
 from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa: E402
 from worker.decode.answer import best_of  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import words_of  # noqa: E402
 from worker.models.conformer.frames import EncodedFrames  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
+from worker.models.requests import SearchOptions  # noqa: E402
 
 
 class SpoolEngine:

@@ -21,10 +21,10 @@ import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 
 from worker.audio import open_audio  # noqa: E402
-from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.engine.recognizer import decode_utterances  # noqa: E402
 from worker.models.artifacts.safetensors import Safetensors  # noqa: E402
 from worker.models.conformer.config import EncoderConfig  # noqa: E402
+from worker.models.requests import DecodeRequest, SearchOptions  # noqa: E402
 from worker.models.tokenizers.units import UnitTokenizer  # noqa: E402
 from worker.models.weights import stored_shapes  # noqa: E402
 from worker.models.wenet.config import DecoderSizes, WenetConfig  # noqa: E402

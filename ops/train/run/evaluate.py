@@ -31,12 +31,12 @@ from ops.train.data.voices import FOREIGN, HELD_LANGUAGES, HELD_VARIANTS
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.answer import best_of
-from worker.decode.types import SearchOptions
 from worker.engine.protocol import NOTHING
 from worker.engine.recognizer import decode_utterances
 from worker.local.transcribe import transcribe_with
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
+from worker.models.requests import SearchOptions
 
 SEED = 20261120
 DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"])

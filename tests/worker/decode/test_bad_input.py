@@ -11,13 +11,7 @@ import pytest
 
 from spool.domain import Hypothesis
 from spool.errors import EngineError
-from tests.worker.decode.reference import (
-    D_MODEL,
-    Encoded,
-    HeadModel,
-    random_frames,
-    tiny_transducer,
-)
+from tests.worker.decode.reference import D_MODEL, Encoded, HeadModel, random_frames, tiny_transducer
 from worker.decode import DecodeRequest, SearchOptions, best_of
 from worker.decode.search import search
 from worker.models import CtcDecoder, CtcHead, Tokenizer, Transducer

@@ -365,7 +365,7 @@ import sys, time
 from tests.worker.engine.test_engine import options
 from ops.testbed.fake_models import tone
 from worker.engine.client import Engine
-from worker.decode.types import SearchOptions
+from worker.models.requests import SearchOptions
 
 if __name__ == "__main__":
     engine = Engine(options()).start()

@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 
 from worker.decode.fusion.fusion import Fusion, FusionState, make_fusion
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base_attention import AttentionModel
+from worker.models.requests import DecodeRequest, SearchOptions
 
 
 class FusedTokens:

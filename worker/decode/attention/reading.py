@@ -25,7 +25,6 @@ from worker.decode.attention.beam import (
 )
 from worker.decode.attention.fused import fuse_tokens
 from worker.decode.attention.timing import place_tokens, place_word, time_words
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import PreparedRequest
 from worker.models.base_attention import (
     SAMPLE_RATE,
@@ -36,6 +35,7 @@ from worker.models.base_attention import (
     Verdict,
     Window,
 )
+from worker.models.requests import DecodeRequest, SearchOptions
 
 SHORTEST_SAMPLES = 400  # one frame of features; nothing is heard in less
 Samples = NDArray[np.float32]

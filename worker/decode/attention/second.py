@@ -20,11 +20,11 @@ from worker.decode.fusion.fusion import read_model
 from worker.decode.fusion.graph import Graph
 from worker.decode.lattice.confidence import arc_posteriors
 from worker.decode.lattice.reweighted import reweight
-from worker.decode.types import DecodeRequest
 from worker.decode.words import text_of
 from worker.models.base import Tokenizer
 from worker.models.language.lstm import LstmLanguageModel
 from worker.models.language.ngram import NgramLanguageModel
+from worker.models.requests import DecodeRequest
 
 Samples = NDArray[np.float32]
 

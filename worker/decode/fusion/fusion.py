@@ -27,7 +27,7 @@ from worker.decode.fusion.graph import BoundGraph, Graph, bound_together
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
 from worker.decode.fusion.spelling import spell
-from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.requests import DecodeRequest, SearchOptions
 
 FusionState = tuple[mx.array, ...]
 

@@ -11,15 +11,7 @@ from kernels.search.fixed_point import grid_sum
 from spool.domain.recognition import Hypothesis
 from worker.decode.backtrace import Path
 from worker.decode.ctc.greedy import collapse
-from worker.decode.live.base import (
-    EMPTY,
-    behind,
-    end_frame,
-    extend_path,
-    join_rows,
-    pad_frames,
-    take_rows,
-)
+from worker.decode.live.base import EMPTY, behind, end_frame, extend_path, join_rows, pad_frames, take_rows
 from worker.decode.transducer.greedy import GreedyRow, GreedySearch
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer

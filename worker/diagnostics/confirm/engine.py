@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
 from spool.settings import Settings
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diagnostics.bench import synthetic_speech
 from worker.diagnostics.confirm.report import StepOutcome
 from worker.engine.client import Engine
 from worker.engine.memory_budget import CACHE_BYTES, engine_options
 from worker.machine.hardware import this_machine
+from worker.models.requests import DecodeRequest, SearchOptions
 
 GROWTH = 1.1
 """Growth since the first fifth of the time beyond this factor is a leak."""

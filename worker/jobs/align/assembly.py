@@ -12,8 +12,8 @@ from spool.domain.transcript import AlignmentFacts, DiarizationFacts, Speaker, T
 from spool.errors import InvalidRequest
 from worker.decode.alignment.emissions import Emissions
 from worker.decode.alignment.recording import PlacedWord, RecordingFrames, core_emissions, place_words
-from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import ModelInfo, Spelling
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.segmentation.segments import segments_of
 
 SEARCH = SearchOptions(head="ctc")

@@ -19,7 +19,6 @@ from spool.objects import ObjectStore
 from spool.store.archive.typescripts import typescript_of
 from spool.store.chunks import drop_emissions
 from worker.audio import AudioStream
-from worker.decode.types import DecodeRequest
 from worker.jobs.align.assembly import (
     align_text,
     chunk_request,
@@ -29,6 +28,7 @@ from worker.jobs.align.assembly import (
 )
 from worker.jobs.attempt import Attempt
 from worker.models.base import ModelInfo
+from worker.models.requests import DecodeRequest
 from worker.segmentation.chunker import Chunk
 
 

@@ -9,13 +9,7 @@ from mlx import nn
 
 from kernels.nn.few_rows import RowSteps
 from worker.models.heads.config import JointConfig, PredictionConfig, TransducerSizes
-from worker.models.heads.transducer import (
-    OUTPUT_LAYER,
-    JointNetwork,
-    LstmLayer,
-    LstmState,
-    PredictionNetwork,
-)
+from worker.models.heads.transducer import OUTPUT_LAYER, JointNetwork, LstmLayer, LstmState, PredictionNetwork
 
 
 def _blank_last(weight: mx.array, bias: mx.array) -> tuple[mx.array, mx.array]:

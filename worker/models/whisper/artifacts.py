@@ -28,12 +28,7 @@ from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.configuration import read_json
 from worker.models.weights import Shape, check_shapes, norm_shapes
-from worker.models.whisper.config import (
-    DecodingSettings,
-    WhisperDims,
-    parse_dims,
-    parse_settings,
-)
+from worker.models.whisper.config import DecodingSettings, WhisperDims, parse_dims, parse_settings
 from worker.models.whisper.layouts import BLOCK, binary_names, dims_of, openai_names
 from worker.models.whisper.tokenizer import WhisperTokenizer
 

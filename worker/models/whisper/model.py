@@ -42,13 +42,7 @@ from worker.models.requests import DecodeRequest
 from worker.models.tokenizers.bytes import UNSPACED
 from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
-from worker.models.whisper.config import (
-    ENCODER_FRAMES,
-    FRAME_SECONDS,
-    LANGUAGE_CODES,
-    TASKS,
-    SpecialTokens,
-)
+from worker.models.whisper.config import ENCODER_FRAMES, FRAME_SECONDS, LANGUAGE_CODES, TASKS, SpecialTokens
 from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.rules import WhisperOptions, WhisperRules

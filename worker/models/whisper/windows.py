@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 
 from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, repeats_itself
 from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
-from worker.models.whisper.config import (
-    MAX_NEW_TOKENS,
-    NO_SPEECH_THRESHOLD,
-    TIME_STEP,
-    SpecialTokens,
-)
+from worker.models.whisper.config import MAX_NEW_TOKENS, NO_SPEECH_THRESHOLD, TIME_STEP, SpecialTokens
 
 TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on

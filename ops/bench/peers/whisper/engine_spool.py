@@ -12,11 +12,7 @@ import mlx.core as mx  # noqa: E402
 
 from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
 from spool.planning.model_size import WINDOW_FRAMES  # noqa: E402
-from worker.decode.attention.beam import (  # noqa: E402
-    AttentionSearch,
-    BeamSettings,
-    SearchRequest,
-)
+from worker.decode.attention.beam import AttentionSearch, BeamSettings, SearchRequest  # noqa: E402
 from worker.models.whisper.model import load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
 
