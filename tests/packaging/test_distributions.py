@@ -1,7 +1,6 @@
 """Spool as others install it: a source distribution, its wheel, and environments with its extras alone."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from ops.testbed.ports import free_port
-from tests.packaging.environments import ROOT, Environment, build_sdist, build_wheel, make_environment
+from tests.packaging.environments import ROOT, Environment, build_sdist, build_wheel, make_environment, unpack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 RECORDING = ROOT / "samples" / "demo-tdt" / "digits" / "string-2.flac"
@@ -108,7 +107,7 @@ def test_everything_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
 
 def test_an_editable_install_is_typed(sdist: Path, tmp_path: Path) -> None:
     unpacked = tmp_path / "sources"
-    shutil.unpack_archive(sdist, unpacked, filter="data")
+    unpack(sdist, unpacked)
     (tree,) = unpacked.iterdir()
     make_environment(tmp_path / "env", tree, ())
     (tmp_path / "caller.py").write_text(CALLER)

@@ -365,12 +365,11 @@ import sys, time
 from tests.worker.engine.test_engine import options
 from ops.testbed.fake_models import tone
 from worker.engine.client import Engine
-from worker.models.requests import SearchOptions
 
 if __name__ == "__main__":
     engine = Engine(options()).start()
-    engine.submit("a", tone(1), "plain", SearchOptions()).result(60)
-    held = engine.submit("a", tone(1), "gate=" + sys.argv[1], SearchOptions())
+    engine.submit("a", tone(1), "plain").result(60)
+    held = engine.submit("a", tone(1), "gate=" + sys.argv[1])
     loaded = sorted(name for name in sys.modules if name == "mlx" or name.startswith("mlx."))
     print(engine.child_pid, loaded, flush=True)
     if sys.argv[2] == "exit":

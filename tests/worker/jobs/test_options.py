@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
@@ -33,6 +34,12 @@ pytestmark = pytest.mark.integration
 
 BEAM: dict[str, Any] = {"decoder": "beam", "beam": 4}
 U2 = Path(__file__).parents[2] / "golden" / "wenet" / "rnnt"
+
+
+def read_recording() -> NDArray[np.float32]:
+    with np.load(U2.with_suffix(".npz")) as file:
+        samples: NDArray[np.float32] = file["u1.wav"].astype(np.float32) / 32768
+    return samples
 
 
 def started(loader: str = LOADER) -> AbstractContextManager[Engine]:
@@ -96,7 +103,8 @@ def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(harn
 def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarness]) -> None:
     with started(REAL) as engine:
         harness = make_harness(engine)
-        dump = np.load(U2.with_suffix(".npz"))
+        with np.load(U2.with_suffix(".npz")) as file:
+            dump = {name: file[name] for name in ("answers", "u1.wav")}
         told = json.loads(str(dump["answers"]))["utterances"][1]["search"]
         path = harness.record("a.wav", dump["u1.wav"].astype(np.float32) / 32768)
         asked: dict[str, Any] = {
@@ -144,7 +152,7 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
 def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., WorkerHarness]) -> None:
     with started(REAL) as engine:
         harness = make_harness(engine)
-        samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
+        samples = read_recording()
         path = harness.record("a.wav", samples)
         asked: dict[str, Any] = {"head": "ctc", "decoder": "beam", "beam": 6, "nbest": 6}
         plain = harness.submit(path, "u2", reuse=True, **asked)
@@ -205,7 +213,7 @@ def test_a_language_model_orders_a_jobs_hypotheses(
 def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarness], tmp_path: Path) -> None:
     model = load_model(U2)
     path = made_graph(model.tokenizer.pieces, tmp_path)
-    samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
+    samples = read_recording()
     options = SearchOptions("wfst", 4, 3, graph=str(path), max_active=500, length_penalty=0.25)
     (expected,) = search(model, model.encode([samples]), options)
     with started(REAL) as engine:

@@ -26,7 +26,7 @@ from spool.errors import SpoolError
 from worker.models.load import load_model
 try:
     model = load_model(sys.argv[1])
-    print(model.name, model.sha256, sorted(model.heads))
+    print(model.info.name, model.info.sha256, sorted(model.heads))
 except SpoolError as error:
     print(type(error).__name__, error.message)
 """
