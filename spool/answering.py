@@ -47,6 +47,10 @@ class Answering:
     def __exit__(self, *_: object) -> None:
         self._calls.put(None)
 
+    def read_directly(self) -> None:
+        """Make the calls that follow directly: the share answers, and what is left to read is little."""
+        self._threaded = False
+
     def call(self, function: Callable[[], T]) -> T:
         """What the function returns or raises. Raises StorageError if it does not return in time, and from
         then on at once."""

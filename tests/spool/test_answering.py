@@ -73,3 +73,10 @@ def test_a_read_that_never_returns_is_given_up_and_closed_when_it_does(server: t
     assert not tape.closed.is_set(), "whoever reads it still uses it"
     server.set()
     assert tape.closed.wait(10)
+
+
+def test_what_is_little_is_read_by_the_caller_itself() -> None:
+    with Answering("a.wav", threaded=True) as answering:
+        assert answering.call(threading.get_ident) != threading.get_ident()
+        answering.read_directly()
+        assert answering.call(threading.get_ident) == threading.get_ident()

@@ -31,6 +31,9 @@ from worker.sources.fetch import Sources
 from worker.sources.links import SignedLink
 
 BLOCK = 4 << 20
+SMALL_BYTES = 1 << 20
+"""A recording up to this size is read without a thread beside the job's, which would take longer than the
+recording takes to be read (`ops.bench.queue.queue_cost`)."""
 
 log = structlog.get_logger(__name__)
 
@@ -101,6 +104,8 @@ class Reuse:
         blocks: bytes | None = None
         with contextlib.suppress(OSError):  # whoever opens the recording names what is wrong with it
             self._marks = self._answering.call(partial(_marks, path))
+            if self._marks[0] <= SMALL_BYTES:
+                self._answering.read_directly()
             if hashed or self._job.source.kind != "upload":
                 self._content = self._digest(path, check)
             else:
