@@ -27,7 +27,7 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
-test: check  ## format, lint, types, and the quick tests, which need no server and no other process (four minutes)
+test: check  ## format, lint, types, and the quick tests, which need no server and no other process (three minutes)
 	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not slow and not long" $(if $(COVERAGE),$(COVERED))
 
 # More processes than cores: tests with servers wait for others' processes half of their time.

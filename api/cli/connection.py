@@ -104,8 +104,7 @@ class Rows(Protocol[Row_co]):
     """An answer with rows in it, such as a page."""
 
     @property
-    def items(self) -> Sequence[Row_co]:
-        """The rows."""
+    def items(self) -> Sequence[Row_co]: ...
 
 
 @Parameter(name="*")

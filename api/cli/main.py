@@ -4,7 +4,6 @@ A subcommand's module is imported when it runs, not to list it: `spool --help` m
 database driver and a web framework. The exit codes are those of `api.cli.connection.Exit`.
 """
 
-import gc
 import sys
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -124,8 +123,7 @@ def build_app(running: str | None = None) -> App:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. An expected error prints one sentence to stderr."""
-    # A short command mostly imports: nothing of that can be collected, and httpx's own command is not needed.
-    gc.set_threshold(200_000)
+    # httpx goes without its own command line if that cannot be imported, and so do click and pygments.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:

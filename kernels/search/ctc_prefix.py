@@ -158,7 +158,6 @@ class _Ending(NamedTuple):
         return _Ending(*(mx.where(condition, own, its) for own, its in zip(self, other, strict=True)))
 
     def plus(self, log_probs: mx.array) -> "_Ending":
-        """One frame longer."""
         return self._replace(sum=self.sum + log_probs, best=self.best + log_probs)
 
 

@@ -18,9 +18,8 @@ import mlx.core as mx  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
 from spool.domain import Hypothesis  # noqa: E402
 from tests.golden.parity import HERE, Golden, load, same  # noqa: E402
-from worker.decode import DecodeRequest, SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.models import EncodedFrames, load_model  # noqa: E402
+from worker.models import DecodeRequest, EncodedFrames, SearchOptions, load_model  # noqa: E402  # noqa: E402
 
 MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)

@@ -19,9 +19,8 @@ preload_blas()
 import numpy as np  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
 from spool.domain import Hypothesis  # noqa: E402
-from worker.decode import SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.models import FeatureExtractor  # noqa: E402
+from worker.models import FeatureExtractor, SearchOptions  # noqa: E402
 
 HERE = Path(__file__).parent
 NEAR_GUARD = 2.0**-20  # of mel power; the guard added to it is 2^-24

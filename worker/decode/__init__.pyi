@@ -94,12 +94,6 @@ from .transducer.greedy import GreedySearch as GreedySearch, greedy_search as gr
 from .transducer.likelihood import log_likelihoods as log_likelihoods
 from .transducer.replayed import ReplayedBeam as ReplayedBeam
 from .transducer.stepping import advance as advance, joint_logits as joint_logits, reorder as reorder
-from .types import (
-    CONTEXT_TOKENS as CONTEXT_TOKENS,
-    DecodeRequest as DecodeRequest,
-    SearchOptions as SearchOptions,
-    Task as Task,
-)
 from .wfst.graph import DecodingGraph as DecodingGraph, load_graph as load_graph
 from .wfst.search import WfstSettings as WfstSettings, wfst_search as wfst_search
 from .words import (

@@ -78,6 +78,12 @@ from .front_ends.mel_stream import MelStream as MelStream
 from .nemo.config import parse_config as parse_config, read_config as read_config
 from .nemo.model import NemoModel as NemoModel, Network as Network
 from .registry import FAMILIES as FAMILIES
+from .requests import (
+    CONTEXT_TOKENS as CONTEXT_TOKENS,
+    DecodeRequest as DecodeRequest,
+    SearchOptions as SearchOptions,
+    Task as Task,
+)
 from .sortformer.cache import SpeakerCache as SpeakerCache, keep_frames as keep_frames
 from .sortformer.config import StreamingOptions as StreamingOptions
 from .sortformer.load import load_sortformer as load_sortformer

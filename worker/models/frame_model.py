@@ -40,12 +40,10 @@ class FrameModel:
 
     @property
     def heads(self) -> Mapping[HeadName, Any]:
-        """As `SpeechModel.heads`."""
         raise NotImplementedError
 
     @property
     def capabilities(self) -> Capabilities:
-        """As `SpeechModel.capabilities`."""
         raise NotImplementedError
 
     @cached_property

@@ -12,9 +12,9 @@ import pytest
 from spool.domain import Hypothesis
 from spool.errors import EngineError
 from tests.worker.decode.reference import D_MODEL, Encoded, HeadModel, random_frames, tiny_transducer
-from worker.decode import DecodeRequest, SearchOptions, best_of
+from worker.decode import best_of
 from worker.decode.search import search
-from worker.models import CtcDecoder, CtcHead, Tokenizer, Transducer
+from worker.models import CtcDecoder, CtcHead, DecodeRequest, SearchOptions, Tokenizer, Transducer
 
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7, 9]

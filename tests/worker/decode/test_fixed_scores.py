@@ -14,8 +14,9 @@ from spool.domain import Hypothesis
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
 from tests.worker.decode.test_law7 import FUSED, encoded, found_by, kinds, model, named
-from worker.decode import DecodeRequest, LatticeRecorder, SearchOptions
+from worker.decode import LatticeRecorder
 from worker.decode.search import search
+from worker.models import DecodeRequest, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DRIFT = 1e-4  # natural logarithm, a label; a path of blanks alone has one end

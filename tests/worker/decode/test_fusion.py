@@ -22,19 +22,9 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode import (
-    BEGIN,
-    CONTEXT_TOKENS,
-    LONGEST_PHRASE,
-    DecodeRequest,
-    SearchOptions,
-    check_options,
-    language_model,
-    phrase_tree,
-    read_arpa,
-)
+from worker.decode import BEGIN, LONGEST_PHRASE, check_options, language_model, phrase_tree, read_arpa
 from worker.decode.search import search
-from worker.models import CtcDecoder, CtcHead, Tokenizer
+from worker.models import CONTEXT_TOKENS, CtcDecoder, CtcHead, DecodeRequest, SearchOptions, Tokenizer
 
 pytestmark = pytest.mark.slow
 

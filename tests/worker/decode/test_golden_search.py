@@ -16,9 +16,8 @@ import pytest
 from kernels.runtime import Backend, use_backend
 from ops.testbed.nemo_model import load_nemo
 from spool.domain import Hypothesis
-from worker.decode import DecodeRequest, SearchOptions
 from worker.decode.search import search
-from worker.models import NemoModel
+from worker.models import DecodeRequest, NemoModel, SearchOptions
 
 pytestmark = pytest.mark.slow
 

@@ -18,18 +18,8 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode import (
-    Answer,
-    DecodeRequest,
-    Record,
-    SearchOptions,
-    WordGraph,
-    answers,
-    best_path,
-    prune_graph,
-    word_graph,
-)
-from worker.models import CtcDecoder, CtcHead, Tokenizer
+from worker.decode import Answer, Record, WordGraph, answers, best_path, prune_graph, word_graph
+from worker.models import CtcDecoder, CtcHead, DecodeRequest, SearchOptions, Tokenizer
 
 LETTERS = "abcdefghi"
 WORDS = Tokenizer([f"▁{letter}" for letter in LETTERS])  # every token a word

@@ -19,9 +19,9 @@ import pytest
 from ops.testbed.nemo_model import load_nemo
 from spool.domain import Hypothesis
 from worker.audio import open_audio
-from worker.decode import CONFIDENCE_DIGITS, SCORE_DIGITS, DecodeRequest, SearchOptions, best_of, words_of
+from worker.decode import CONFIDENCE_DIGITS, SCORE_DIGITS, best_of, words_of
 from worker.decode.search import search
-from worker.models import EncodedFrames, NemoModel
+from worker.models import DecodeRequest, EncodedFrames, NemoModel, SearchOptions
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode import SearchOptions, best_of
+from worker.decode import best_of
 from worker.decode.search import search
-from worker.models import CtcDecoder, CtcHead
+from worker.models import CtcDecoder, CtcHead, SearchOptions
 
 LENGTHS = [13, 1, 20, 0, 7]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4), "tdt-sparse": (0, 2, 5)}

@@ -10,8 +10,8 @@ from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import speechlike, write_wav
 from spool.errors import AudioEmpty
 from spool.settings import Settings
-from worker.decode import SearchOptions
 from worker.diagnostics import run_bench
+from worker.models import SearchOptions
 
 
 @pytest.mark.integration

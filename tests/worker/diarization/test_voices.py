@@ -7,7 +7,6 @@ from ops.accuracy.diarization.der import diarization_error
 from spool.domain import Recognition
 from tests.worker.speech.sounds import blocks_of
 from tests.worker.speech.voices import OTHERS, READERS, Floats, Turns, mixed
-from worker.decode import DecodeRequest
 from worker.diarization import (
     Diarization,
     EncodeVoices,
@@ -17,6 +16,7 @@ from worker.diarization import (
     run_here,
 )
 from worker.engine import StepRecognizer
+from worker.models import DecodeRequest
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ops.testbed.waiting import until
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import Utterance, WorkAhead, decode_utterances
-from worker.models import NemoModel, load_model
+from worker.models import DecodeRequest, NemoModel, SearchOptions, load_model
 
 DEMO = Path(__file__).parents[3] / "models" / "demo"
 

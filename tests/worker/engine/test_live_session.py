@@ -14,10 +14,9 @@ from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
 from tests.golden.streaming.golden import GOLDEN, Samples, audio
 from tests.worker.engine.gated_models import LOADER
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import UNMEASURED_SESSIONS, Engine, EngineOptions, EngineSession, LiveRequest, LiveSessions
 from worker.live import End, EndpointRules, Event, Final, LiveGroup, LiveOptions, Partial
-from worker.models import load_model
+from worker.models import DecodeRequest, SearchOptions, load_model
 
 pytestmark = pytest.mark.integration
 MODEL = str(GOLDEN / "model.nemo")

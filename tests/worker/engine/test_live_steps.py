@@ -10,10 +10,9 @@ import pytest
 from spool.domain import Recognition
 from spool.errors import EngineError, InvalidRequest, SpoolError, StateLost
 from tests.golden.streaming.golden import audio, model
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import Failure, LiveSteps
 from worker.live import End, Event, LiveAnswer, LiveFeed
-from worker.models import NemoModel
+from worker.models import DecodeRequest, NemoModel, SearchOptions
 
 SEARCH = SearchOptions(head="rnnt", att_context=(70, 1))
 BLOCK = 16_000

@@ -9,9 +9,8 @@ import pytest
 
 from ops.testbed.nemo_model import load_nemo
 from spool.domain import Recognition
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import Failure, ModelRecognizer
-from worker.models import EncodedFrames, NemoModel
+from worker.models import DecodeRequest, EncodedFrames, NemoModel, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOTHING = [DecodeRequest()] * 3

@@ -14,9 +14,8 @@ from ops.testbed.waiting import until
 from spool.domain import Recognition
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions
-from worker.models import Tokenizer
+from worker.models import DecodeRequest, SearchOptions, Tokenizer
 
 pytestmark = pytest.mark.integration
 

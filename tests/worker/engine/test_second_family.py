@@ -8,8 +8,8 @@ import pytest
 
 from spool.errors import InvalidRequest
 from tests.worker.models.toy_family import spell, write_toy
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import BatchLimits, Engine, EngineOptions
+from worker.models import DecodeRequest, SearchOptions
 
 pytestmark = pytest.mark.integration
 LOADER = "tests.worker.models.toy_family:load_with_toy"

@@ -18,7 +18,6 @@ from tests.worker.models.golden import model as golden_model
 from tests.worker.models.golden import speech
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import (
     AudioView,
     BatchRunner,
@@ -37,7 +36,17 @@ from worker.engine import (
     decode_utterances,
 )
 from worker.live import LiveAnswer, LiveFeed
-from worker.models import BatchCost, ModelInfo, SpeechModel, give_way, giving_way_to, load_model, load_wenet
+from worker.models import (
+    BatchCost,
+    DecodeRequest,
+    ModelInfo,
+    SearchOptions,
+    SpeechModel,
+    give_way,
+    giving_way_to,
+    load_model,
+    load_wenet,
+)
 from worker.models.base import Encoded
 
 GOLDEN = Path(__file__).parents[2] / "golden"

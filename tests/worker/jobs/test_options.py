@@ -23,11 +23,11 @@ from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from tests.worker.models.language.fixtures import random_tensors, write_language_model
-from worker.decode import SCORE_DIGITS, DecodeRequest, SearchOptions, text_of
+from worker.decode import SCORE_DIGITS, text_of
 from worker.decode.search import search
 from worker.engine import Engine
 from worker.local import transcribe_files
-from worker.models import Tokenizer, load_model
+from worker.models import DecodeRequest, SearchOptions, Tokenizer, load_model
 from worker.segmentation import plan_chunks
 
 pytestmark = pytest.mark.integration

@@ -8,9 +8,8 @@ import pytest
 
 from spool.errors import EngineError, InvalidRequest
 from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
-from worker.decode import SearchOptions
 from worker.live import End, EndpointRules, Event, Final, LiveGroup, LiveOptions, LiveSession, Mark, Partial
-from worker.models import Tokenizer, load_model
+from worker.models import SearchOptions, Tokenizer, load_model
 
 pytestmark = pytest.mark.slow
 

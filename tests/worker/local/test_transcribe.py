@@ -19,10 +19,10 @@ from spool.formats import format_entry
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
 from worker.cli.main import main
-from worker.decode import BeamSettings, SearchOptions
+from worker.decode import BeamSettings
 from worker.decode.attention import reading
 from worker.local import render_results, transcribe_files, transcribe_with
-from worker.models import NemoModel
+from worker.models import NemoModel, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 MODEL = GOLDEN / "tdt"

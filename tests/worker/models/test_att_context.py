@@ -10,9 +10,8 @@ import pytest
 from spool.errors import InvalidRequest
 from tests.golden.streaming.golden import GOLDEN, Samples, answers, audio, model
 from worker.cli.options import context_of
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import check_decoding, decode_utterances
-from worker.models import Tokenizer, load_model
+from worker.models import DecodeRequest, SearchOptions, Tokenizer, load_model
 
 UTTERANCES = (1, 2)
 ASK = DecodeRequest()

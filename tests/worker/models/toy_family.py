@@ -11,11 +11,11 @@ import mlx.core as mx
 import numpy as np
 
 from spool.domain import Word
-from worker.decode import DecodeRequest
 from worker.models import (
     FAMILIES,
     BatchCost,
     Capabilities,
+    DecodeRequest,
     EndRule,
     HeardWindow,
     Independent,

@@ -59,7 +59,6 @@ class FrameEncoder(Generic[Front]):
     def features(
         self, samples: Sequence[NDArray[np.float32]], ahead: Ahead | None = None
     ) -> tuple[mx.array, NDArray[np.int32]]:
-        """As `FrontEnd.batch`."""
         return self.front_end.batch([np.asarray(row, np.float32) for row in samples], ahead)
 
     def encode(

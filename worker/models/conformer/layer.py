@@ -221,7 +221,6 @@ class TransformerLayer(nn.Module):
         sight: AttentionContext,
         valid: mx.array,  # noqa: ARG002 - only a convolution asks
     ) -> mx.array:
-        """As `ConformerLayer`."""
         x, normed = self.norm2.behind(x, self.self_attn(self.norm1(x), positions, sight))
         out: mx.array = x + self.feed_forward(normed)
         return out

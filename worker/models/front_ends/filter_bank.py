@@ -83,7 +83,6 @@ class FilterBank:
     def batch(
         self, samples: Sequence[Float32], ahead: Ahead | None = None
     ) -> tuple[mx.array, NDArray[np.int32]]:
-        """As `FrontEnd.batch`."""
         rows = zip(samples, ahead or [None] * len(samples), strict=True)
         return pad_features([filter_bank(row) if made is None else made for row, made in rows])
 

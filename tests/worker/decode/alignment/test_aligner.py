@@ -81,8 +81,8 @@ def test_a_mark_has_no_length() -> None:
 
 
 def test_a_texts_words_are_found_where_the_models_own_search_hears_them() -> None:
-    from worker.decode import DecodeRequest, SearchOptions
     from worker.engine import decode_utterances
+    from worker.models import DecodeRequest, SearchOptions
 
     model = load_model(DEMO)
     assert isinstance(model, NemoModel)

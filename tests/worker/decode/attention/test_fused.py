@@ -15,13 +15,11 @@ from worker.decode import (
     AttentionSearch,
     BeamSettings,
     BoundGraph,
-    DecodeRequest,
     Entry,
     FusedTokens,
     Fusion,
     Graph,
     KeptBeam,
-    SearchOptions,
     SearchRequest,
     Source,
     fuse_tokens,
@@ -31,7 +29,7 @@ from worker.decode import (
 )
 from worker.decode.attention import reading
 from worker.engine import check_decoding
-from worker.models import WhisperOptions
+from worker.models import DecodeRequest, SearchOptions, WhisperOptions
 
 pytestmark = pytest.mark.slow
 

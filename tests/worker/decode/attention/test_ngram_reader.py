@@ -13,9 +13,7 @@ from worker.decode import (
     BEGIN,
     END,
     Arpa,
-    DecodeRequest,
     Final,
-    SearchOptions,
     WordArc,
     WordGraph,
     best_path,
@@ -29,7 +27,7 @@ from worker.decode import (
 )
 from worker.decode.fusion.estimate import estimate
 from worker.engine import ModelRecognizer, decode_utterances, recognizer_of
-from worker.models import SpeechModel, load_model, load_reader
+from worker.models import DecodeRequest, SearchOptions, SpeechModel, load_model, load_reader
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WEIGHT = 0.7

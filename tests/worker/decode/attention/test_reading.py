@@ -7,10 +7,21 @@ import pytest
 
 from tests.worker.models.whisper.fixtures import tiny_model
 from tests.worker.models.whisper.tiny import tone
-from worker.decode import BeamSettings, DecodeRequest, SearchOptions, WindowText, combine, read_utterances
+from worker.decode import BeamSettings, WindowText, combine, read_utterances
 from worker.decode.attention import reading
 from worker.decode.attention.reading import join_windows
-from worker.models import HeardWindow, Languages, Question, Reading, TokenTimes, Verdict, WhisperModel, Window
+from worker.models import (
+    DecodeRequest,
+    HeardWindow,
+    Languages,
+    Question,
+    Reading,
+    SearchOptions,
+    TokenTimes,
+    Verdict,
+    WhisperModel,
+    Window,
+)
 
 RATE = 16_000
 

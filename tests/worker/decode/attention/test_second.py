@@ -10,11 +10,11 @@ import pytest
 
 from spool.domain import Hypothesis, Recognition
 from spool.errors import InvalidRequest
-from worker.decode import Answer, DecodeRequest, RescoringWeights, SearchOptions, SecondReader, rescore
+from worker.decode import Answer, RescoringWeights, SecondReader, rescore
 from worker.decode.search import search
 from worker.engine import ModelRecognizer
 from worker.engine.protocol import NOTHING
-from worker.models import load_model
+from worker.models import DecodeRequest, SearchOptions, load_model
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WEIGHT = 0.8

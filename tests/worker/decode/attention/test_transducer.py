@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from spool.errors import InvalidRequest
-from worker.decode import SearchOptions, check_options, log_likelihoods
+from worker.decode import check_options, log_likelihoods
 from worker.decode.search import search
-from worker.models import EncodedFrames, Transducer, WenetHead, WenetModel, load_model
+from worker.models import EncodedFrames, SearchOptions, Transducer, WenetHead, WenetModel, load_model
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 

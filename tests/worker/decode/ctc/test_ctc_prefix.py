@@ -13,8 +13,8 @@ from kernels.runtime import use_backend
 from kernels.search import ctc_prefix_beam, ctc_prefix_reference
 from ops.testbed.kernel_cases import TESTED
 from spool.domain import Hypothesis
-from worker.decode import DecodeRequest, Fusion, SearchOptions, ctc_prefix_search, make_fusion
-from worker.models import Tokenizer
+from worker.decode import Fusion, ctc_prefix_search, make_fusion
+from worker.models import DecodeRequest, SearchOptions, Tokenizer
 
 LOW = -math.inf
 Gain = Callable[[tuple[int, ...], int], float]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.decode import DecodeRequest, SearchOptions, find_unspelled, make_fusion, spell, warn_of_unspelled
-from worker.models import WORD_START, Tokenizer
+from worker.decode import find_unspelled, make_fusion, spell, warn_of_unspelled
+from worker.models import WORD_START, DecodeRequest, SearchOptions, Tokenizer
 
 LOWER = Tokenizer([WORD_START, *"abcdefghijklmnopqrstuvwxyz'"])
 UPPER = Tokenizer([WORD_START, *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'"])

@@ -17,9 +17,9 @@ from spool.graphs import read_graph
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.models.language.fixtures import random_tensors, write_language_model
 from worker.cli.main import main
-from worker.decode import SearchOptions, check_options
+from worker.decode import check_options
 from worker.decode.search import search
-from worker.models import LstmLanguageModel, load_model, load_reader
+from worker.models import LstmLanguageModel, SearchOptions, load_model, load_reader
 
 pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -14,8 +14,8 @@ from spool.errors import InvalidRequest
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.decode.wfst.test_command import GOLDEN, MODEL
 from worker.cli.main import main
-from worker.decode import Answer, DecodeRequest, SearchOptions, WordArc, WordGraph, answers, check_options
-from worker.models import load_model
+from worker.decode import Answer, WordArc, WordGraph, answers, check_options
+from worker.models import DecodeRequest, SearchOptions, load_model
 
 pytestmark = pytest.mark.integration  # a graph is built in a process of its own
 PRUNE = 3.0

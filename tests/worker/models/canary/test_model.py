@@ -20,10 +20,10 @@ from tests.worker.models.canary.fixtures import (
     write_archive,
     write_folder,
 )
-from worker.decode import AttentionSearch, DecodeRequest, KeptBeam, SearchOptions, SearchRequest
+from worker.decode import AttentionSearch, KeptBeam, SearchRequest
 from worker.engine import check_decoding, decode_utterances
 from worker.local import transcribe_files
-from worker.models import CanaryModel, load_model
+from worker.models import CanaryModel, DecodeRequest, SearchOptions, load_model
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import pytest
 
 from spool.errors import InvalidRequest
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, sound, tokenizer
-from worker.decode import DecodeRequest
 from worker.models import (
+    DecodeRequest,
     Prompt,
     Reading,
     Verdict,

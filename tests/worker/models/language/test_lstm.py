@@ -21,9 +21,8 @@ from tests.worker.models.language.fixtures import (
     write_language_model,
 )
 from worker.cli.main import main
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import ModelRecognizer, load_recognizer, recognizer_of
-from worker.models import LstmLanguageModel, load_model, load_reader
+from worker.models import DecodeRequest, LstmLanguageModel, SearchOptions, load_model, load_reader
 
 ROOT = Path(__file__).parents[4]
 TEXTS = ("one two one zero", "", "bed", "happy happy cat and the rest of it is some text")

@@ -12,9 +12,9 @@ import yaml
 
 from ops.testbed.torch_checkpoint import Call, pickled
 from spool.errors import InvalidRequest, ModelUnreadable, SpoolError, UnknownModel, WeightsMismatch
-from worker.decode import DecodeRequest, SearchOptions, check_options
+from worker.decode import check_options
 from worker.decode.search import search
-from worker.models import TorchCheckpoint, UnitTokenizer, load_model, read_units
+from worker.models import DecodeRequest, SearchOptions, TorchCheckpoint, UnitTokenizer, load_model, read_units
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 

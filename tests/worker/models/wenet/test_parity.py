@@ -9,13 +9,14 @@ import pytest
 
 from ops.accuracy.wenet.oracle import TOLERANCES, Oracle
 from spool.domain import Hypothesis
-from worker.decode import DecodeRequest, SearchOptions
 from worker.decode.search import search
 from worker.models import (
     CONVOLUTIONS,
     Conv2dSubsampling,
+    DecodeRequest,
     EncodedFrames,
     EncoderConfig,
+    SearchOptions,
     WenetModel,
     feature_frames,
     filter_bank,

@@ -9,10 +9,18 @@ import pytest
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.decode import DecodeRequest, SearchOptions
 from worker.engine import check_decoding, decode_utterances
 from worker.live import EndpointRules, Event, Final, LiveGroup, LiveOptions
-from worker.models import EncoderStream, FilterBankStream, WenetModel, filter_bank, load_wenet, pad_features
+from worker.models import (
+    DecodeRequest,
+    EncoderStream,
+    FilterBankStream,
+    SearchOptions,
+    WenetModel,
+    filter_bank,
+    load_wenet,
+    pad_features,
+)
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
 CONTEXTS = {"chunk4.left2": (8, 3), "chunk7.left1": (7, 6)}

