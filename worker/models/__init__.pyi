@@ -1,3 +1,4 @@
+from .artifacts.hub_folder import HubFolder as HubFolder, is_hub_folder as is_hub_folder
 from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as open_nemo
 from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
 from .attention.rules import NoRules as NoRules

@@ -27,7 +27,10 @@ TextReader = LstmLanguageModel | NgramLanguageModel
 
 _LOG_SECONDS = 5.0
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
-HUB_FILES = ["*.json", "*.safetensors", "*tokenizer.model", "weights.npz", "model.bin", "vocabulary.txt"]
+HUB_FILES = [
+    *("*.json", "*.jinja", "*.safetensors", "*tokenizer.model"),
+    *("weights.npz", "model.bin", "vocabulary.txt", "merges.txt"),
+]
 
 
 def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:

@@ -1,0 +1,169 @@
+"""A model's folder as the Hugging Face hub has it: settings in JSON, tensors in safetensors, a tokenizer.
+
+    config.json                             the network's sizes; `model_type` says whose it is
+    model.safetensors, or its shards        named by model.safetensors.index.json
+    processor_config.json                   the features' settings, under `feature_extractor`; before 2026
+                                            flat in preprocessor_config.json
+    tokenizer.json, tokenizer_config.json   the fast tokenizer
+    generation_config.json                  ends, limits
+    chat_template.jinja                     the prompt; before, a key of tokenizer_config.json, or in
+                                            chat_template.json
+
+Knows no family and no names of weights. Quantised matrices are read as what they stand for.
+"""
+
+import hashlib
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import tokenizers
+
+from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from worker.models.artifacts.grouped import dequantise
+from worker.models.artifacts.safetensors import INDEX, Safetensors, read_tensors, sha256_of
+from worker.models.base import ModelFiles
+from worker.models.configuration import read_json
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
+TOKENIZER = "tokenizer.json"
+TEMPLATE = "chat_template.jinja"
+
+
+def is_hub_folder(files: ModelFiles, *model_types: str) -> bool:
+    """Whether a folder's config.json names one of these as its `model_type`."""
+    return files.path.is_dir() and files.config.get("model_type") in model_types
+
+
+class HubFolder:
+    """One folder, each file read when it is first asked for. Every method and property raises
+    ModelUnreadable, naming the file, where that is missing (if it is needed) or broken."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """config.json. Raises UnknownModel where there is none."""
+        if not (self.path / CONFIG).is_file():
+            raise UnknownModel(f"{self.path}: holds no {CONFIG}, so no model")
+        return read_json(self.path / CONFIG)
+
+    @cached_property
+    def features(self) -> dict[str, Any]:
+        """The settings of the features; empty where the folder has none. Where both files have them, those
+        of processor_config.json win."""
+        nested = self.optional("processor_config.json").get("feature_extractor")
+        return nested if isinstance(nested, dict) else self.optional("preprocessor_config.json")
+
+    @property
+    def generation(self) -> dict[str, Any]:
+        """generation_config.json, empty where there is none."""
+        return self.optional("generation_config.json")
+
+    @property
+    def tokenizer_config(self) -> dict[str, Any]:
+        """tokenizer_config.json, empty where there is none."""
+        return self.optional("tokenizer_config.json")
+
+    @cached_property
+    def chat_template(self) -> str | None:
+        """The template of the prompt, None where the folder has none."""
+        path = self.path / TEMPLATE
+        if path.is_file():
+            return self._read(path).decode(errors="replace")
+        for settings in (self.tokenizer_config, self.optional("chat_template.json")):
+            if isinstance(settings.get("chat_template"), str):
+                return str(settings["chat_template"])
+        return None
+
+    def optional(self, name: str) -> dict[str, Any]:
+        """A file of one JSON object, empty where there is none."""
+        path = self.path / name
+        return read_json(path) if path.is_file() else {}
+
+    @cached_property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """tokenizer.json as the package reads it."""
+        path = self.path / TOKENIZER
+        if not path.is_file():
+            raise ModelUnreadable(f"{path}: the tokenizer is missing")
+        try:
+            return tokenizers.Tokenizer.from_buffer(self._read(path))
+        except Exception as cause:  # the package raises nothing more exact
+            raise ModelUnreadable(f"{path}: not a tokenizer: {cause}") from cause
+
+    @cached_property
+    def weights_path(self) -> Path:
+        """The file of the weights, or the index of their shards."""
+        for name in (WEIGHTS, INDEX):
+            if (self.path / name).is_file():
+                return self.path / name
+        shards = [each.name for each in sorted(self.path.glob("*.safetensors")) if SHARD.fullmatch(each.name)]
+        if shards:
+            raise ModelUnreadable(f"{self.path / INDEX}: missing beside {shards[0]}; it says which shards")
+        raise ModelUnreadable(f"{self.path}: the weights are missing; {WEIGHTS} or {INDEX} is needed")
+
+    @cached_property
+    def weights(self) -> Safetensors:
+        """Every tensor under its stored name, each number finite. MLX reads a tensor when it is first used.
+
+        Raises WeightsMismatch for a tensor that an index names and no shard holds, or that holds a NaN or
+        an infinity.
+        """
+        source = self.weights_path
+        stored = read_tensors(source)
+        if source.name == INDEX:
+            named = read_json(source)["weight_map"]
+            lost = next((name for name in sorted(named) if name not in stored.tensors), None)
+            if lost is not None:
+                raise WeightsMismatch(f"{source}: names {lost}, which {named[lost]} does not hold")
+        check_finite(source)
+        return Safetensors(dequantise(stored.tensors, self.config, str(source)))
+
+    @property
+    def quantised(self) -> bool:
+        """Whether the weights are stored in fewer bits than 16."""
+        return "quantization" in self.config
+
+    def digests(self, **others: str) -> dict[str, str]:
+        """SHA-256 by role: "weights" (of shards together), "config", and of `others`, role=file name, those
+        that are there."""
+        digests = {"weights": self._weights_digest(), "config": sha256_of(self.path / CONFIG)}
+        known = {"features": "preprocessor_config.json", "processor": "processor_config.json"}
+        for role, name in (known | {"tokenizer": TOKENIZER} | others).items():
+            if (self.path / name).is_file():
+                digests[role] = sha256_of(self.path / name)
+        return digests
+
+    def _weights_digest(self) -> str:
+        source = self.weights_path
+        if source.name != INDEX:
+            return sha256_of(source)
+        shards = sorted({Path(str(name)).name for name in read_json(source)["weight_map"].values()})
+        together = "".join(f"{name} {sha256_of(self.path / name)}\n" for name in shards)
+        return hashlib.sha256(together.encode()).hexdigest()
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as cause:
+            raise ModelUnreadable(f"{path}: cannot be read: {cause.strerror}") from cause
+
+
+def check_finite(path: Path) -> None:
+    """Raises WeightsMismatch naming the first tensor of a file, or of an index, with a NaN or an infinity."""
+    # Tensors of its own, each dropped once it was looked at: those in use are read when they are needed.
+    tensors = dict(read_tensors(path).tensors)
+    for name in sorted(tensors):
+        tensor = tensors.pop(name)
+        if not mx.issubdtype(tensor.dtype, mx.floating) or bool(mx.isfinite(tensor.astype(mx.float32).sum())):
+            continue
+        if count := int(mx.sum(~mx.isfinite(tensor))):  # else the sum alone is too large
+            raise WeightsMismatch(
+                f"{path}: {name} {list(tensor.shape)} holds {count} numbers that are NaN or infinite"
+            )
