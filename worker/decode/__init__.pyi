@@ -11,6 +11,8 @@ from .alignment.words import align_words as align_words, marks_of as marks_of
 from .attention.beam import (
     AttentionSearch as AttentionSearch,
     BeamSettings as BeamSettings,
+    GenerateBeam as GenerateBeam,
+    GenerateState as GenerateState,
     KeptBeam as KeptBeam,
     KeptState as KeptState,
     ScoredTokens as ScoredTokens,

@@ -84,12 +84,14 @@ class AttentionHead(Protocol[State]):
 class EndRule:
     """What ends a hypothesis, and what becomes of it.
 
-    ends: the tokens. kept: a hypothesis that ended stays in the beam, takes no more tokens and competes with
-    the others until all have ended (NeMo); else it is set aside until enough are (OpenAI).
+    ends: the tokens. becomes: "set_aside" until enough are (OpenAI); "kept" in the beam, where it takes no
+    more tokens and competes with the others until all have ended (NeMo); "replaced" by a better one until
+    none can be (transformers). length_penalty: where a request says nothing of it.
     """
 
     ends: tuple[int, ...]
-    kept: bool = False
+    becomes: Literal["set_aside", "kept", "replaced"] = "set_aside"
+    length_penalty: float = 0.0
 
 
 class LogitsRules(Protocol):

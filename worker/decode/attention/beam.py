@@ -5,7 +5,8 @@ leave and waiting ones enter between steps. The rules are
 
 - `BeamSettings`: it is set aside until enough have ended (openai-whisper's `BeamSearchDecoder`, decoding.py);
 - `KeptBeam`: it stays among the others and competes with them, its length counted (NeMo);
-- `SumBeam`: it stays, and only sums are compared until the search is over (WeNet).
+- `SumBeam`: it stays, and only sums are compared until the search is over (WeNet);
+- `GenerateBeam`: it is set aside, and a better one takes its place, until no other can (transformers).
 
 Greedy is a beam of one. All arrays have the utterances first and stay on the device. Knows no model.
 """
@@ -451,7 +452,158 @@ class SumBeam(KeptBeam):
         return KeptBeam._has_scores(self, scores) & ~mx.isnan(mx.sum(scores, axis=1))
 
 
-Beams = BeamSettings | KeptBeam
+# --- set aside, the best of all (transformers) --------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class GenerateState(BeamArrays):
+    """The finished, best first: ranks (-inf where there is none) and sums [B, K], histories [B, K, room],
+    lengths int32 [B, K] without an end, and whether there is one, bool [B, K]."""
+
+    ranks: mx.array
+    sums: mx.array
+    finished: mx.array
+    lengths: mx.array
+    ended: mx.array
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateBeam:
+    """How a batch is searched: `generate()` of transformers 5.24 (generation/utils.py, `_beam_search`) with
+    `early_stopping` false.
+
+    beam: hypotheses of an utterance. ends: tokens that end one. length_penalty: alpha of sum / n ** alpha, n
+    its tokens, the end among them. max_new_tokens: the longest answer, end included; what it cuts is
+    finished too.
+    """
+
+    ends: tuple[int, ...]
+    beam: int = 1
+    length_penalty: float = 1.0
+    max_new_tokens: int = PENALTY_LENGTHS - 1
+
+    @property
+    def candidates(self) -> int:
+        """The best tokens of each hypothesis that are looked at: the beam's, and as many as may be ends."""
+        return self.beam + len(self.ends) if self.beam > 1 else 1
+
+    @property
+    def overrun(self) -> int:
+        """Tokens beyond an utterance's limit."""
+        return 0
+
+    def start(self, limits: Sequence[int], prompts: Sequence[int]) -> GenerateState:  # noqa: ARG002 - lengths do not count
+        """Nothing sampled. limits: the steps that each utterance may take, at least 1."""
+        shape = (len(limits), self.beam)
+        return GenerateState(
+            **start_arrays(limits, self.beam),
+            ranks=mx.full(shape, -mx.inf, mx.float32),
+            sums=mx.full(shape, -mx.inf, mx.float32),
+            finished=mx.zeros((*shape, GROWTH), mx.int32),
+            lengths=mx.zeros(shape, mx.int32),
+            ended=mx.zeros(shape, mx.bool_),
+        )
+
+    def advance(
+        self,
+        state: GenerateState,
+        tokens: mx.array,
+        scores: mx.array,
+        eos: int,  # noqa: ARG002 - `ends` here
+    ) -> tuple[GenerateState, mx.array, mx.array]:
+        """One step. tokens int32 and scores float32 [B, K, N]: the best of each hypothesis, best first. ->
+        the state, and for the next beam its parents and tokens, int32 [B, K]. Utterances that are done stay
+        as they are.
+
+        A candidate is over if it is an end or the last that the limit allows. Of the K best, those that are
+        over join the finished, of which the K best by sum / n ** alpha stay; the K best that are not over go
+        on, while one of them might take the place of a finished one.
+        """
+        count, beam, width = tokens.shape
+        total = (state.scores[:, :, None] + scores).reshape(count, -1)
+        order = descending(total)
+        ranked = mx.take_along_axis(total, order, axis=1)
+        ranked_tokens = mx.take_along_axis(tokens.reshape(count, -1), order, axis=1)
+        ranked_parents = (order // width).astype(mx.int32)
+        ends = mx.any(ranked_tokens[:, :, None] == mx.array(self.ends), axis=2)
+        over = ends | (state.steps + 1 >= state.limits)[:, None]
+        penalty = mx.array(_length_table(self.length_penalty))[state.steps + 1][:, None]
+        first = slice(0, beam)
+        ranks = mx.where(over & (ranked > -mx.inf), ranked / penalty, -mx.inf)[:, first]
+        self._finish(
+            state, ranks, ranked[:, first], ranked_parents[:, first], ranked_tokens[:, first], ends[:, first]
+        )
+        places = mx.where(~over, mx.cumsum((~over).astype(mx.int32), axis=1) - 1, -1)
+        filled, chosen = _invert_places(places, beam)
+        parents = mx.where(filled, mx.take_along_axis(ranked_parents, chosen, axis=1), 0)
+        # Padding of too few candidates is a token that costs nothing to compute and never wins.
+        next_tokens = mx.maximum(
+            mx.where(filled, mx.take_along_axis(ranked_tokens, chosen, axis=1), self.ends[-1]), 0
+        )
+        next_scores = mx.where(filled, mx.take_along_axis(ranked, chosen, axis=1), -mx.inf)
+        state.histories = state.extend(state.histories, parents, next_tokens)
+        state.scores = mx.where(state.done[:, None], state.scores, next_scores)
+        # The worst of the finished is -inf until there are enough of them.
+        hopeless = next_scores[:, 0] / penalty[:, 0] <= state.ranks[:, -1]
+        has_scores = mx.any(total > -mx.inf, axis=1) & ~mx.any(mx.isnan(total), axis=1)
+        state.count_step(hopeless | (next_scores[:, 0] == -mx.inf), has_scores)
+        return state, parents, next_tokens
+
+    def _finish(
+        self,
+        state: GenerateState,
+        ranks: mx.array,
+        sums: mx.array,
+        parents: mx.array,
+        tokens: mx.array,
+        ends: mx.array,
+    ) -> None:
+        """Candidates of `ranks` [B, K], -inf where one is not over, join the finished."""
+        done, before = state.done, state.finished
+        histories = state.extend(state.histories, parents, tokens)
+        lengths = mx.broadcast_to(state.steps[:, None], ends.shape) + (~ends).astype(mx.int32)
+        pool = mx.concatenate([state.ranks, ranks], axis=1)
+        best = descending(pool)[:, : self.beam]
+
+        def choose(old: mx.array, new: mx.array) -> mx.array:
+            joined = mx.take_along_axis(mx.concatenate([old, new], axis=1), best, axis=1)
+            return mx.where(done[:, None], old, joined)
+
+        state.ranks, state.sums = choose(state.ranks, ranks), choose(state.sums, sums)
+        state.lengths, state.ended = choose(state.lengths, lengths), choose(state.ended, ends)
+        joined = mx.take_along_axis(mx.concatenate([before, histories], axis=1), best[:, :, None], axis=1)
+        state.finished = mx.where(done[:, None, None], before, joined)
+
+    def collect(self, state: GenerateState, utterance: int) -> SearchAnswer:
+        """The finished of an utterance that is done, best first. Empty if its scores contain NaN."""
+        if bool(state.has_nan[utterance]):
+            return SearchAnswer(())
+        histories = np.array(state.finished[utterance])
+        rows = zip(
+            np.array(state.ranks[utterance]).tolist(),
+            np.array(state.sums[utterance]).tolist(),
+            np.array(state.lengths[utterance]).tolist(),
+            np.array(state.ended[utterance]).tolist(),
+            histories,
+            strict=True,
+        )
+        return SearchAnswer(
+            tuple(
+                ScoredTokens(tuple(history[:length].tolist()), total, ended)
+                for rank, total, length, ended, history in rows
+                if rank > -np.inf
+            )
+        )
+
+
+@cache
+def _length_table(alpha: float) -> NDArray[np.float32]:
+    # The first entry is of no tokens, which nothing is divided by.
+    table: NDArray[np.float32] = (np.maximum(np.arange(PENALTY_LENGTHS), 1.0) ** alpha).astype(np.float32)
+    return table
+
+
+Beams = BeamSettings | KeptBeam | GenerateBeam
 
 
 # --- the search ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from worker.decode.attention.beam import (
     AttentionSearch,
     Beams,
     BeamSettings,
+    GenerateBeam,
     KeptBeam,
     SearchAnswer,
     SearchRequest,
@@ -123,7 +124,8 @@ def _put_first(language: str | None, languages: Sequence[tuple[str, float]]) -> 
 def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
     """The search that these options and the model's rule of ending ask for. Raises InvalidRequest."""
     beam = options.beam if options.decoder == "beam" else 1
-    if not model.end_rule.kept:
+    end_rule = model.end_rule
+    if end_rule.becomes == "set_aside":
         if options.decoder == "greedy":
             return BeamSettings()
         return BeamSettings(options.beam, options.patience, options.length_penalty)
@@ -131,8 +133,11 @@ def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
         raise InvalidRequest(
             f"patience: {model.info.name} searches until all hypotheses have ended; leave it at 1"
         )
+    penalty = end_rule.length_penalty if options.length_penalty is None else options.length_penalty
+    if end_rule.becomes == "replaced":
+        return GenerateBeam(end_rule.ends, beam, penalty)
     overrun = int(options.decoder == "beam")  # NeMo's beams take one token more than its greedy search
-    return KeptBeam(model.end_rule.ends, beam, options.length_penalty or 0.0, overrun)
+    return KeptBeam(end_rule.ends, beam, penalty, overrun)
 
 
 def _search_windows(

@@ -73,7 +73,7 @@ class CanaryModel:
         self.dtype = frames.dtype
         self.heads: Mapping[HeadName, CanaryHead] = {"attention": head}
         self.rules = NoRules(round_vocabulary(tokenizer.vocabulary_size))
-        self.end_rule = EndRule((tokenizer.eos, tokenizer.pad), kept=True)
+        self.end_rule = EndRule((tokenizer.eos, tokenizer.pad), "kept")
         mx.eval(head.parameters)
 
     @cached_property
