@@ -6,7 +6,7 @@
 from pathlib import Path
 
 MODELS = Path(__file__).parents[1] / "worker" / "models"
-FAMILIES = ("canary", "nemo", "sortformer", "wenet", "whisper")
+FAMILIES = ("canary", "hama", "nemo", "sortformer", "wenet", "whisper")
 
 
 def count_lines() -> dict[str, int]:

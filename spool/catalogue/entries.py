@@ -64,6 +64,8 @@ class Package(FileHash):
 
     name: Name
     version: str
+    tag: str = Field("", pattern=r"^(\w+-\w+-\w+)?$")
+    """The wheel's Python, ABI and platform, if it is not one for all; its data is read on any machine."""
 
 
 class PackageSource(_Frozen):
@@ -128,7 +130,7 @@ class Entry(_Frozen):
     licence: str
     parameters: int = Field(gt=0)
     languages: tuple[str, ...] = ()
-    tasks: tuple[Literal["transcribe", "translate", "diarize"], ...] = Field(min_length=1)
+    tasks: tuple[Literal["transcribe", "translate", "diarize", "witness"], ...] = Field(min_length=1)
     decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = ()
     good_for: str
     sources: tuple[Source, ...] = Field(min_length=1)

@@ -78,7 +78,7 @@ def _download(package: Package, folder: Path, seconds: float, on_bytes: Callable
     requirement = folder / "requirement.txt"
     requirement.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
     ended = run_downloader(
-        [*_PIP, "--dest", str(arriving), "--requirement", str(requirement)],
+        [*_PIP, *_tag_options(package), "--dest", str(arriving), "--requirement", str(requirement)],
         {},
         scratch,
         seconds=seconds,
@@ -92,6 +92,15 @@ def _download(package: Package, folder: Path, seconds: float, on_bytes: Callable
     arriving.rename(done)
     shutil.rmtree(scratch, ignore_errors=True)
     return done / wheel.name
+
+
+def _tag_options(package: Package) -> list[str]:
+    if not package.tag:
+        return []
+    python, abi, platform = package.tag.split("-")
+    implementation, version = python[:2], f"{python[2]}.{python[3:]}"
+    options = {"implementation": implementation, "python-version": version, "abi": abi, "platform": platform}
+    return [part for name, value in options.items() for part in (f"--{name}", value)]
 
 
 def _failure(package: Package, code: int | None, output: str) -> SpoolError:

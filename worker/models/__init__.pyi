@@ -76,6 +76,7 @@ from .heads.transducer import (
 from .language.lstm import FILES as FILES, LstmLanguageModel as LstmLanguageModel
 from .load import load_model as load_model, load_reader as load_reader
 from .front_ends.mel_stream import MelStream as MelStream
+from .hama.load import Hama as Hama
 from .nemo.config import parse_config as parse_config, read_config as read_config
 from .nemo.model import NemoModel as NemoModel, Network as Network
 from .registry import FAMILIES as FAMILIES

@@ -8,11 +8,12 @@ import mlx.core as mx
 from spool.errors import UnknownModel
 from worker.models.base import ModelFamily, ModelFiles, SpeechModel
 from worker.models.canary.load import Canary
+from worker.models.hama.load import Hama
 from worker.models.nemo.load import Nemo
 from worker.models.wenet.load import Wenet
 from worker.models.whisper.model import Whisper
 
-FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Wenet(), Nemo())
+FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Wenet(), Hama(), Nemo())
 """In the order in which they are asked; NeMo's is the one that says what is missing of a model."""
 
 

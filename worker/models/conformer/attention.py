@@ -21,6 +21,7 @@ from worker.models.attention.layers import join_heads, split_heads
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.linear import Linear
 
+QUERIES_IN_CACHE = 128
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
 
 
@@ -306,9 +307,16 @@ def _attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array 
     if not compiles_for_cpu():
         mask = None if bias is None else bias.astype(queries.dtype)
         return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
-    products = (mx.contiguous(queries * scale) @ mx.contiguous(keys).swapaxes(2, 3)).astype(mx.float32)
-    weights, total = row_exp(products if bias is None else products + bias)
-    return (weights.astype(values.dtype) @ mx.contiguous(values)) / total.astype(values.dtype)
+    queries, keys, values = mx.contiguous(queries * scale), mx.contiguous(keys), mx.contiguous(values)
+    count = queries.shape[2]
+    # Of a long utterance some queries at a time, whose scores stay in the cache.
+    step = QUERIES_IN_CACHE if bias is None and count > 2 * QUERIES_IN_CACHE else count
+    parts = []
+    for first in range(0, count, max(step, 1)):
+        products = (queries[:, :, first : first + step] @ keys.swapaxes(2, 3)).astype(mx.float32)
+        weights, total = row_exp(products if bias is None else products + bias)
+        parts.append((weights.astype(values.dtype) @ values) / total.astype(values.dtype))
+    return mx.concatenate(parts, axis=2) if len(parts) != 1 else parts[0]
 
 
 def shift(scores: mx.array, keys: int) -> mx.array:

@@ -62,8 +62,9 @@ class EncoderConfig:
     """A Conformer or a transformer over subsampled features, as NeMo's ConformerEncoder names its parts;
     lengths are encoder frames unless said.
 
-    subsampling: "dw_striding" or one of `CONVOLUTIONS`. self_attention_model: "rel_pos",
-    "rel_pos_local_attn", "rel_pos_unshifted" (WeNet's) or "abs_pos", which adds positions to the frames.
+    subsampling: "dw_striding", "conv1d" or one of `CONVOLUTIONS`. self_attention_model: "rel_pos",
+    "rel_pos_local_attn", "rel_pos_unshifted" (WeNet's), "abs_pos", which adds positions to the frames, or
+    "no_pos". conv_norm_type: "folded" if the checkpoint's convolutions hold their batch norm.
     conv_kernel_size: 0 for layers without a convolution. conv_pads: whether the zeros around a recording are
     those of the depthwise convolution or of the whole convolution module. inner: width of the feed-forwards,
     0 for `ff_expansion_factor` times `d_model`. any_chunk: trained in chunks of every size.

@@ -15,7 +15,7 @@ from kernels.runtime.device import on_gpu
 from worker.models.conformer.attention import AttentionContext, Positions, position_table, sinusoids
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.layer import ConformerLayer, RowNorm, TransformerLayer
-from worker.models.conformer.subsampling import Conv2dSubsampling, DwStridingSubsampling
+from worker.models.conformer.subsampling import SUBSAMPLINGS, Conv2dSubsampling
 from worker.models.turns import give_way
 
 AttContext = tuple[int, int]
@@ -58,8 +58,7 @@ class ConformerEncoder(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        plain = config.subsampling != "dw_striding"
-        self.pre_encode = Conv2dSubsampling(config) if plain else DwStridingSubsampling(config)
+        self.pre_encode = SUBSAMPLINGS.get(config.subsampling, Conv2dSubsampling)(config)
         kind = ConformerLayer if config.conv_kernel_size else TransformerLayer
         self.layers = [kind(config) for _ in range(config.n_layers)]
         if config.has_feature_norm:

@@ -95,6 +95,24 @@ class BatchNorm(nn.Module):
         return scale, self.bias.astype(mx.float32) - self.running_mean.astype(mx.float32) * scale
 
 
+class FoldedNorm(BatchNorm):
+    """A batch norm that the checkpoint's depthwise convolution holds already."""
+
+    def __init__(self, width: int) -> None:
+        nn.Module.__init__(self)
+        self._width = width
+
+    def scale_and_shift(self) -> tuple[mx.array, mx.array]:
+        return mx.ones((self._width,)), mx.zeros((self._width,))
+
+
+NORMS: dict[str, type[BatchNorm] | type[RowNorm]] = {
+    "batch_norm": BatchNorm,
+    "folded": FoldedNorm,
+    "layer_norm": RowNorm,
+}
+
+
 class Convolution(nn.Module):
     """Pointwise and gate, depthwise, norm, SiLU, pointwise. Pointwise convolutions are matrices here. `fold`
     must be called once the weights are in."""
@@ -104,7 +122,7 @@ class Convolution(nn.Module):
         width = config.d_model
         self.pointwise_conv1 = Linear(width, 2 * width, bias=config.use_bias)
         self.depthwise_conv = DepthwiseConvolution(config)
-        self.batch_norm = BatchNorm(width) if config.conv_norm_type == "batch_norm" else RowNorm(width)
+        self.batch_norm = NORMS[config.conv_norm_type](width)
         self.pointwise_conv2 = Linear(width, width, bias=config.use_bias)
         self._padding = config.convolution_padding
         self._kernel = self.depthwise_conv.weight
@@ -202,6 +220,7 @@ ATTENTIONS: dict[str, type[RelPositionAttention | PlainAttention]] = {
     "rel_pos_local_attn": RelPositionLocalAttention,
     "rel_pos_unshifted": UnshiftedAttention,
     "abs_pos": PlainAttention,
+    "no_pos": PlainAttention,
 }
 
 

@@ -1,17 +1,19 @@
 """Convolutional subsampling by depthwise-separable convolutions of stride two ("Fast Conformer with Linearly
 Scalable Attention", Rekesh et al., 2023), NeMo's `dw_striding`, causal too; and by plain convolutions without
-padding, WeNet's `conv2d`, `conv2d6` and `conv2d8`.
+padding, WeNet's `conv2d`, `conv2d6` and `conv2d8`; and by one convolution over time, hama's `conv1d`.
 
 Knows how many frames come out, and how a stream is cut into windows. Every convolution with padding sees
 zeros beyond an utterance's end, and those without see nothing beyond a frame's own features, so padding
 cannot leak in.
 """
 
+import math
 from typing import NamedTuple
 
 import mlx.core as mx
 from mlx import nn
 
+from kernels.nn.activations import gelu
 from kernels.nn.convolution import depthwise_stride2, subsample_first, taps_of
 from kernels.runtime.device import on_gpu
 from worker.models.conformer.config import CONVOLUTIONS, EncoderConfig
@@ -19,6 +21,7 @@ from worker.models.conformer.linear import Linear
 
 KERNEL = 3
 STRIDE = 2
+GELU_SCALE = math.sqrt(2.0) / 1.4140625  # hama divides by the root of two as float16 has it
 
 
 class Windows(NamedTuple):
@@ -213,3 +216,48 @@ class Conv2dSubsampling(nn.Module):
             x = layer(x)
         out: mx.array = self.out(x.reshape(*x.shape[:2], -1))
         return out
+
+
+class Conv1dSubsampling(nn.Module):
+    """Features [B, T, mels] to encoder frames [B, ceil(T / 2), d_model]: one convolution over time of width
+    three and stride two, then GELU."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.out = Linear(KERNEL * config.feat_in, config.d_model)
+        self._no_bias = mx.zeros((config.d_model,))
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames that come of that many feature frames."""
+        return (features + 1) // STRIDE
+
+    @property
+    def windows(self) -> Windows:
+        """How a stream is cut."""
+        return Windows(STRIDE, 1, STRIDE)
+
+    def features_for(self, frames: int) -> int:
+        """Feature frames that give so many encoder frames."""
+        return frames * STRIDE
+
+    def fold(self) -> None:
+        """Does nothing: the filters are a matrix as they are."""
+
+    def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:
+        """[B, T, mels], zeros past `lengths` [B] frames -> [B, T', d_model]."""
+        del lengths  # what is past an utterance's end is zero, as its padding is
+        batch, frames, mels = features.shape
+        count = self.frames_of(frames)
+        padded = mx.pad(features, [(0, 0), (1, KERNEL), (0, 0)])
+        patches = mx.as_strided(
+            mx.contiguous(padded),
+            (batch, count, KERNEL * mels),
+            (padded.shape[1] * mels, STRIDE * mels, 1),
+        )
+        return gelu(self.out(patches) * GELU_SCALE, self._no_bias) / GELU_SCALE
+
+
+SUBSAMPLINGS: dict[str, type[DwStridingSubsampling] | type[Conv1dSubsampling]] = {
+    "dw_striding": DwStridingSubsampling,
+    "conv1d": Conv1dSubsampling,
+}
