@@ -245,8 +245,8 @@ class Options(BaseModel):
         Literal["auto", "on", "off"],
         Option("Language", families=("Whisper", "Canary")),
         Field(
-            description="Whether an attention decoder writes times among its tokens; `auto` decodes with and "
-            "without them and takes the better answer."
+            description="Whether an attention decoder writes times among its tokens; `auto` decodes "
+            "without them, and with them where that answer is unsure or leaves something out."
         ),
     ] = "auto"
     prompt: Annotated[

@@ -129,11 +129,20 @@ class Prompt:
 class Question:
     """What a window is asked: prompts whose answers compete, the likeliest language's first. no_speech: the
     probability that nothing is spoken. languages: the likeliest ones with their probabilities, where the
-    model was left to find out."""
+    model was left to find out. others: prompts that compete too where the answers to the first give a
+    reason."""
 
     prompts: tuple[Prompt, ...]
     no_speech: float = 0.0
     languages: tuple[tuple[str, float], ...] = ()
+    others: tuple[Prompt, ...] = ()
+
+    def others_for(self, verdict: "Verdict") -> tuple[Prompt, ...]:
+        """The other prompts by the answers so far: those of the language that is kept, all where none is."""
+        if verdict.outcome != "kept":
+            return self.others
+        language = self.prompts[verdict.reading].language
+        return tuple(prompt for prompt in self.others if prompt.language == language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +178,13 @@ class Verdict:
     """What becomes of a window. `silent`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
     tokens that are the window's words, times among them. again: windows to be asked next. reading: which of
-    the answers is kept."""
+    the answers is kept. doubtful: another answer may be better though this one leaves nothing out."""
 
     outcome: Literal["kept", "silent", "divided", "lost"]
     kept: tuple[int, ...] = ()
     again: tuple[Window, ...] = ()
     reading: int = 0
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

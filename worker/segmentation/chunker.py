@@ -13,7 +13,7 @@ A chunk's samples, context included, are never longer than 30 s. A remainder of 
 the plan can foresee it.
 
 The plan depends on the samples alone, not on the blocks they arrive in: each decision uses exactly the next
-35 s, or what is left, and no more is held in memory, except for the 2 s that a listener may lag behind. Uses
+35 s, or what is left, and no more is held in memory, except for the 8 s that a listener may lag behind. Uses
 levels (`worker.segmentation.levels`) and stretches without speech (`worker.speech.listener`).
 """
 

@@ -12,7 +12,7 @@ safetensors file holds other weights). Tensors: worker/networks/silero-vad/READM
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from worker.audio.resample import SAMPLE_RATE
 from worker.speech.weights import NETWORKS, Tensors, read_float32
 
 Floats = NDArray[np.float32]
-State = NDArray[np.float64]
 
 FRAME = 512
 """Samples a probability stands for."""
@@ -31,8 +30,11 @@ WEIGHTS = NETWORKS / "silero-vad" / "model.safetensors"
 _CONTEXT = 64
 _WINDOW, _HOP, _BINS = 256, 128, 129
 _UNITS = 128
-_GROUP = 64
-"""Frames computed at once (2 s): larger groups are not faster, and a stream would lag further behind."""
+_ONE, _HALF = np.float32(1), np.float32(0.5)
+_GROUP = 256
+"""Frames computed at once (8 s), by which a stream lags behind; smaller groups are slower (LOG.md)."""
+_LAST_GROUP = 64
+"""Frames of the groups at the end of a recording, where a large one would be mostly padding."""
 _SHAPES = {
     "stft_conv.weight": (2 * _BINS, 1, _WINDOW),
     "conv1.weight": (128, _BINS, 3),
@@ -55,8 +57,7 @@ class SpeechDetector:
                 raise WeightsMismatch(f"the speech detector needs a tensor {name} of the shape {shape}")
         self._basis = np.ascontiguousarray(tensors["stft_conv.weight"][:, 0].T)
         self._biases = [tensors[f"conv{layer}.bias"] for layer in range(1, 5)]
-        # The first layer is half of the work; the others use double precision, which reduces the error.
-        self._first = _columns(tensors["conv1.weight"]).astype(np.float32)
+        self._first = _columns(tensors["conv1.weight"])
         # The padding of the other layers is at known places, so taps that see only zeros are left out: before
         # the first step of the second and third layers, and on both sides of the fourth.
         second, third, fourth = (_columns(tensors[f"conv{layer}.weight"]) for layer in (2, 3, 4))
@@ -85,7 +86,7 @@ class SpeechDetector:
         gates = np.zeros((longest, len(rows), 4 * _UNITS), np.float32)
         for index, row in enumerate(rows):
             gates[: len(row), index] = row
-        states, _ = self._steps(gates, np.zeros((2, len(rows), _UNITS)))
+        states, _ = self._steps(gates, np.zeros((2, len(rows), _UNITS), np.float32))
         return [self._heads(states[: len(row), index]) for index, row in enumerate(rows)]
 
     def stream(self, group: int = _GROUP) -> "DetectorStream":
@@ -101,10 +102,13 @@ class SpeechDetector:
     def _gates(self, frames: Floats, size: int = _GROUP) -> Floats:
         """`[N, 512]`: what the LSTM cell's gates get from the input, of frames `[N, 64 + 512]`."""
         gates = np.empty((len(frames), 4 * _UNITS), np.float32)
-        for at in range(0, len(frames), size):
-            group = frames[at : at + size]
-            filled = np.pad(group, ((0, size - len(group)), (0, 0)))
-            gates[at : at + size] = (self._features(filled) @ self._input + self._bias)[: len(group)]
+        at = 0
+        while at < len(frames):
+            taken = size if at + size <= len(frames) else min(size, _LAST_GROUP)
+            group = frames[at : at + taken]
+            filled = np.pad(group, ((0, taken - len(group)), (0, 0)))
+            gates[at : at + taken] = (self._features(filled) @ self._input + self._bias)[: len(group)]
+            at += taken
         return gates
 
     def _features(self, frames: Floats) -> Floats:
@@ -118,25 +122,33 @@ class SpeechDetector:
         np.sqrt(squares[..., :_BINS] + squares[..., _BINS:], out=around[:, 1:-1])
         triples = np.lib.stride_tricks.sliding_window_view(around.reshape(count, -1), 3 * _BINS, axis=1)
         first = _rectify(triples[:, ::_BINS].reshape(-1, 3 * _BINS) @ self._first, self._biases[0])
-        ones = first.reshape(count, steps, -1).astype(np.float64)
+        ones = first.reshape(count, steps, -1)
         parts = [ones[:, :2].reshape(count, -1), ones[:, 1:].reshape(count, -1)]
         pairs = [part @ weight for part, weight in zip(parts, self._second, strict=True)]
         second = _rectify(np.concatenate(pairs, axis=1), np.tile(self._biases[1], 2))
         third = _rectify(second @ self._third, self._biases[2])
-        return _rectify(third @ self._fourth, self._biases[3]).astype(np.float32)
+        return _rectify(third @ self._fourth, self._biases[3])
 
-    def _steps(self, gates: Floats, state: State) -> tuple[Floats, State]:
+    def _steps(self, gates: Floats, state: Floats) -> tuple[Floats, Floats]:
         """The cell's outputs `[T, B, 128]` and its state `[2, B, 128]` (output, memory) behind them."""
-        output, memory = state[0].astype(np.float32), state[1]
+        output, memory = state[0], state[1].copy()
         outputs = np.empty((*gates.shape[:2], _UNITS), np.float32)
+        squashed, doubled = np.empty((2, *gates.shape[1:]), np.float32)
+        added = np.empty_like(memory)
         for row, out in zip(gates, outputs, strict=True):
-            # In double precision: numpy's float32 tanh alone would move a probability by up to 8e-6.
-            squashed = np.tanh(output @ self._recurrent + row, dtype=np.float64)
-            doubled = squashed + 1.0
-            memory = 0.5 * (doubled[:, 128:256] * memory + doubled[:, :128] * squashed[:, 256:384])
-            np.multiply(0.5 * doubled[:, 384:], np.tanh(memory), out=out, casting="same_kind")
+            np.matmul(output, self._recurrent, out=squashed)
+            np.add(squashed, row, out=squashed)
+            np.tanh(squashed, out=squashed)
+            np.add(squashed, _ONE, out=doubled)
+            np.multiply(doubled[:, 128:256], memory, out=memory)
+            np.multiply(doubled[:, :128], squashed[:, 256:384], out=added)
+            np.add(memory, added, out=memory)
+            np.multiply(memory, _HALF, out=memory)
+            np.tanh(memory, out=added)
+            np.multiply(doubled[:, 384:], added, out=added)
+            np.multiply(added, _HALF, out=out)
             output = out
-        return outputs, np.stack([output.astype(np.float64), memory])
+        return outputs, np.stack([output, memory])
 
     def _heads(self, states: Floats) -> Floats:
         logits = np.maximum(states, 0) @ self._output + self._offset
@@ -151,7 +163,7 @@ class DetectorStream:
         self.samples = 0
         self._detector, self._group = detector, group
         self._held = np.zeros(_CONTEXT, np.float32)
-        self._state: State = np.zeros((2, 1, _UNITS))
+        self._state = np.zeros((2, 1, _UNITS), np.float32)
 
     def push(self, block: Floats) -> Floats:
         """The probabilities of the groups that `block` (float32 `[n]`) completes. Raises AudioNotFinite."""
@@ -190,16 +202,16 @@ def _with_context(samples: Floats) -> Floats:
     return np.lib.stride_tricks.sliding_window_view(samples, _CONTEXT + FRAME)[::FRAME]
 
 
-def _rectify(rows: NDArray[np.floating[Any]], bias: Floats) -> NDArray[np.floating[Any]]:
+def _rectify(rows: Floats, bias: Floats) -> Floats:
     """Add the bias and apply ReLU, in place."""
     rows += bias
     np.maximum(rows, 0, out=rows)
     return rows
 
 
-def _columns(weight: Floats) -> NDArray[np.float64]:
-    """A convolution's `[O, C, 3]` as a matrix `[3 * C, O]`, in double precision."""
-    return np.ascontiguousarray(weight.transpose(2, 1, 0).reshape(-1, len(weight)), np.float64)
+def _columns(weight: Floats) -> Floats:
+    """A convolution's `[O, C, 3]` as a matrix `[3 * C, O]`."""
+    return np.ascontiguousarray(weight.transpose(2, 1, 0).reshape(-1, len(weight)))
 
 
 def _finite(samples: Floats, before: int = 0) -> Floats:

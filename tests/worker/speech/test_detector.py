@@ -9,8 +9,9 @@ from spool.errors import AudioNotFinite, ModelUnreadable, WeightsMismatch
 from tests.worker.speech.sounds import blocks_of, conversation, golden, music, noise
 from worker.speech import WEIGHTS, SpeechDetector, read_float32
 
-# Float32 sums in another order; ONNX Runtime itself is 1.7e-6 from the same network in double precision.
-TOLERANCE = 3e-6
+# Float32 sums in another order and numpy's float32 tanh: 8.2e-6 at most in 59,449 frames; ONNX Runtime itself
+# is 1.7e-6 from the same network in double precision.
+TOLERANCE = 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_blocks_of_any_size_give_the_same(detector: SpeechDetector, size: int) -
     assert len(probabilities) == 98  # the last frame is not full
     np.testing.assert_allclose(probabilities[:97], golden()["probabilities"][:97], rtol=0, atol=TOLERANCE)
     (alone,) = detector.probabilities([samples])
-    np.testing.assert_allclose(probabilities, alone, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(probabilities, alone, rtol=0, atol=TOLERANCE)
     at_once, _ = detector.follow([samples])
     np.testing.assert_array_equal(probabilities, at_once)  # to the bit: chunks are cut by them
 
@@ -41,7 +42,7 @@ def test_recordings_of_a_batch_do_not_disturb_each_other(detector: SpeechDetecto
     together = detector.probabilities(recordings)
     for recording, probabilities in zip(recordings, together, strict=True):
         (alone,) = detector.probabilities([recording])
-        np.testing.assert_allclose(probabilities, alone, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(probabilities, alone, rtol=0, atol=TOLERANCE)
     assert [len(row) for row in together] == [137, 32, 0, 1]
 
 

@@ -1,6 +1,7 @@
 """Utterances through an attention decoder, in rounds: what each window is asked, and what is asked again.
 
-Every round encodes its windows once and searches all their prompts together; the family judges the answers.
+Every round encodes its windows once and searches their first prompts together; the family judges the answers.
+Where an answer gives a reason, the window's other prompts are asked too, on the same encoding.
 Windows of one utterance change nothing in another's. Knows no family and no engine.
 """
 
@@ -33,6 +34,7 @@ from worker.models.base_attention import (
     HeardWindow,
     Question,
     Reading,
+    TimedText,
     Verdict,
     Window,
 )
@@ -70,7 +72,33 @@ class _SearchedWindow:
     samples: Samples
     encoded: Any
     question: Question
-    found: tuple[SearchAnswer, ...]
+    found: tuple[SearchAnswer, ...] = ()
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a search met scores that are NaN."""
+        return not all(answer.hypotheses for answer in self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeardWindow:
+    """A window with what becomes of it; where words are kept, when they were spoken, and what they passed
+    over."""
+
+    searched: _SearchedWindow
+    verdict: Verdict
+    timed: TimedText | None = None
+    passed: tuple[Window, ...] = ()
+    again: tuple[Window, ...] = ()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its other prompts are to be asked: something of it would be asked again, all answers loop,
+        or the family doubts the one that is kept."""
+        if self.searched.has_nan:
+            return False
+        again = bool(self.passed or self.again)
+        return again or self.verdict.doubtful or self.verdict.outcome in ("divided", "lost")
 
 
 def compression_ratio(text: str) -> float:
@@ -97,21 +125,9 @@ def read_utterances(
     ]
     waiting = [(each, Window(0, len(each.samples))) for each in utterances]
     while waiting:
-        again: list[tuple[_Utterance, Window]] = []
-        kept: list[tuple[_SearchedWindow, Verdict]] = []
-        for searched in _search_windows(model, waiting, options, rule):
-            utterance, question = searched.utterance, searched.question
-            if not all(answer.hypotheses for answer in searched.found):
-                utterance.has_nan = True
-                continue
-            verdict = _judge(model, searched)
-            utterance.language = question.prompts[verdict.reading].language
-            utterance.languages = utterance.languages or _put_first(utterance.language, question.languages)
-            if verdict.kept or utterance.single:
-                kept.append((searched, verdict))
-            else:
-                again += [(utterance, window) for window in verdict.again]
-        waiting = again + _keep(model, kept)
+        searched = _search(model, _encode(model, waiting), options, rule)
+        heard = _ask_others(model, _hear(model, searched), options, rule)
+        waiting = [pair for each in heard for pair in _settle(model, each)]
     return [_answer_of(model, each, options.nbest) for each in utterances]
 
 
@@ -140,13 +156,8 @@ def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
     return KeptBeam(end_rule.ends, beam, penalty, overrun)
 
 
-def _search_windows(
-    model: AttentionModel,
-    waiting: Sequence[tuple[_Utterance, Window]],
-    options: SearchOptions,
-    rule: Beams,
-) -> list[_SearchedWindow]:
-    """One round: every window encoded once and asked all its prompts."""
+def _encode(model: AttentionModel, waiting: Sequence[tuple[_Utterance, Window]]) -> list[_SearchedWindow]:
+    """The windows of a round, each encoded once, and what they are asked."""
     waiting = [(each, window) for each, window in waiting if window.stop - window.start >= SHORTEST_SAMPLES]
     if not waiting:
         return []
@@ -155,20 +166,72 @@ def _search_windows(
     questions = model.ask(
         encoded, [each.prepared for each, _ in waiting], [each.language for each, _ in waiting]
     )
-    requests = [
-        SearchRequest((row, place), encoded[row], prompt.tokens, prompt.options, prompt.limit, row)
-        for row, question in enumerate(questions)
-        for place, prompt in enumerate(question.prompts)
+    for (each, _), piece in zip(waiting, pieces, strict=True):
+        each.frames += model.frames_in(len(piece))
+    return [
+        _SearchedWindow(*pair, piece, own, question)
+        for pair, piece, own, question in zip(waiting, pieces, encoded, questions, strict=True)
     ]
-    fusion = fuse_tokens(model, options, [_request_of(model, *each) for each in waiting])
+
+
+def _search(
+    model: AttentionModel, windows: Sequence[_SearchedWindow], options: SearchOptions, rule: Beams
+) -> list[_SearchedWindow]:
+    """The windows with the answers to those of their prompts that have none yet."""
+    if not windows:
+        return []
+    requests = [
+        SearchRequest((row, place), each.encoded, prompt.tokens, prompt.options, prompt.limit, row)
+        for row, each in enumerate(windows)
+        for place, prompt in enumerate(each.question.prompts)
+        if place >= len(each.found)
+    ]
+    fusion = fuse_tokens(
+        model, options, [_request_of(model, each.utterance, each.window) for each in windows]
+    )
     search = AttentionSearch(model.heads["attention"], model.rules, rule, fusion=fusion)
-    by_place = {answer.key: answer for answer in search.run(requests)}
-    searched = []
-    for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
-        each.frames += model.frames_in(len(pieces[row]))
-        found = tuple(by_place[row, place] for place in range(len(question.prompts)))
-        searched.append(_SearchedWindow(each, window, pieces[row], encoded[row], question, found))
-    return searched
+    found: list[list[SearchAnswer]] = [[] for _ in windows]
+    for request, answer in zip(requests, search.run(requests), strict=True):
+        found[request.fused].append(answer)
+    return [replace(each, found=(*each.found, *own)) for each, own in zip(windows, found, strict=True)]
+
+
+def _ask_others(
+    model: AttentionModel, heard: Sequence[_HeardWindow], options: SearchOptions, rule: Beams
+) -> list[_HeardWindow]:
+    """The windows, those in doubt after all their prompts."""
+    doubtful = []
+    for index, each in enumerate(heard):
+        question = each.searched.question
+        others = question.others_for(each.verdict) if each.is_doubtful else ()
+        if others:
+            asked = replace(question, prompts=(*question.prompts, *others), others=())
+            doubtful.append((index, replace(each.searched, question=asked)))
+    searched = _search(model, [each for _, each in doubtful], options, rule)
+    settled = list(heard)
+    known = [heard[index] for index, _ in doubtful]
+    for (index, _), each in zip(doubtful, _hear(model, searched, known), strict=True):
+        settled[index] = each
+    return settled
+
+
+def _settle(model: AttentionModel, heard: _HeardWindow) -> list[tuple[_Utterance, Window]]:
+    """Leave a window's answer with its utterance. -> what is asked again."""
+    searched, verdict = heard.searched, heard.verdict
+    utterance, question, window = searched.utterance, searched.question, searched.window
+    if searched.has_nan:
+        utterance.has_nan = True
+        return []
+    utterance.language = question.prompts[verdict.reading].language
+    utterance.languages = utterance.languages or _put_first(utterance.language, question.languages)
+    if heard.timed is not None:
+        found = searched.found[verdict.reading]
+        tokens = verdict.kept if utterance.single else text_tokens(model, verdict.kept)
+        score = found.hypotheses[found.answer].score
+        best = place_tokens(model, tokens, score, heard.timed.times, window)
+        words = tuple(place_word(word, window, len(utterance.samples)) for word in heard.timed.words or ())
+        utterance.answers.append(WindowAnswer(window, best, words, found, heard.passed))
+    return [(utterance, part) for part in (*heard.passed, *heard.again)]
 
 
 def _request_of(model: AttentionModel, utterance: _Utterance, window: Window) -> DecodeRequest:
@@ -197,32 +260,33 @@ def _judge(model: AttentionModel, searched: _SearchedWindow) -> Verdict:
     return model.judge(searched.window, readings, searched.question, searched.samples)
 
 
-def _keep(
-    model: AttentionModel, kept: Sequence[tuple[_SearchedWindow, Verdict]]
-) -> list[tuple[_Utterance, Window]]:
-    """Find out when the tokens were spoken, and leave them with their utterances. -> what is asked again."""
-    windows = [
-        HeardWindow(
-            searched.window,
-            searched.encoded,
-            searched.question.prompts[verdict.reading],
-            verdict.kept,
-            searched.samples,
-        )
-        for searched, verdict in kept
-    ]
-    again = []
-    for (searched, verdict), heard, timed in zip(kept, windows, time_words(model, windows), strict=True):
-        utterance, window, found = searched.utterance, searched.window, searched.found[verdict.reading]
-        unread = () if utterance.single else model.unread(heard, timed.times)
-        passed, rest = join_windows(unread, verdict.again)
-        tokens = verdict.kept if utterance.single else text_tokens(model, verdict.kept)
-        score = found.hypotheses[found.answer].score
-        best = place_tokens(model, tokens, score, timed.times, window)
-        words = tuple(place_word(word, window, len(utterance.samples)) for word in timed.words or ())
-        utterance.answers.append(WindowAnswer(window, best, words, found, passed))
-        again += [(utterance, part) for part in (*passed, *rest)]
-    return again
+def _hear(
+    model: AttentionModel, windows: Sequence[_SearchedWindow], known: Sequence[_HeardWindow] = ()
+) -> list[_HeardWindow]:
+    """What becomes of windows by their answers, and when the tokens that are kept were spoken. known: what
+    became of them by fewer answers."""
+    heard, spoken = [], {}
+    for index, searched in enumerate(windows):
+        if searched.has_nan:
+            heard.append(_HeardWindow(searched, Verdict("lost")))
+            continue
+        verdict = _judge(model, searched)
+        before = known[index] if known else None
+        if before is not None and before.timed is not None and before.verdict.reading == verdict.reading:
+            heard.append(replace(before, searched=searched))
+            continue
+        heard.append(_HeardWindow(searched, verdict, again=verdict.again))
+        if verdict.kept or searched.utterance.single:
+            prompt = searched.question.prompts[verdict.reading]
+            spoken[index] = HeardWindow(
+                searched.window, searched.encoded, prompt, verdict.kept, searched.samples
+            )
+    for (index, own), timed in zip(spoken.items(), time_words(model, list(spoken.values())), strict=True):
+        each = heard[index]
+        unread = () if each.searched.utterance.single else model.unread(own, timed.times)
+        passed, again = join_windows(unread, each.verdict.again)
+        heard[index] = replace(each, timed=timed, passed=passed, again=again)
+    return heard
 
 
 def join_windows(

@@ -19,6 +19,10 @@ from worker.models.base_attention import TokenTimes
 
 Float32 = NDArray[np.float32]
 MEDIAN_WIDTH = 7
+MEDIAN_ROWS = 8
+MEDIAN_PAIRS = (
+    (0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6), (2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4),
+)  # fmt: skip
 FRAMES_MIN = 2
 
 
@@ -64,10 +68,10 @@ def _hear(
         if (own := [head for at, head in heads if at == layer])
     ]
     logits = decoder.logits(forced.hidden[0, len(prompt) - 1 : -2])[:, : decoder.eos]
-    shares = mx.exp(logits - log_sum_exp(logits))
-    chosen = mx.take_along_axis(shares, mx.array(list(text), mx.int32)[:, None], axis=-1)
+    chosen = mx.take_along_axis(logits, mx.array(list(text), mx.int32)[:, None], axis=-1)
+    shares = mx.exp(chosen - log_sum_exp(logits))
     heard = mx.concatenate(products).astype(mx.float32)[:, :, : window.length]
-    return np.array(heard), np.array(chosen[:, 0])
+    return np.array(heard), np.array(shares[:, 0])
 
 
 def time_tokens(
@@ -108,11 +112,26 @@ def attention_matrix(products: Float32) -> Float32:
 
 
 def _median(x: Float32) -> Float32:
-    """Median over the last axis, edges mirrored; what is not wider than half the filter stays."""
+    """Median over the last axis of [heads, rows, frames], edges mirrored; what is not wider than half the
+    filter stays."""
     half = MEDIAN_WIDTH // 2
     if x.shape[-1] <= half:
         return x
     padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_WIDTH, axis=-1)
-    median: Float32 = np.partition(windows, half, axis=-1)[..., half]
-    return median
+    medians = np.empty_like(x)
+    for head, median in zip(padded, medians, strict=True):
+        # So many rows at a time that what is compared stays in the cache.
+        for first in range(0, len(head), MEDIAN_ROWS):
+            rows = head[first : first + MEDIAN_ROWS]
+            median[first : first + MEDIAN_ROWS] = _middle(
+                [rows[:, at : at + x.shape[-1]] for at in range(MEDIAN_WIDTH)]
+            )
+    return medians
+
+
+def _middle(seven: list[Float32]) -> Float32:
+    """The median of seven arrays, element by element: each pair of `MEDIAN_PAIRS` is put in order. (Devillard
+    1998, Fast median search, opt_med7.)"""
+    for low, high in MEDIAN_PAIRS:
+        seven[low], seven[high] = np.minimum(seven[low], seven[high]), np.maximum(seven[low], seven[high])
+    return seven[3]

@@ -252,8 +252,8 @@ class AttentionDecoder:
         rows = pad_rows([[*prompt, *sequence] for sequence in sequences])
         forced = self.force(Memory.of([window]), rows)
         logits = self.logits(forced.hidden[:, len(prompt) - 1 : -1])
-        logits = logits - log_sum_exp(logits)
-        return mx.take_along_axis(logits, mx.array(rows[:, len(prompt) :, None]), axis=-1)[..., 0]
+        chosen = mx.take_along_axis(logits, mx.array(rows[:, len(prompt) :, None]), axis=-1)
+        return (chosen - log_sum_exp(logits))[..., 0]
 
     def logits(self, hidden: mx.array) -> mx.array:
         """hidden [..., d] behind the last norm -> float32 [..., V]."""

@@ -183,8 +183,8 @@ class WhisperModel:
         prepared: Sequence[PreparedRequest],
         languages: Sequence[str | None],
     ) -> list[Question]:
-        """As `AttentionModel.ask`: with times and without them, unless one of them is asked for, and in two
-        languages where the model is in doubt."""
+        """As `AttentionModel.ask`: without times, and where that gives a reason with them, unless one of them
+        is asked for; in two languages where the model is in doubt."""
         given = [known or request.request.pinned for known, request in zip(languages, prepared, strict=True)]
         unknown = [index for index, language in enumerate(given) if language is None]
         detected = self.detect_languages([encoded[index] for index in unknown])
@@ -192,18 +192,19 @@ class WhisperModel:
             index: each.among(prepared[index].request.candidates)
             for index, each in zip(unknown, detected, strict=True)
         }
-        prompts = [
-            self._prompts(request, (language,) if language else by_index[index].asked)
-            for index, (request, language) in enumerate(zip(prepared, given, strict=True))
-        ]
-        shares = self.no_speech(encoded, [each[0].tokens for each in prompts]).tolist()
+        modes = [_modes(each.request) for each in prepared]
+        codes = [(language,) if language else by_index[index].asked for index, language in enumerate(given)]
+        codes = [own[:1] if each.request.single else own for own, each in zip(codes, prepared, strict=True)]
+        first, others = (
+            [
+                tuple(self._prompt(request, code, own[place]) for code in spoken if place < len(own))
+                for request, spoken, own in zip(prepared, codes, modes, strict=True)
+            ]
+            for place in (0, 1)
+        )
+        shares = self.no_speech(encoded, [each[0].tokens for each in first]).tolist()
         likely = [by_index[index].likely if index in by_index else () for index in range(len(given))]
-        return [Question(*row) for row in zip(prompts, shares, likely, strict=True)]
-
-    def _prompts(self, request: PreparedRequest, languages: Sequence[str]) -> tuple[Prompt, ...]:
-        options = request.request
-        codes = languages[:1] if options.single else languages
-        return tuple(self._prompt(request, code, timed) for code in codes for timed in _modes(options))
+        return [Question(*row) for row in zip(first, shares, likely, others, strict=True)]
 
     def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
         task, previous = request.request.task, request.previous
@@ -307,6 +308,7 @@ class Whisper:
 
 
 def _modes(options: DecodeRequest) -> tuple[bool, ...]:
+    """Whether the first prompt asks for times, and the other where there is one."""
     if options.timestamps == "auto":
-        return (False,) if options.single else (True, False)
+        return (False,) if options.single else (False, True)
     return (options.timestamps == "on",)

@@ -81,7 +81,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
         question: Question,
         samples: np.ndarray,
     ) -> Verdict:
-        assert [each.prompt.language for each in readings] == ["de", "de", "en", "en"][-len(readings) :]
+        assert [each.prompt.language for each in readings] == ["de", "en"][-len(readings) :]
         return Verdict("kept", readings[-1].tokens, reading=len(readings) - 1)
 
     # Given a model that thinks German a little likelier, and answers that speak for English
@@ -102,6 +102,60 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
         assert answer.hypotheses[0].tokens == by_itself.hypotheses[0].tokens
         assert answer.language == "en"
         assert answer.languages == (("en", 0.7), ("de", 0.2), ("fr", 0.1))
+
+
+@pytest.mark.parametrize("reason", ["none", "doubt", "loop", "unread"])
+def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    # Given a model in doubt between two languages, of which it keeps English
+    asked: list[list[tuple[str | None, bool]]] = []
+    encoded: list[int] = []
+
+    def judge(
+        self: WhisperModel,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: np.ndarray,
+    ) -> Verdict:
+        asked.append([(each.prompt.language, each.prompt.timestamps) for each in readings])
+        if reason == "loop" and len(readings) == 2:
+            return Verdict("divided", again=(Window(0, 2 * RATE, 1), Window(2 * RATE, 4 * RATE, 1)))
+        place = min(1, len(readings) - 1)
+        text = tuple(token for token in readings[place].tokens if self.is_text(token))
+        return Verdict("kept", text, reading=place, doubtful=reason == "doubt")
+
+    def unread(self: WhisperModel, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
+        return [Window(0, RATE, 4)] if reason == "unread" and len(asked) == 1 else []
+
+    def encode(self: WhisperModel, windows: Sequence[np.ndarray]) -> object:
+        encoded.append(len(windows))
+        return real_encode(self, windows)
+
+    real_encode = WhisperModel.encode
+    monkeypatch.setattr(WhisperModel, "judge", judge)
+    monkeypatch.setattr(WhisperModel, "unread", unread)
+    monkeypatch.setattr(WhisperModel, "encode", encode)
+    monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(1, max_new_tokens=6))
+    doubtful = Languages("de", {"de": 0.7, "en": 0.3})
+    monkeypatch.setattr(WhisperModel, "detect_languages", lambda _, encoded: [doubtful] * len(encoded))
+    model = tiny_model()
+    # When a window is read
+    (answer,) = read_utterances(model, [tone(4, 4)], SearchOptions("greedy"), [DecodeRequest()])
+    # Then it is encoded once, and asked with times in the language that is kept, or in both where none is;
+    # what it passed over is asked behind that
+    plain, timed = [("de", False), ("en", False)], [("en", True)]
+    later = {
+        "none": [],
+        "doubt": [plain + timed],
+        "loop": [[*plain, ("de", True), *timed]],
+        "unread": [plain + timed, [("en", False)]],
+    }
+    assert asked == [plain, *later[reason]]
+    assert encoded == ([1, 1] if reason == "unread" else [1])
+    assert answer.language == "en"
+    assert answer.frames == len(encoded) * model.frames_in(4 * RATE)
 
 
 @pytest.mark.long

@@ -150,16 +150,16 @@ def test_languages_are_chosen_among_those_asked_for() -> None:
     )
     assert len(free.languages) == 5
     assert free.prompts[0].language == everything.best
-    # In doubt both of the likeliest are asked, each with times and without them.
-    assert [prompt.language for prompt in bound.prompts] == [codes[2], codes[2], codes[1], codes[1]]
-    assert [prompt.timestamps for prompt in bound.prompts] == [True, False, True, False]
+    # In doubt both of the likeliest are asked, without times at first.
+    assert [prompt.language for prompt in bound.prompts] == [codes[2], codes[1]]
+    assert [prompt.timestamps for prompt in (*bound.prompts, *bound.others)] == [False, False, True, True]
     assert [prompt.language for prompt in single.prompts] == [codes[2]]
     assert {code for code, _ in bound.languages} <= set(codes)
     assert sum(share for _, share in bound.languages) == pytest.approx(1.0, abs=2e-3)
-    assert [prompt.language for prompt in pinned.prompts] == ["de", "de"]
+    assert [prompt.language for prompt in (*pinned.prompts, *pinned.others)] == ["de", "de"]
     assert pinned.languages == ()
     (known,) = model.ask(encoded[:1], [model.prepare(DecodeRequest())], ["fr"])
-    assert ([prompt.language for prompt in known.prompts], known.languages) == (["fr", "fr"], ())
+    assert ([prompt.language for prompt in known.prompts], known.languages) == (["fr"], ())
     with pytest.raises(InvalidRequest, match=r"language: .* does not tell languages apart"):
         tiny_model(51864).prepare(DecodeRequest(language=("de", "en")))
     with pytest.raises(InvalidRequest, match=r"language: .* does not know 'xx'"):

@@ -93,6 +93,14 @@ def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
     assert decide(reading(WHOLE, 7, mean=-0.9), plain).reading == 0
 
 
+def test_an_unsure_answer_without_times_is_doubtful() -> None:
+    tokens = (5, 6, 7)
+    sure, unsure = (reading(tokens, timestamps=False, mean=mean) for mean in (-0.69, -0.71))
+    assert decide(sure) == Verdict("kept", tokens)
+    assert decide(unsure) == Verdict("kept", tokens, doubtful=True)
+    assert not decide(reading(WHOLE, mean=-0.9)).doubtful
+
+
 def test_in_a_short_window_the_mode_with_times_must_be_surer_too() -> None:
     short = Window(1000, 1000 + int(7.9 * SAMPLE_RATE))
     plain = reading((5, 6, 7), 5, timestamps=False)
