@@ -1,12 +1,14 @@
 from .artifacts.hub_folder import HubFolder as HubFolder, is_hub_folder as is_hub_folder
 from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as open_nemo
 from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
+from .attention.repeats import cut_repeats as cut_repeats
 from .attention.rules import NoRules as NoRules
 from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
 from .attention.unread import sounds as sounds, unread_spans as unread_spans, unread_windows as unread_windows
 from .attention.windows import (
     ROUNDS_MAX as ROUNDS_MAX,
     cut_runs as cut_runs,
+    is_steady as is_steady,
     judge_answer as judge_answer,
     quietest as quietest,
 )
@@ -26,6 +28,8 @@ from .base import (
 from .base_attention import (
     EndRule as EndRule,
     HeardWindow as HeardWindow,
+    NO_OPENING as NO_OPENING,
+    Opening as Opening,
     Prompt as Prompt,
     Question as Question,
     Reading as Reading,
@@ -104,6 +108,10 @@ from .front_ends.filter_bank import (
 from .wenet.load import load_wenet as load_wenet
 from .wenet.model import WENET as WENET, WenetModel as WenetModel, WenetNetwork as WenetNetwork
 from .tokenizers.units import UnitTokenizer as UnitTokenizer, read_units as read_units
+from .qwen3_asr.config import QwenConfig as QwenConfig, parse_qwen as parse_qwen
+from .qwen3_asr.load import Qwen3Asr as Qwen3Asr
+from .qwen3_asr.model import QwenModel as QwenModel
+from .qwen3_asr.output import parse_output as parse_output
 from .attention.alignment import attention_matrix as attention_matrix
 from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder
 from .whisper.config import (
@@ -119,7 +127,7 @@ from .whisper.rules import WhisperOptions as WhisperOptions
 from .whisper.tokenizer import (
     WhisperTokenizer as WhisperTokenizer,
 )
-from .whisper.windows import close_timestamps as close_timestamps, is_steady as is_steady
+from .whisper.windows import close_timestamps as close_timestamps
 from .attention.words import (
     TimedWord as TimedWord,
     join_punctuation as join_punctuation,

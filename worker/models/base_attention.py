@@ -188,15 +188,28 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """What an answer says before its text: how many tokens, and the code of the language that they name."""
+
+    length: int = 0
+    language: str | None = None
+
+
+NO_OPENING = Opening()
+
+
+@dataclass(frozen=True, slots=True)
 class HeardWindow:
     """A window, what the encoder gave for it, and the tokens that are kept as its answer to a prompt, times
-    and other orders among them. samples: the window's own."""
+    and other orders among them. samples: the window's own. log_probs: of each token, if the search kept
+    them."""
 
     window: Window
     encoded: Any
     prompt: Prompt
     tokens: tuple[int, ...]
     samples: NDArray[np.float32]
+    log_probs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +253,9 @@ class AttentionModel(SpeechModel, Protocol):
 
     def is_text(self, token: int) -> bool:
         """Whether a token is text and no order to the model."""
+
+    def opening(self, tokens: Sequence[int]) -> Opening:
+        """What an answer of these tokens says before its text."""
 
     def judge(
         self,

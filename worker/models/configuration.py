@@ -15,6 +15,7 @@ from spool.errors import ModelUnreadable
 
 CONFIG_BYTES_MAX = 16 << 20
 SIZE_MAX = 1 << 16  # of any one dimension: beyond it a configuration is broken, not large
+COUNTS, COUNT_MAX = ("vocab_size", "max_position_embeddings"), 1 << 20  # of rows that are looked up
 
 Config = TypeVar("Config")
 Tree = Mapping[str, Any]
@@ -63,11 +64,55 @@ def require(name: str, value: object, *allowed: object) -> None:
         raise ModelUnreadable(f"{name} is {value!r}; this engine computes {choices}")
 
 
-def require_size(name: str, value: object) -> int:
+def require_size(name: str, value: object, most: int = SIZE_MAX) -> int:
     """The value, a size of at least 1. Raises ModelUnreadable, naming the setting."""
-    if type(value) is not int or not 1 <= value <= SIZE_MAX:
-        raise ModelUnreadable(f"{name} is {value!r}, not a size of 1 to {SIZE_MAX}")
+    if type(value) is not int or not 1 <= value <= most:
+        raise ModelUnreadable(f"{name} is {value!r}, not a size of 1 to {most}")
     return value
+
+
+def require_number(name: str, value: object, *, least: float = 0.0) -> float:
+    """The value, a finite number above `least`. Raises ModelUnreadable, naming the setting."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < float("inf"):
+        raise ModelUnreadable(f"{name} is {value!r}, not a number above {least:g}")
+    return float(value)
+
+
+def require_tokens(name: str, value: object) -> tuple[int, ...]:
+    """The tokens of a setting that has one or a list of them. Raises ModelUnreadable, naming it."""
+    tokens = tuple(value) if isinstance(value, list) else (value,)
+    if not tokens or not all(type(token) is int and token >= 0 for token in tokens):
+        raise ModelUnreadable(f"{name} is {value!r}, not a token or a list of them")
+    return tokens
+
+
+def require_multiple(name: str, value: int, *parts: int) -> None:
+    """Raises ModelUnreadable, naming the setting, where its value is no multiple of these."""
+    for part in parts:
+        if value % part:
+            raise ModelUnreadable(f"{name} is {value}, no multiple of {part}")
+
+
+def section_of(tree: Tree, name: str, default: Tree | None = None) -> Tree:
+    """A section of a configuration; `default` where it has none. Raises ModelUnreadable, naming it."""
+    value = tree.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, Mapping):
+        raise ModelUnreadable(f"{name} is {value!r}, not a section of settings")
+    return value
+
+
+def build_sizes(kind: type[Config], name: str, tree: Tree) -> Config:
+    """A dataclass of sizes from the section `name`, its defaults for those that are missing. Raises
+    ModelUnreadable, naming the setting."""
+    return kind(
+        **{
+            size: require_size(f"{name}.{size}", tree[size], COUNT_MAX if size in COUNTS else SIZE_MAX)
+            for size in (each.name for each in fields(kind))  # type: ignore[arg-type]
+            if size in tree
+        }
+    )
 
 
 def require_sections(tree: Tree, *names: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from spool.domain import Word
 from worker.models import (
     FAMILIES,
+    NO_OPENING,
     BatchCost,
     Capabilities,
     DecodeRequest,
@@ -22,6 +23,7 @@ from worker.models import (
     ModelFiles,
     ModelInfo,
     NoRules,
+    Opening,
     PreparedRequest,
     Prompt,
     Question,
@@ -139,6 +141,9 @@ class ToyModel:
 
     def is_text(self, token: int) -> bool:
         return token < END
+
+    def opening(self, tokens: Sequence[int]) -> Opening:
+        return NO_OPENING
 
     def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
         return Verdict("kept", readings[0].tokens)

@@ -35,8 +35,8 @@ class WindowText:
 
 
 def text_tokens(model: AttentionModel, tokens: Sequence[int]) -> tuple[int, ...]:
-    """Those that are text and no order to the model."""
-    return tuple(token for token in tokens if model.is_text(token))
+    """Those of an answer that are text, and neither its opening nor an order to the model."""
+    return tuple(token for token in tokens[model.opening(tokens).length :] if model.is_text(token))
 
 
 def assemble(model: AttentionModel, answers: Sequence[WindowAnswer], nbest: int, *, single: bool) -> Answer:

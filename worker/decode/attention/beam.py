@@ -457,12 +457,15 @@ class SumBeam(KeptBeam):
 
 @dataclass(slots=True)
 class GenerateState(BeamArrays):
-    """The finished, best first: ranks (-inf where there is none) and sums [B, K], histories [B, K, room],
-    lengths int32 [B, K] without an end, and whether there is one, bool [B, K]."""
+    """log_probs float32 [B, K, room], of the histories. The finished, best first: ranks (-inf where there is
+    none) and sums [B, K], histories with the log-probabilities of their tokens [B, K, room], lengths int32
+    [B, K] without an end, and whether there is one, bool [B, K]."""
 
+    log_probs: mx.array
     ranks: mx.array
     sums: mx.array
     finished: mx.array
+    finished_log_probs: mx.array
     lengths: mx.array
     ended: mx.array
 
@@ -497,9 +500,11 @@ class GenerateBeam:
         shape = (len(limits), self.beam)
         return GenerateState(
             **start_arrays(limits, self.beam),
+            log_probs=mx.zeros((*shape, GROWTH), mx.float32),
             ranks=mx.full(shape, -mx.inf, mx.float32),
             sums=mx.full(shape, -mx.inf, mx.float32),
             finished=mx.zeros((*shape, GROWTH), mx.int32),
+            finished_log_probs=mx.zeros((*shape, GROWTH), mx.float32),
             lengths=mx.zeros(shape, mx.int32),
             ended=mx.zeros(shape, mx.bool_),
         )
@@ -525,14 +530,14 @@ class GenerateBeam:
         ranked = mx.take_along_axis(total, order, axis=1)
         ranked_tokens = mx.take_along_axis(tokens.reshape(count, -1), order, axis=1)
         ranked_parents = (order // width).astype(mx.int32)
+        added = mx.take_along_axis(scores.reshape(count, -1), order, axis=1)
         ends = mx.any(ranked_tokens[:, :, None] == mx.array(self.ends), axis=2)
         over = ends | (state.steps + 1 >= state.limits)[:, None]
         penalty = mx.array(_length_table(self.length_penalty))[state.steps + 1][:, None]
         first = slice(0, beam)
         ranks = mx.where(over & (ranked > -mx.inf), ranked / penalty, -mx.inf)[:, first]
-        self._finish(
-            state, ranks, ranked[:, first], ranked_parents[:, first], ranked_tokens[:, first], ends[:, first]
-        )
+        columns = (ranked, ranked_parents, ranked_tokens, added, ends)
+        self._finish(state, ranks, *(each[:, first] for each in columns))
         places = mx.where(~over, mx.cumsum((~over).astype(mx.int32), axis=1) - 1, -1)
         filled, chosen = _invert_places(places, beam)
         parents = mx.where(filled, mx.take_along_axis(ranked_parents, chosen, axis=1), 0)
@@ -542,6 +547,8 @@ class GenerateBeam:
         )
         next_scores = mx.where(filled, mx.take_along_axis(ranked, chosen, axis=1), -mx.inf)
         state.histories = state.extend(state.histories, parents, next_tokens)
+        next_log_probs = mx.take_along_axis(added, chosen, axis=1)
+        state.log_probs = state.extend(state.log_probs, parents, next_log_probs)
         state.scores = mx.where(state.done[:, None], state.scores, next_scores)
         # The worst of the finished is -inf until there are enough of them.
         hopeless = next_scores[:, 0] / penalty[:, 0] <= state.ranks[:, -1]
@@ -556,11 +563,11 @@ class GenerateBeam:
         sums: mx.array,
         parents: mx.array,
         tokens: mx.array,
+        added: mx.array,
         ends: mx.array,
     ) -> None:
         """Candidates of `ranks` [B, K], -inf where one is not over, join the finished."""
-        done, before = state.done, state.finished
-        histories = state.extend(state.histories, parents, tokens)
+        done = state.done
         lengths = mx.broadcast_to(state.steps[:, None], ends.shape) + (~ends).astype(mx.int32)
         pool = mx.concatenate([state.ranks, ranks], axis=1)
         best = descending(pool)[:, : self.beam]
@@ -571,26 +578,33 @@ class GenerateBeam:
 
         state.ranks, state.sums = choose(state.ranks, ranks), choose(state.sums, sums)
         state.lengths, state.ended = choose(state.lengths, lengths), choose(state.ended, ends)
-        joined = mx.take_along_axis(mx.concatenate([before, histories], axis=1), best[:, :, None], axis=1)
-        state.finished = mx.where(done[:, None, None], before, joined)
+
+        def choose_rows(old: mx.array, new: mx.array) -> mx.array:
+            joined = mx.take_along_axis(mx.concatenate([old, new], axis=1), best[:, :, None], axis=1)
+            return mx.where(done[:, None, None], old, joined)
+
+        state.finished = choose_rows(state.finished, state.extend(state.histories, parents, tokens))
+        state.finished_log_probs = choose_rows(
+            state.finished_log_probs, state.extend(state.log_probs, parents, added)
+        )
 
     def collect(self, state: GenerateState, utterance: int) -> SearchAnswer:
         """The finished of an utterance that is done, best first. Empty if its scores contain NaN."""
         if bool(state.has_nan[utterance]):
             return SearchAnswer(())
-        histories = np.array(state.finished[utterance])
         rows = zip(
             np.array(state.ranks[utterance]).tolist(),
             np.array(state.sums[utterance]).tolist(),
             np.array(state.lengths[utterance]).tolist(),
             np.array(state.ended[utterance]).tolist(),
-            histories,
+            np.array(state.finished[utterance]).tolist(),
+            np.array(state.finished_log_probs[utterance]).tolist(),
             strict=True,
         )
         return SearchAnswer(
             tuple(
-                ScoredTokens(tuple(history[:length].tolist()), total, ended)
-                for rank, total, length, ended, history in rows
+                ScoredTokens(tuple(history[:length]), total, ended, tuple(log_probs[:length]))
+                for rank, total, length, ended, history, log_probs in rows
                 if rank > -np.inf
             )
         )

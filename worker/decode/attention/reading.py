@@ -222,10 +222,11 @@ def _settle(model: AttentionModel, heard: _HeardWindow) -> list[tuple[_Utterance
     if searched.has_nan:
         utterance.has_nan = True
         return []
-    utterance.language = question.prompts[verdict.reading].language
+    found = searched.found[verdict.reading]
+    named = model.opening(found.hypotheses[found.answer].tokens).language
+    utterance.language = named or question.prompts[verdict.reading].language
     utterance.languages = utterance.languages or _put_first(utterance.language, question.languages)
     if heard.timed is not None:
-        found = searched.found[verdict.reading]
         tokens = verdict.kept if utterance.single else text_tokens(model, verdict.kept)
         score = found.hypotheses[found.answer].score
         best = place_tokens(model, tokens, score, heard.timed.times, window)
@@ -279,7 +280,12 @@ def _hear(
         if verdict.kept or searched.utterance.single:
             prompt = searched.question.prompts[verdict.reading]
             spoken[index] = HeardWindow(
-                searched.window, searched.encoded, prompt, verdict.kept, searched.samples
+                searched.window,
+                searched.encoded,
+                prompt,
+                verdict.kept,
+                searched.samples,
+                _log_probs(searched, verdict),
             )
     for (index, own), timed in zip(spoken.items(), time_words(model, list(spoken.values())), strict=True):
         each = heard[index]
@@ -287,6 +293,15 @@ def _hear(
         passed, again = join_windows(unread, each.verdict.again)
         heard[index] = replace(each, timed=timed, passed=passed, again=again)
     return heard
+
+
+def _log_probs(searched: _SearchedWindow, verdict: Verdict) -> tuple[float, ...]:
+    """Of the tokens that are kept, if the search kept theirs, all are kept, and nobody else had a say."""
+    if searched.utterance.request.lm is not None or searched.utterance.request.phrases:
+        return ()
+    found = searched.found[verdict.reading]
+    best = found.hypotheses[found.answer]
+    return best.log_probs if verdict.kept == best.tokens else ()
 
 
 def join_windows(

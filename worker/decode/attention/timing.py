@@ -78,11 +78,12 @@ def place_tokens(
     model: AttentionModel, tokens: Sequence[int], score: float, times: TokenTimes, window: Window
 ) -> Hypothesis:
     """Tokens with their frames in the utterance; what is no text lies where the next text does."""
+    opening = model.opening(tokens).length
     begin = window.start / SAMPLE_RATE
     frames = [round((begin + float(start)) / model.info.frame_seconds) for start in times.starts]
     starts, lengths, shares, at = [], [], [], 0
-    for token in tokens:
-        text = model.is_text(token)
+    for place, token in enumerate(tokens):
+        text = place >= opening and model.is_text(token)
         starts.append(frames[at])
         lengths.append(frames[at + 1] - frames[at] if text else 0)
         shares.append(float(times.probabilities[at]) if text else 0.0)

@@ -85,6 +85,11 @@ class Tensors:
             return Linear(weights[0], biases[0])
         return Linear(mx.concatenate(weights), mx.concatenate(biases))
 
+    def product(self, *names: str) -> Product:
+        """The layers of these names side by side, which have no biases."""
+        weights = [self.array(f"{name}.weight") for name in names]
+        return Product(weights[0] if len(names) == 1 else mx.concatenate(weights))
+
     def query(self, name: str, heads: int) -> Linear:
         """A projection to queries, with attention's scale: one over the root of a head's width."""
         plain = self.linear(name)

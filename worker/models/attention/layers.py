@@ -176,6 +176,32 @@ def attend_full(fused: mx.array, heads: int) -> mx.array:
     return join_heads(mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0))
 
 
+def attend_windows(fused: mx.array, heads: int, counts: Sequence[int], window: int) -> mx.array:
+    """As `attend_full`, within windows of `window` positions counted from the start of each sequence: fused
+    [1, N, 3 * H * D], sequences of so many positions each side by side -> [1, N, H * D]."""
+    outputs, first = [], 0
+    for count in counts:
+        whole = count // window * window
+        if whole:
+            rows = fused[:, first : first + whole].reshape(-1, window, fused.shape[2])
+            outputs.append(attend_full(rows, heads).reshape(1, whole, -1))
+        if whole < count:
+            outputs.append(attend_full(fused[:, first + whole : first + count], heads))
+        first += count
+    return mx.concatenate(outputs, axis=1)
+
+
+def halve_patches(x: mx.array) -> mx.array:
+    """What a 3 x 3 convolution of stride 2 sees: [S, T, F, C] -> [S, ceil(T / 2), ceil(F / 2), 9 C], every
+    second frame and band with its neighbours, zeros beyond the ends."""
+    count, frames, bands, channels = x.shape
+    padded = mx.contiguous(mx.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]))
+    row = (bands + 2) * channels
+    shape = (count, (frames + 1) // 2, (bands + 1) // 2, 3, 3, channels)
+    strides = ((frames + 2) * row, 2 * row, 2 * channels, row, channels, 1)
+    return mx.as_strided(padded, shape, strides).reshape(*shape[:3], 9 * channels)
+
+
 def by_rows(layer: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
     """layer(x) for a layer that takes every row of x [B, T, d] by itself; a CPU takes some rows at a time, so
     that what lies between two products is still in its cache."""

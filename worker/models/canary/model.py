@@ -27,8 +27,10 @@ from worker.models.base import (
     refuse_unsupported,
 )
 from worker.models.base_attention import (
+    NO_OPENING,
     EndRule,
     HeardWindow,
+    Opening,
     Prompt,
     Question,
     Reading,
@@ -174,6 +176,9 @@ class CanaryModel:
 
     def is_text(self, token: int) -> bool:
         return self.tokenizer.is_text(token)
+
+    def opening(self, tokens: Sequence[int]) -> Opening:  # noqa: ARG002 - it is all text
+        return NO_OPENING
 
     def judge(
         self,

@@ -1,4 +1,4 @@
-"""Whisper's log-mel features of one window of 30 seconds.
+"""Whisper's log-mel features of one window of 30 seconds, or of a whole utterance.
 
 Zeros behind the samples, then the transform; the ceiling is the window's own loudest band, so that the chunk
 alone decides. Computed in 64 bit: a band 80 dB below the loudest is less than 32-bit rounding of the
@@ -20,7 +20,6 @@ Float64 = NDArray[np.float64]
 SAMPLE_RATE = 16_000
 WINDOW_SECONDS = 30
 WINDOW_SAMPLES = SAMPLE_RATE * WINDOW_SECONDS
-MEL_FRAMES = 3000
 HOP = 160
 TRANSFORM = 400
 POWER_FLOOR = 1e-10
@@ -46,18 +45,29 @@ def log_mel(samples: Float32, mels: int) -> Float32:
             f"a window of {len(samples) / SAMPLE_RATE:.2f} s; "
             f"Whisper's are at most {WINDOW_SAMPLES // SAMPLE_RATE} s"
         )
-    padded = np.zeros(WINDOW_SAMPLES + TRANSFORM, np.float64)
-    padded[TRANSFORM // 2 : TRANSFORM // 2 + len(samples)] = samples
-    window = padded[TRANSFORM // 2 : TRANSFORM // 2 + WINDOW_SAMPLES]
+    return _log_mel(samples, WINDOW_SAMPLES, mels)
+
+
+def whole_log_mel(samples: Float32, mels: int, shortest: int) -> Float32:
+    """As `log_mel`, of samples [N] of any length, with zeros behind up to `shortest` -> [frames, mels]."""
+    return _log_mel(samples, max(len(samples), shortest), mels)
+
+
+def _log_mel(samples: Float32, length: int, mels: int) -> Float32:
+    """Of samples with zeros behind, `length` in all."""
+    half, count = TRANSFORM // 2, length // HOP
+    padded = np.zeros(length + TRANSFORM, np.float64)
+    padded[half : half + len(samples)] = samples
+    window = padded[half : half + length]
     # Mirrored at both ends, the edge itself not repeated.
-    padded[: TRANSFORM // 2] = window[TRANSFORM // 2 : 0 : -1]
-    padded[-TRANSFORM // 2 :] = window[-2 : -TRANSFORM // 2 - 2 : -1]
+    padded[:half] = window[half:0:-1]
+    padded[-half:] = window[-2 : -half - 2 : -1]
     # Frames behind the sound and its mirror are zero, and so is their power.
-    active = MEL_FRAMES if len(samples) == WINDOW_SAMPLES else min(MEL_FRAMES, len(samples) // HOP + 3)
+    active = count if len(samples) == length else min(count, len(samples) // HOP + 3)
     frames = np.lib.stride_tricks.sliding_window_view(padded, TRANSFORM)[::HOP][:active]
     spectrum = np.fft.rfft(frames * _taper(), axis=1)
     power = spectrum.real**2 + spectrum.imag**2
-    mel = np.full((MEL_FRAMES, mels), np.log10(POWER_FLOOR))
+    mel = np.full((count, mels), np.log10(POWER_FLOOR))
     mel[:active] = np.log10(np.maximum(power @ _filters(mels).T, POWER_FLOOR))
     scaled: Float32 = ((np.maximum(mel, mel.max() - DYNAMIC_RANGE) + 4.0) / 4.0).astype(np.float32)
     return scaled

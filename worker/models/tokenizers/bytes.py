@@ -3,13 +3,18 @@
 Knows which ids are text, and no times.
 """
 
+import json
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
-from worker.models.base import TokenSpan
+from spool.errors import ModelUnreadable
+from worker.models.base import TokenSpan, is_wide
 
 # Written without spaces: each character is a word (openai-whisper, tokenizer.py).
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
@@ -44,6 +49,10 @@ class ByteTokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; special tokens and times have none. Ids outside the vocabulary raise
         IndexError."""
+        return self.spell(tokens)
+
+    def spell(self, tokens: Sequence[int]) -> str:
+        """What tokens write, letter by letter. Raises IndexError as `decode`."""
         return b"".join(self._raw(int(token)) for token in tokens).decode("utf-8", errors="replace")
 
     def _raw(self, token: int) -> bytes:
@@ -57,7 +66,7 @@ class ByteTokenizer:
         Tokens are joined to whole characters; a word then begins at a leading space or is punctuation. Where
         a language is written without spaces, each joined piece is a word.
         """
-        pieces = self._characters(tokens)
+        pieces = self.characters(tokens)
         if language in UNSPACED:
             return pieces
         words: list[TokenSpan] = []
@@ -69,10 +78,11 @@ class ByteTokenizer:
                 words.append(piece)
         return words
 
-    def _characters(self, tokens: Sequence[int]) -> list[TokenSpan]:
-        text, spans, first, offset = self.decode(tokens), [], 0, 0
+    def characters(self, tokens: Sequence[int]) -> list[TokenSpan]:
+        """Tokens joined to whole characters; the texts joined are the text."""
+        text, spans, first, offset = self.spell(tokens), [], 0, 0
         for last in range(1, len(tokens) + 1):
-            piece = self.decode(tokens[first:last])
+            piece = self.spell(tokens[first:last])
             cut = piece.find(REPLACEMENT)
             # A mark that the text keeps is the text's own: bytes that never become a character.
             if cut < 0 or text[offset + cut : offset + cut + 1] == REPLACEMENT or last == len(tokens):
@@ -80,6 +90,49 @@ class ByteTokenizer:
                 offset += len(piece)
                 first = last
         return spans
+
+
+def split_wide(
+    tokenizer: ByteTokenizer, tokens: Sequence[int], words: Sequence[TokenSpan]
+) -> list[TokenSpan]:
+    """Words of these tokens with every character that is written without spaces (`is_wide`) by itself."""
+    spans: list[TokenSpan] = []
+    for word in words:
+        if not any(map(is_wide, word.text)):
+            spans.append(word)
+            continue
+        was_wide = True
+        for each in tokenizer.characters(tokens[word.first : word.last]):
+            placed = TokenSpan(each.text, word.first + each.first, word.first + each.last)
+            wide = is_wide(each.text.strip())
+            if not wide and not was_wide:
+                before = spans.pop()
+                placed = TokenSpan(before.text + placed.text, before.first, placed.last)
+            spans.append(placed)
+            was_wide = wide
+    return spans
+
+
+def read_vocabulary(
+    vocabulary: Path, merges: Path, split: str, added: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """The byte-level BPE of a folder without tokenizer.json. split: the pattern by which a text is divided;
+    added: the added tokens by number, as `tokenizer_config.json` has them. Raises ModelUnreadable."""
+    try:
+        words = json.loads(vocabulary.read_text())
+        lines = [line for line in merges.read_text().splitlines() if line and not line.startswith("#version")]
+        pairs = [(first, second) for first, second in (line.split(" ") for line in lines)]
+        tokenizer = tokenizers.Tokenizer(models.BPE(words, pairs))
+        tokenizer.normalizer = normalizers.NFC()
+        divided = pre_tokenizers.Split(tokenizers.Regex(split), "isolated")
+        bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([divided, bytewise])
+        for _, token in sorted(added.items(), key=lambda pair: int(pair[0])):
+            each = tokenizers.AddedToken(token["content"], special=token["special"], normalized=False)
+            tokenizer.add_special_tokens([each]) if token["special"] else tokenizer.add_tokens([each])
+    except Exception as cause:  # the package raises nothing more exact
+        raise ModelUnreadable(f"{vocabulary}: not a vocabulary with its {merges.name}: {cause}") from cause
+    return tokenizer
 
 
 def byte_table() -> dict[str, int]:

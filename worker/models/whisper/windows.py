@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, repeats_itself
+from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, is_steady, repeats_itself
 from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
 from worker.models.whisper.config import MAX_NEW_TOKENS, NO_SPEECH_THRESHOLD, TIME_STEP, SpecialTokens
 
@@ -23,11 +23,6 @@ CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
 TIMED_LEAD = 1.5
 # A shorter window has hardly a pause to read over: what the mode with times has more is often made up.
 SHORT_SECONDS = 8.0
-# A sound whose 50 ms levels stay this close together for this long is a hum or a noise: speech rises and
-# falls by far more, four times a second. In 25 s of it the model is unsure that nobody speaks (0.55 to 0.66).
-STEADY_SECONDS_MIN = 4.0
-STEADY_DECIBELS = 6.0
-STEADY_FRAME = SAMPLE_RATE // 20
 # Below this mean log-probability of a token, an answer without times is held against the one with times
 # (LOG.md: of -0.5, -0.7 and never, -0.7 has the fewest errors in turns with pauses, and none elsewhere).
 DOUBTFUL_MEAN = -0.7
@@ -80,18 +75,6 @@ def choose(window: Window, sound: Sequence[Reading]) -> Reading:
     if longest.prompt.timestamps and window.seconds < SHORT_SECONDS:
         return max(own, key=lambda reading: reading.mean)
     return longest
-
-
-def is_steady(samples: NDArray[np.float32]) -> bool:
-    """Whether a window is one hum or noise from end to end: 98 % of its 50 ms levels lie within 6 dB. Nothing
-    shorter than four seconds is."""
-    count = len(samples) // STEADY_FRAME
-    if len(samples) < STEADY_SECONDS_MIN * SAMPLE_RATE:
-        return False
-    # The variance: an offset and what is too slow to hear do not count.
-    power = samples[: count * STEADY_FRAME].astype(np.float64).reshape(count, STEADY_FRAME).var(axis=1)
-    low, high = np.percentile(10 * np.log10(np.maximum(power, 1e-20)), (1, 99))
-    return bool(high - low <= STEADY_DECIBELS)
 
 
 def is_loop(reading: Reading) -> bool:

@@ -78,6 +78,9 @@ def test_the_list_is_that_of_the_plain_rules(beam: int, alpha: float, ends: tupl
             own for own, _ in expected
         ]
         assert np.allclose([each.score for each in found], [total for _, total in expected], atol=1e-5)
+        for each in found:
+            steps = zip((0, *each.tokens), each.tokens, strict=False)
+            assert each.log_probs == tuple(float(table[before, token]) for before, token in steps)
 
 
 def test_what_the_limit_cuts_has_no_end() -> None:

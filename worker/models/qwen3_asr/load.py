@@ -1,0 +1,69 @@
+"""Loads a Qwen3-ASR, or its forced aligner, from a folder as the Hugging Face hub has it."""
+
+import mlx.core as mx
+
+from spool.errors import ModelUnreadable
+from worker.models.artifacts.hub_folder import CONFIG, HubFolder, is_hub_folder
+from worker.models.attention.audio_tower import AudioEncoder, tower_shapes
+from worker.models.attention.causal import CausalDecoder
+from worker.models.attention.causal_blocks import causal_weights
+from worker.models.base import ModelFiles
+from worker.models.qwen3_asr import decoder
+from worker.models.qwen3_asr.config import MODEL_TYPE, QwenConfig, parse_qwen
+from worker.models.qwen3_asr.model import QwenModel
+from worker.models.qwen3_asr.tokenizer import MERGES, VOCABULARY, read_tokenizer
+from worker.models.weights import check_shapes, default_dtype
+
+
+class Qwen3Asr:
+    """The family of Qwen3-ASR."""
+
+    def matches(self, files: ModelFiles) -> bool:
+        return is_hub_folder(files, MODEL_TYPE)
+
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> QwenModel:
+        folder = HubFolder(files.path)
+        config = read_config(folder)
+        tokenizer = read_tokenizer(folder, config)
+        parts = load_parts(folder, config, dtype or default_dtype())
+        digests = folder.digests(vocabulary=VOCABULARY, merges=MERGES, generation="generation_config.json")
+        return QwenModel(
+            config, *parts, tokenizer, name=files.name, files=digests, quantised=folder.quantised
+        )
+
+
+def read_config(folder: HubFolder) -> QwenConfig:
+    """Raises ModelUnreadable naming the file and the setting."""
+    try:
+        return parse_qwen(folder.config, folder.generation)
+    except ModelUnreadable as cause:
+        raise ModelUnreadable(f"{folder.path / CONFIG}: {cause.message}") from cause
+
+
+def load_parts(folder: HubFolder, config: QwenConfig, dtype: mx.Dtype) -> tuple[AudioEncoder, CausalDecoder]:
+    """Encoder and language model. Raises WeightsMismatch naming what is missing, surplus or of another
+    shape."""
+    is_aligner, weights = config.classes is not None, folder.weights
+    named = {decoder.hub_name(name, is_aligner=is_aligner): name for name in weights.tensors}
+    shapes = {name: weights.shapes[stored] for name, stored in named.items()}
+    expected = tower_shapes(config.audio) | decoder.shapes_of(config, shapes)
+    check_shapes(expected, shapes, decoder.IGNORED, str(folder.weights_path))
+    tensors = {name: weights.read(named[name]) for name in expected}
+    audio = AudioEncoder(config.audio, tensors, dtype)
+    text = CausalDecoder(
+        causal_weights(
+            decoder.MODEL,
+            decoder.SCORE if is_aligner else decoder.HEAD,
+            config.text,
+            tensors,
+            dtype,
+            epsilon=config.epsilon,
+            theta=config.theta,
+        ),
+        dtype,
+        eos=config.ends[-1],
+        placeholder=config.audio_token,
+        max_tokens=config.text.max_position_embeddings,
+    )
+    mx.eval(audio.parameters, text.parameters)
+    return audio, text
