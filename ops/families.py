@@ -6,7 +6,7 @@
 from pathlib import Path
 
 MODELS = Path(__file__).parents[1] / "worker" / "models"
-FAMILIES = ("canary", "hama", "nemo", "qwen3_asr", "sortformer", "wenet", "whisper")
+FAMILIES = ("canary", "cohere", "hama", "nemo", "qwen3_asr", "sortformer", "wenet", "whisper")
 
 
 def count_lines() -> dict[str, int]:

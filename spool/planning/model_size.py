@@ -167,6 +167,9 @@ KNOWN: Mapping[str, ModelShape] = {
         ModelShape("canary-180m-flash", 128, 17, 512, labels=5248, decoder=_FLASH),
         ModelShape("canary-1b-flash", 128, 32, 1024, labels=5248, decoder=_FLASH),
         ModelShape("canary-1b-v2", 128, 32, 1024, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)),
+        ModelShape(
+            "cohere-transcribe", 128, 48, 1280, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)
+        ),
         ModelShape("canary-1b", 128, 24, 1024, labels=4128, decoder=DecoderShape(24, 1024, prompt=5)),
     )
 }
@@ -186,7 +189,7 @@ KNOWN_WHISPERS: Mapping[str, WhisperShape] = {
 }
 # The first that a name contains; canary-1b is in the names of two others.
 _SHORT = {"0.6b": "parakeet-tdt-0.6b", "110m": "parakeet-tdt_ctc-110m"} | {
-    name: name for name in KNOWN if name.startswith("canary")
+    name: name for name in KNOWN if name.startswith(("canary", "cohere"))
 }
 LANGUAGE_MODEL = "lstm_language_model"
 """The `model_type` of a folder whose model only reads the hypotheses of others."""
@@ -235,7 +238,12 @@ def _read_folder(folder: Path) -> Shape:
         if tree.get("model_type") == LANGUAGE_MODEL:
             raise InvalidRequest(f"{path} is a language model, which takes almost no time; plan without it.")
         # CTranslate2's configuration has no sizes, so they are those of the folder's name.
-        return _check(_whisper_shape(tree, name) or _find_whisper(name) or _nemo_shape(tree, name))
+        return _check(
+            _whisper_shape(tree, name)
+            or _find_whisper(name)
+            or _hub_shape(tree, name)
+            or _nemo_shape(tree, name)
+        )
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
@@ -287,6 +295,54 @@ def _nemo_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
         labels=_labels(tree),
         durations=len(tree.get("model_defaults", {}).get("tdt_durations") or ()) if joint else 0,
         decoder=None if attention is None else _decoder(tree, attention["config_dict"]),
+    )
+
+
+# What transformers takes where a configuration says nothing, by its `model_type`.
+_HUB: Mapping[str, Mapping[str, Any]] = {
+    "parakeet_ctc": {"vocab_size": 1025},
+    "parakeet_rnnt": {"vocab_size": 8193},
+    "parakeet_tdt": {"vocab_size": 8193},
+    "canary": {"vocab_size": 16384, "num_hidden_layers": 32, "num_mel_bins": 128, "prompt": 9},
+    "cohere_asr": {
+        "vocab_size": 16384,
+        "num_hidden_layers": 48,
+        "num_mel_bins": 128,
+        "prompt": 10,
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+    },
+}
+
+
+def _hub_shape(tree: Mapping[str, Any], name: str) -> ModelShape | None:
+    """The shape of a FastConformer in transformers' layout; None if it is none."""
+    kind = str(tree.get("model_type"))
+    if kind not in _HUB:
+        return None
+    encoder = {**_HUB[kind], **(tree.get("encoder_config") or {})}
+    decoder = tree if kind == "cohere_asr" else tree.get("decoder_config") or {}
+    width, is_transducer = int(encoder.get("hidden_size", 1024)), kind in ("parakeet_rnnt", "parakeet_tdt")
+    hidden = int(tree.get("decoder_hidden_size", 640)) if is_transducer else 0
+    labels = int(tree.get("vocab_size", _HUB[kind]["vocab_size"]))
+    is_attention = kind in ("canary", "cohere_asr")
+    layers, inside = int(decoder.get("num_hidden_layers", 8)), int(decoder.get("hidden_size", 1024))
+    return ModelShape(
+        name=name,
+        mels=int(encoder.get("num_mel_bins", 80)),
+        layers=int(encoder.get("num_hidden_layers", 24)),
+        width=width,
+        expansion=max(int(encoder.get("intermediate_size", 4096)) // width, 1),
+        kernel=int(encoder.get("conv_kernel_size", 9)),
+        factor=int(encoder.get("subsampling_factor", 8)),
+        channels=int(encoder.get("subsampling_conv_channels", 256)),
+        heads=int(encoder.get("num_attention_heads", 8)),
+        hidden=hidden,
+        lstm_layers=int(tree.get("num_decoder_layers", 2)) if is_transducer else 0,
+        joint=hidden,
+        labels=labels if is_attention else labels - 1,
+        durations=len(tree.get("durations", range(5))) if kind == "parakeet_tdt" else 0,
+        decoder=DecoderShape(layers, inside, prompt=_HUB[kind]["prompt"]) if is_attention else None,
     )
 
 

@@ -19,7 +19,6 @@ import numpy as np
 import soundfile
 
 from worker.models import TOKENIZER_SUFFIX, open_nemo, parse_canary
-from worker.models.canary.decoder import shapes_of
 
 OUT = Path(__file__).with_name("canary.npz")
 POSITIONS = 160
@@ -37,7 +36,7 @@ def parts(path: Path) -> dict[str, np.ndarray]:
 def decoder(path: Path, vocabulary: int) -> dict[str, np.ndarray]:
     """The tensors beside the encoder's; the head's table is the embedding."""
     with open_nemo(path) as archive:
-        names = shapes_of(parse_canary(archive.config, str(path)), vocabulary)
+        names = parse_canary(archive.config, str(path)).parts(vocabulary).shapes
         tensors = {name: np.array(archive.weights.read(name)) for name in names}
     assert np.array_equal(tensors.pop(TABLE), tensors["transf_decoder._embedding.token_embedding.weight"])
     positions = "transf_decoder._embedding.position_embedding.pos_enc"

@@ -1,6 +1,12 @@
 from .artifacts.hub_folder import HubFolder as HubFolder, is_hub_folder as is_hub_folder
 from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as open_nemo
 from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
+from .attention.nemo_decoder import NemoDecoder as NemoDecoder
+from .attention.prompt_slots import (
+    DEFAULTS as DEFAULTS,
+    prompt_slots as prompt_slots,
+    prompt_tokens as prompt_tokens,
+)
 from .attention.repeats import cut_repeats as cut_repeats
 from .attention.rules import NoRules as NoRules
 from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
@@ -40,11 +46,13 @@ from .base_attention import (
     Window as Window,
 )
 from .tokenizers.bytes import byte_table as byte_table
-from .canary.config import CanaryConfig as CanaryConfig, parse_canary as parse_canary
-from .canary.decoder import CanaryHead as CanaryHead, round_vocabulary as round_vocabulary
+from .canary.config import (
+    CanaryConfig as CanaryConfig,
+    parse_canary as parse_canary,
+    round_vocabulary as round_vocabulary,
+)
 from .canary.load import Canary as Canary
 from .canary.model import CanaryModel as CanaryModel
-from .canary.prompt import DEFAULTS as DEFAULTS, prompt_slots as prompt_slots, prompt_tokens as prompt_tokens
 from .attention.stamps import time_stamped_words as time_stamped_words
 from .canary.tokenizer import CanaryTokenizer as CanaryTokenizer
 from .conformer.attention import (
@@ -68,6 +76,7 @@ from .conformer.frames import EncodedFrames as EncodedFrames
 from .conformer.layer import ConformerLayer as ConformerLayer
 from .conformer.subsampling import Conv2dSubsampling as Conv2dSubsampling
 from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
+from .front_ends.dithered import torch_randn as torch_randn
 from .front_ends.log_mel import FeatureExtractor as FeatureExtractor, mel_filters as mel_filters
 from .heads.config import JointConfig as JointConfig, PredictionConfig as PredictionConfig
 from .heads.ctc import CtcDecoder as CtcDecoder, CtcHead as CtcHead

@@ -5,7 +5,7 @@ Owns the protocols and what they exchange. Encoders, rules on logits and the sea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import mlx.core as mx
 import numpy as np
@@ -219,6 +219,14 @@ class TimedText:
 
     times: TokenTimes
     words: tuple[Word, ...] | None
+
+
+@runtime_checkable
+class SplittingModel(Protocol):
+    """An `AttentionModel` that cuts by itself what is too long to be heard at once."""
+
+    def split(self, samples: NDArray[np.float32]) -> Sequence[Window]:
+        """The windows of an utterance, one after another."""
 
 
 class AttentionModel(SpeechModel, Protocol):

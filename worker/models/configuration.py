@@ -4,7 +4,8 @@ Knows no family and no setting.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,8 +50,15 @@ def build_config(raw: bytes, name: str, build: Callable[[Tree], Config]) -> Conf
     """What `build` makes of a configuration's sections. Raises ModelUnreadable naming the file and the
     cause."""
     tree = parse_tree(raw, name)
-    try:
+    with in_file(name):
         return build(tree)
+
+
+@contextmanager
+def in_file(name: object) -> Iterator[None]:
+    """Whatever is wrong with a configuration inside is raised as ModelUnreadable naming the file."""
+    try:
+        yield
     except ModelUnreadable as cause:
         raise ModelUnreadable(f"{name}: {cause.message}") from cause
     except (TypeError, ValueError, KeyError, AttributeError) as cause:

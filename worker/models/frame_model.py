@@ -21,8 +21,11 @@ from worker.models.weights import parameter_bytes, precision
 
 
 class FrameModel:
-    """One loaded model: network, front end and names. `files` are SHA-256 by role. A family adds `heads`,
+    """One loaded model: network, front end and names. `files` are SHA-256 by role; `quantised`: the weights
+    are stored in fewer bits than 16. A family adds `heads`,
     `capabilities`, `cost`, `front` and `open_stream`."""
+
+    quantised = False
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class FrameModel:
             frame_seconds=self.frame_seconds,
             size=self.size,
             files=dict(self.files),
+            quantised=self.quantised,
             **precision(self.dtype),
         )
 

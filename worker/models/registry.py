@@ -7,14 +7,27 @@ import mlx.core as mx
 
 from spool.errors import UnknownModel
 from worker.models.base import ModelFamily, ModelFiles, SpeechModel
+from worker.models.canary.hub import CanaryFolder
 from worker.models.canary.load import Canary
+from worker.models.cohere.load import Cohere
 from worker.models.hama.load import Hama
+from worker.models.nemo.hub import Parakeet
 from worker.models.nemo.load import Nemo
 from worker.models.qwen3_asr.load import Qwen3Asr
 from worker.models.wenet.load import Wenet
 from worker.models.whisper.model import Whisper
 
-FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Qwen3Asr(), Canary(), Wenet(), Hama(), Nemo())
+FAMILIES: tuple[ModelFamily, ...] = (
+    Whisper(),
+    Qwen3Asr(),
+    Parakeet(),
+    CanaryFolder(),
+    Cohere(),
+    Canary(),
+    Wenet(),
+    Hama(),
+    Nemo(),
+)
 """In the order in which they are asked; NeMo's is the one that says what is missing of a model."""
 
 

@@ -32,18 +32,20 @@ NAMED_AT_MOST = 8
 class NameMap:
     """How a family's checkpoints call parameters. renames: patterns of our names and what replaces them, one
     after another. otherwise: of the name that these give, what else a checkpoint may have in its place.
-    ignored: tensors that nothing reads."""
+    ignored: tensors that nothing reads. also: other names for the same, each a map of its own."""
 
     ignored: re.Pattern[str]
     renames: tuple[tuple[str, str], ...] = ()
     otherwise: tuple[tuple[str, str], ...] = ()
+    also: "tuple[NameMap, ...]" = ()
 
     def names_of(self, name: str) -> tuple[str, ...]:
         """What a checkpoint calls our parameter, any of these."""
+        elsewhere = [other for names in self.also for other in names.names_of(name)]
         for pattern, replacement in self.renames:
             name = re.sub(pattern, replacement, name)
         others = (re.sub(*pair, name) for pair in self.otherwise)
-        return (name, *(other for other in others if other != name))
+        return (name, *(other for other in others if other != name), *elsewhere)
 
 
 NEMO = NameMap(
@@ -155,14 +157,14 @@ def install(
 ) -> dict[str, mx.array]:
     """Puts a file's tensors into the network in `dtype`, and returns those of `others` in theirs or else in
     it. `read` is called once a tensor, after every shape fits. others: tensors of the file beside the
-    network's, by their stored names.
+    network's, by the names that `names` takes.
 
     Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
     """
     channels_last = is_channels_last(shapes)
     wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in _parameters(network).items()}
     plan = {name: read_stored(name, shape, channels_last, names) for name, shape in wanted.items()}
-    beside = {name: (Stored((name,), shape),) for name, shape in (others or {}).items()}
+    beside = {name: (Stored(names.names_of(name), shape),) for name, shape in (others or {}).items()}
     stored_names = _fit(plan | beside, shapes, names.ignored, source)
     loaded, kept = [], {}
     for name, tensors in stored_names.items():

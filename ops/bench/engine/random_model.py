@@ -172,7 +172,9 @@ def random_model(size: Size, sample: np.ndarray, name: str) -> NemoModel:
     network.encoder, network.decoder, network.joint = encoder, prediction, joint
     pieces = Tokenizer([f"\u2581{number}" for number in range(size.vocabulary)])
     features = FeatureExtractor(front_end)
-    model = NemoModel(config, network, pieces, features, name=name, sha256="0" * 64, dtype=mx.float32)
+    model = NemoModel(
+        config, network, pieces, features, name=name, files={"weights": "0" * 64}, dtype=mx.float32
+    )
     encoded = model.encode([sample])
     _spread(joint, encoded.frames)
     settle_rate(head, joint, Frames(encoded.frames, encoded.lengths))

@@ -233,3 +233,25 @@ def test_a_second_model_reads_every_hypothesis_in_one_pass() -> None:
     )
     with pytest.raises(InvalidRequest, match="has no attention decoder"):
         cost_of_reading(read_shape("0.6b"), batch)
+
+
+def test_folders_in_transformers_layout_have_the_sizes_of_their_configuration(tmp_path: Path) -> None:
+    encoder = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 3, "num_mel_bins": 80}
+    tree = {
+        "model_type": "parakeet_tdt",
+        "vocab_size": 129,
+        "decoder_hidden_size": 40,
+        "encoder_config": encoder,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    shape = read_shape(str(tmp_path))
+    assert isinstance(shape, ModelShape)
+    assert (shape.layers, shape.width, shape.labels, shape.lstm_layers, shape.durations) == (3, 64, 128, 2, 5)
+    assert (shape.expansion, shape.head) == (4, "tdt")
+    # What is missing has the published sizes.
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "cohere_asr"}))
+    folder, known = read_shape(str(tmp_path)), read_shape("cohere-transcribe-03-2026")
+    assert isinstance(known, ModelShape)
+    assert isinstance(folder, ModelShape)
+    assert folder.encoder_weights == known.encoder_weights
+    assert (folder.decoder, folder.labels, folder.head) == (known.decoder, known.labels, "attention")

@@ -9,6 +9,7 @@ from spool.domain.recognition import Hypothesis
 from spool.domain.transcript import Word
 from worker.decode.answer import Answer
 from worker.decode.attention.beam import SearchAnswer
+from worker.models.base import is_wide
 from worker.models.base_attention import SAMPLE_RATE, AttentionModel, Window
 
 Item = TypeVar("Item")
@@ -40,7 +41,7 @@ def text_tokens(model: AttentionModel, tokens: Sequence[int]) -> tuple[int, ...]
 
 
 def assemble(model: AttentionModel, answers: Sequence[WindowAnswer], nbest: int, *, single: bool) -> Answer:
-    """The answer to an utterance, with at most `nbest` hypotheses. single: it is one window, whose hypotheses
+    """The answer to an utterance, with at most `nbest` hypotheses. single: the hypotheses of one window
     are given as the search found them."""
     answers = sorted(answers, key=lambda each: each.window.start)
     frame_samples = model.info.frame_seconds * SAMPLE_RATE
@@ -55,7 +56,7 @@ def assemble(model: AttentionModel, answers: Sequence[WindowAnswer], nbest: int,
     score = sum(each.best.score for each in answers)
     best = Hypothesis(tokens, score, times, durations, confidences)
     words = tuple(_in_order(answers, lambda each: each.words, lambda word: word.start * SAMPLE_RATE))
-    if single and answers:
+    if single and len(answers) == 1:
         found = answers[0].found
         listed = [Hypothesis(each.tokens, each.score, (), ()) for each in found.hypotheses]
         listed[found.answer] = best
@@ -65,7 +66,18 @@ def assemble(model: AttentionModel, answers: Sequence[WindowAnswer], nbest: int,
         Hypothesis(_join_tokens(answers, way, frame_samples), sum(text.score for text in way), (), ())
         for way in ways[1:]
     )
-    return Answer((best, *others), None, words)
+    text = _join_texts(model, answers) if single and answers else None
+    return Answer((best, *others), None, words, text=text)
+
+
+def _join_texts(model: AttentionModel, answers: Sequence[WindowAnswer]) -> str:
+    """The texts of windows, one after another."""
+    text = ""
+    for each in answers:
+        own = model.tokenizer.decode(each.best.tokens).strip()
+        glued = not text or not own or is_wide(text[-1]) or is_wide(own[0])
+        text += own if glued else f" {own}"
+    return text
 
 
 def combine(lists: Sequence[Sequence[WindowText]], count: int) -> list[tuple[WindowText, ...]]:

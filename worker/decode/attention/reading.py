@@ -34,6 +34,7 @@ from worker.models.base_attention import (
     HeardWindow,
     Question,
     Reading,
+    SplittingModel,
     TimedText,
     Verdict,
     Window,
@@ -123,12 +124,17 @@ def read_utterances(
         _Utterance(row, request, model.prepare(request))
         for row, request in zip(samples, requests, strict=True)
     ]
-    waiting = [(each, Window(0, len(each.samples))) for each in utterances]
+    waiting = [(each, window) for each in utterances for window in _split(model, each.samples)]
     while waiting:
         searched = _search(model, _encode(model, waiting), options, rule)
         heard = _ask_others(model, _hear(model, searched), options, rule)
         waiting = [pair for each in heard for pair in _settle(model, each)]
     return [_answer_of(model, each, options.nbest) for each in utterances]
+
+
+def _split(model: AttentionModel, samples: Samples) -> Sequence[Window]:
+    """The windows that an utterance is asked first."""
+    return model.split(samples) if isinstance(model, SplittingModel) else (Window(0, len(samples)),)
 
 
 def _put_first(language: str | None, languages: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:

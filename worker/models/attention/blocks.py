@@ -21,13 +21,18 @@ class AttentionNames:
     value: str
     out: str
     key_bias: bool = field(default=True, kw_only=True)
+    bias: bool = field(default=True, kw_only=True)
 
-    def shapes(self, block: str, width: int) -> dict[str, Shape]:
-        """The tensors of a block's attention."""
-        layers = (self.query, self.key, self.value, self.out)
-        biased = layers if self.key_bias else (self.query, self.value, self.out)
-        shapes: dict[str, Shape] = {f"{block}.{layer}.weight": (width, width) for layer in layers}
-        shapes |= {f"{block}.{layer}.bias": (width,) for layer in biased}
+    def shapes(self, block: str, width: int, inside: int = 0) -> dict[str, Shape]:
+        """The tensors of a block's attention, whose heads together are `inside` wide, 0 for `width`."""
+        inside = inside or width
+        layers = (self.query, self.key, self.value)
+        shapes: dict[str, Shape] = {f"{block}.{layer}.weight": (inside, width) for layer in layers}
+        shapes[f"{block}.{self.out}.weight"] = (width, inside)
+        if self.bias:
+            biased = layers if self.key_bias else (self.query, self.value)
+            shapes |= {f"{block}.{layer}.bias": (inside,) for layer in biased}
+            shapes[f"{block}.{self.out}.bias"] = (width,)
         return shapes | norm_shapes(f"{block}.{self.norm}", width)
 
 
@@ -57,9 +62,9 @@ class BlockNames:
     source: AttentionNames
     mlp: MlpNames
 
-    def shapes(self, block: str, width: int, inner: int) -> dict[str, Shape]:
+    def shapes(self, block: str, width: int, inner: int, inside: int = 0) -> dict[str, Shape]:
         """The tensors of a block."""
-        own, source = self.own.shapes(block, width), self.source.shapes(block, width)
+        own, source = self.own.shapes(block, width, inside), self.source.shapes(block, width, inside)
         return own | source | self.mlp.shapes(block, width, inner)
 
 

@@ -60,7 +60,7 @@ class DecoderWeights:
 
     table: what logits are made with, as `tokens_last` makes it. positions: [most tokens, d].
     embedding: [V, d], None where the table's weights are it; embedding_norm: behind token and position, None
-    for none. heads: of every attention.
+    for none. heads: of every attention; head_width: of each, 0 for its share of d.
     """
 
     table: Affine
@@ -70,6 +70,7 @@ class DecoderWeights:
     heads: int
     embedding: mx.array | None = None
     embedding_norm: Norm | None = None
+    head_width: int = 0
 
 
 def tokens_last(weight: mx.array, bias: mx.array | None = None) -> Product:
@@ -110,6 +111,7 @@ class AttentionDecoder:
         )
         self.dtype, self.eos = dtype, eos
         self.blocks = self.weights.blocks
+        self._head_width = weights.head_width or int(weights.positions.shape[1]) // weights.heads
 
     @property
     def max_tokens(self) -> int:
@@ -119,6 +121,11 @@ class AttentionDecoder:
     def parameters(self) -> list[mx.array]:
         """Every array, to evaluate or to count."""
         return arrays_of(self.weights)
+
+    @property
+    def bytes_a_token(self) -> int:
+        """Of the keys and values of a token, or of an encoder frame."""
+        return 2 * len(self.blocks) * self.weights.heads * self._head_width * self.dtype.size
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
         """Cross keys in `tile_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""
@@ -140,8 +147,7 @@ class AttentionDecoder:
         if any(not prompt for prompt in prompts) or len(prompts) != len(encoded):
             raise ValueError("every utterance needs a prompt of at least one token")
         lengths = np.array([len(prompt) - 1 for prompt in prompts], np.int32)
-        width = int(self.weights.positions.shape[1])
-        heads = (self.weights.heads, width // self.weights.heads)
+        heads = (self.weights.heads, self._head_width)
         state = empty_state(encoded, beam, len(self.blocks), heads, int(lengths.max()) + 1, self.dtype)
         state.positions = lengths
         if lengths.max() > 0:
@@ -173,10 +179,10 @@ class AttentionDecoder:
                 lengths,
                 scaled=True,
             )
-            x = x + block.attention.out(attended.reshape(x.shape))
+            x = x + block.attention.out(attended.reshape(count, beam, -1))
             queries = block.cross.query(block.cross.norm(x)).reshape(count * beam, heads, -1)
             attended = state.memory.attend(queries, layer, beam)
-            x = x + block.cross.out(attended.reshape(x.shape))
+            x = x + block.cross.out(attended.reshape(count, beam, -1))
             x = x + block.mlp(x)
         # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
         state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)

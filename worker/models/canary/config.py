@@ -5,8 +5,10 @@ A setting that is not computed here is refused by its name. Reads no weights.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from worker.models.attention.nemo_decoder import DecoderConfig, DecoderParts
+from worker.models.attention.prompt_slots import Format
 from worker.models.configuration import (
     build_config,
     build_transformer,
@@ -21,19 +23,8 @@ from worker.models.conformer.config import (
     parse_preprocessor,
 )
 
-Format = Literal["canary", "canary2"]
 GENERATION_DELTA = 50
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """NeMo's transformer decoder: pre-norm, ReLU, fixed positions."""
-
-    hidden_size: int
-    inner_size: int
-    num_layers: int
-    num_attention_heads: int
-    max_sequence_length: int
+ROUNDED_TO = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +45,17 @@ class CanaryConfig:
         """Seconds from one encoder frame to the next."""
         return self.preprocessor.window_stride * self.encoder.subsampling_factor
 
-    @property
-    def is_projected(self) -> bool:
-        """Whether encoder frames are projected to the decoder's width."""
-        return self.encoder.d_model != self.decoder.hidden_size
+    def parts(self, vocabulary: int) -> DecoderParts:
+        """What a file of NeMo's holds of the decoder; its head's rows round the vocabulary up."""
+        width, heads = self.decoder.hidden_size, self.decoder.num_attention_heads
+        is_projected = self.encoder.d_model != width
+        projected = self.encoder.d_model if is_projected else 0
+        return DecoderParts(self.decoder, round_vocabulary(vocabulary), width // heads, projected)
+
+
+def round_vocabulary(size: int) -> int:
+    """Rows of the head: the vocabulary rounded up to a multiple of 8."""
+    return -(-size // ROUNDED_TO) * ROUNDED_TO
 
 
 def is_canary(tree: Mapping[str, Any]) -> bool:

@@ -14,17 +14,17 @@ from spool.errors import ModelUnreadable
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
+from worker.models.attention.conformer_model import install_parts
+from worker.models.attention.nemo_decoder import NemoDecoder
 from worker.models.base import ModelFiles
 from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
-from worker.models.canary.decoder import CanaryHead, shapes_of
 from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.configuration import parse_tree
-from worker.models.conformer.encoder import EncoderPart
 from worker.models.conformer.frames import FrameEncoder
 from worker.models.nemo.load import CONFIG_NAMES, WEIGHTS_NAME, feature_extractor, load_archive
 from worker.models.nemo.model import NemoModel
-from worker.models.weights import default_dtype, install
+from worker.models.weights import default_dtype
 
 ALIGNER = "timestamps_asr_"
 
@@ -99,15 +99,13 @@ def _build(
     files: Mapping[str, str],
     aligner: NemoModel | None = None,
 ) -> CanaryModel:
-    network = EncoderPart(config.encoder)
-    shapes = shapes_of(config, tokenizer.vocabulary_size)
-    tensors = install(network, weights.shapes, weights.read, dtype, source, shapes)
-    network.encoder.fold(dtype)
-    network.eval()
-    mx.eval(network.parameters())
-    head = CanaryHead(config, tensors, dtype, tokenizer.eos)
-    frames = FrameEncoder(feature_extractor(config.preprocessor, weights), network.encoder, dtype)
-    return CanaryModel(config, frames, head, tokenizer, name=name, files=files, aligner=aligner)
+    parts = config.parts(tokenizer.vocabulary_size)
+    encoder, tensors = install_parts(config.encoder, parts, weights, dtype, source)
+    head = NemoDecoder(parts, tensors, dtype, tokenizer.eos)
+    frames = FrameEncoder(feature_extractor(config.preprocessor, weights), encoder, dtype)
+    return CanaryModel(
+        config, frames, head, tokenizer, rows=parts.rows, name=name, files=files, aligner=aligner
+    )
 
 
 def _tokenizer(config: CanaryConfig, read: Callable[[str], bytes | None], source: str) -> CanaryTokenizer:

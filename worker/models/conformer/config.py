@@ -65,7 +65,8 @@ class EncoderConfig:
     subsampling: "dw_striding", "conv1d" or one of `CONVOLUTIONS`. self_attention_model: "rel_pos",
     "rel_pos_local_attn", "rel_pos_unshifted" (WeNet's), "abs_pos", which adds positions to the frames, or
     "no_pos". conv_norm_type: "folded" if the checkpoint's convolutions hold their batch norm.
-    conv_kernel_size: 0 for layers without a convolution. conv_pads: whether the zeros around a recording are
+    conv_kernel_size: 0 for layers without a convolution. conv_biases: whether its pointwise and its depthwise
+    parts have one, None for `use_bias`. conv_pads: whether the zeros around a recording are
     those of the depthwise convolution or of the whole convolution module. inner: width of the feed-forwards,
     0 for `ff_expansion_factor` times `d_model`. any_chunk: trained in chunks of every size.
     """
@@ -98,6 +99,7 @@ class EncoderConfig:
     has_feature_norm: bool = False
     has_final_norm: bool = False
     any_chunk: bool = False
+    conv_biases: tuple[bool, bool] | None = None
 
     @property
     def is_local(self) -> bool:

@@ -71,10 +71,10 @@ class FeedForward(nn.Module):
 class DepthwiseConvolution(nn.Module):
     """One filter a channel over time, zeros beyond the ends."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, biased: bool) -> None:
         super().__init__()
         self.weight = mx.zeros((config.d_model, config.conv_kernel_size, 1))
-        if config.use_bias:
+        if biased:
             self.bias = mx.zeros((config.d_model,))
 
 
@@ -120,10 +120,11 @@ class Convolution(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.d_model
-        self.pointwise_conv1 = Linear(width, 2 * width, bias=config.use_bias)
-        self.depthwise_conv = DepthwiseConvolution(config)
+        pointwise, depthwise = config.conv_biases or (config.use_bias, config.use_bias)
+        self.pointwise_conv1 = Linear(width, 2 * width, bias=pointwise)
+        self.depthwise_conv = DepthwiseConvolution(config, biased=depthwise)
         self.batch_norm = NORMS[config.conv_norm_type](width)
-        self.pointwise_conv2 = Linear(width, width, bias=config.use_bias)
+        self.pointwise_conv2 = Linear(width, width, bias=pointwise)
         self._padding = config.convolution_padding
         self._kernel = self.depthwise_conv.weight
         self._taps = taps_of(self._kernel)

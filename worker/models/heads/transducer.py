@@ -161,6 +161,7 @@ class PredictionNetwork(nn.Module):
         }
 
         self._entered = MadeOf(entering_of)
+        self._starts_with_blank = config.starts_with_blank
 
     def _entering(self) -> mx.array:
         """What each label gives to the first layer's gates, [V + 1, 4H]: a product a label once, instead of
@@ -174,12 +175,13 @@ class PredictionNetwork(nn.Module):
         return table
 
     def start(self, batch: int) -> tuple[mx.array, LstmState]:
-        """The step before any label: zeros in place of an embedding, from the zero state. [B, H] and the
-        state."""
+        """The step before any label: zeros in place of an embedding, or blank's, from the zero state. [B, H]
+        and the state."""
         stack = self.prediction["dec_rnn"]
         table = self._embedding
         zeros = mx.zeros((batch, len(stack.lstm), table.shape[1]), dtype=table.dtype)
-        output, state = stack(stack.lstm[0].entering(zeros[:, 0]), LstmState(zeros, zeros))
+        read = mx.broadcast_to(table[-1], zeros[:, 0].shape) if self._starts_with_blank else zeros[:, 0]
+        output, state = stack(stack.lstm[0].entering(read), LstmState(zeros, zeros))
         return output, state
 
     def step(

@@ -67,6 +67,8 @@ def model_config(tree: Mapping[str, Any]) -> ModelConfig:
         raise ModelUnreadable("quantized weights are not supported; take the model in 16 bit")
     if isinstance(tree.get("sortformer_modules"), Mapping):
         raise ModelUnreadable("a Sortformer tells speakers apart and transcribes nothing; use it to diarize")
+    if "model_type" in tree and "preprocessor" not in tree:
+        raise ModelUnreadable(f"model_type is {tree['model_type']!r}; no family of models has it here")
     require_sections(tree, "preprocessor", "encoder", "decoder")
     preprocessor, encoder = parse_preprocessor(tree["preprocessor"]), parse_encoder(tree["encoder"])
     is_transducer = isinstance(tree.get("joint"), Mapping)

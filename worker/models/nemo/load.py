@@ -5,6 +5,7 @@ not enough, `tokenizer.model`. Knows where things lie; what they mean is the bus
 and `artifacts`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import mlx.core as mx
@@ -21,7 +22,7 @@ from worker.models.heads.transducer import Transducer
 from worker.models.nemo.config import ModelConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizers.pieces import Tokenizer
-from worker.models.weights import Shape, default_dtype, install
+from worker.models.weights import NEMO, NameMap, Shape, default_dtype, install
 
 CONFIG_NAMES = ("config.json", "model_config.yaml")
 WEIGHTS_NAME = "model.safetensors"
@@ -51,11 +52,11 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
     pieces = next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None)
     tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
     weights = folder / WEIGHTS_NAME
-    model = _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
-    model.files["config"] = sha256_of(config_path)
+    tensors = read_tensors(weights)
+    files = {"weights": sha256_of(weights), "config": sha256_of(config_path)}
     if pieces is not None:
-        model.files["tokenizer"] = sha256_of(pieces)
-    return model
+        files["tokenizer"] = sha256_of(pieces)
+    return build_model(config, tokenizer, tensors, dtype, name, str(weights), files)
 
 
 def load_archive(path: Path, dtype: mx.Dtype, part: str = "", sha256: str | None = None) -> NemoModel:
@@ -67,26 +68,28 @@ def load_archive(path: Path, dtype: mx.Dtype, part: str = "", sha256: str | None
         stored = archive.tokenizer(named if isinstance(named, str) else None)
         pieces = Tokenizer.from_bytes(stored[1], f"{path}: {stored[0]}") if stored else None
         tokenizer = _tokenizer(config, str(path), pieces)
-        return _build(config, tokenizer, archive.weights, dtype, path.stem, path, sha256)
+        files = {"weights": sha256 or sha256_of(path)}
+        return build_model(config, tokenizer, archive.weights, dtype, path.stem, str(path), files)
 
 
-def _build(
+def build_model(
     config: ModelConfig,
     tokenizer: Tokenizer,
     weights: Weights,
     dtype: mx.Dtype,
     name: str,
-    path: Path,
-    sha256: str | None = None,
+    source: str,
+    files: Mapping[str, str],
+    names: NameMap = NEMO,
 ) -> NemoModel:
+    """The model of these parts. files: SHA-256 by role. Raises WeightsMismatch."""
     network = Network(config, tokenizer.vocabulary_size)
-    install(network, weights.shapes, weights.read, dtype, str(path))
+    install(network, weights.shapes, weights.read, dtype, source, names=names)
     network.encoder.fold(dtype)
     network.eval()
     mx.eval(network.parameters())
     features = feature_extractor(config.preprocessor, weights)
-    sha256 = sha256 or sha256_of(path)
-    model = NemoModel(config, network, tokenizer, features, name=name, sha256=sha256, dtype=dtype)
+    model = NemoModel(config, network, tokenizer, features, name=name, files=files, dtype=dtype)
     _compile_kernels(model)
     return model
 

@@ -45,7 +45,7 @@ FRAME_OPTIONS = frozenset({"language_model", "phrases", "alternatives", "lattice
 
 
 class NemoModel(FrameModel):
-    """One loaded model. `sha256` is that of the weights file, hexadecimal."""
+    """One loaded model. `files` are SHA-256 by role."""
 
     front_end: FeatureExtractor
 
@@ -57,11 +57,10 @@ class NemoModel(FrameModel):
         features: FeatureExtractor,
         *,
         name: str,
-        sha256: str,
+        files: Mapping[str, str],
         dtype: mx.Dtype,
     ) -> None:
         frames = FrameEncoder(features, network.encoder, dtype)
-        files = {"weights": sha256}
         super().__init__(network, frames, name=name, files=files, frame_seconds=config.frame_seconds)
         self.config, self.tokenizer = config, tokenizer
 
@@ -100,7 +99,8 @@ class NemoModel(FrameModel):
             return None
         decoder = self.network.decoder
         assert isinstance(decoder, PredictionNetwork)
-        return Transducer(decoder, self.network.joint, self.config.joint, self.tokenizer.blank)
+        joint, most = self.config.joint, self.config.joint.max_symbols
+        return Transducer(decoder, self.network.joint, joint, self.tokenizer.blank, max_symbols=most)
 
     @cached_property
     def ctc(self) -> CtcHead | None:

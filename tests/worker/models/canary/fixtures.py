@@ -17,17 +17,17 @@ from ops.testbed.torch_checkpoint import handmade
 from worker.models import (
     Canary,
     CanaryConfig,
-    CanaryHead,
     CanaryModel,
     CanaryTokenizer,
     ConformerEncoder,
     EncodedBatch,
     EncodedWindow,
     ModelFiles,
+    NemoDecoder,
     parse_canary,
     read_stored,
 )
-from worker.models.canary.decoder import TABLE, shapes_of
+from worker.models.attention.nemo_decoder import TABLE
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "canary.npz"
 SINGLE, FLASH = "aed_v2", "aed_small_flash"
@@ -59,13 +59,14 @@ def tokenizer(model: str) -> CanaryTokenizer:
 
 
 @cache
-def head() -> CanaryHead:
+def head() -> NemoDecoder:
     tensors = {key[7:]: mx.array(value) for key, value in golden().items() if key.startswith("tensor/")}
     tensors[TABLE] = tensors[EMBEDDING]
-    return CanaryHead(config(SINGLE), tensors, mx.float32, tokenizer(SINGLE).eos)
+    parts = config(SINGLE).parts(tokenizer(SINGLE).vocabulary_size)
+    return NemoDecoder(parts, tensors, mx.float32, tokenizer(SINGLE).eos)
 
 
-def window(frames: np.ndarray, decoder: CanaryHead) -> EncodedWindow:
+def window(frames: np.ndarray, decoder: NemoDecoder) -> EncodedWindow:
     rows = mx.array(frames)[None]
     length = np.array([len(frames)], np.int32)
     return EncodedWindow(EncodedBatch(rows, length, decoder.cross_memory(rows), masked=True), 0)
@@ -96,7 +97,7 @@ def tiny_tensors(model: str = SINGLE) -> dict[str, np.ndarray]:
         for name, value in encoder
         for stored in read_stored(f"encoder.{name}", tuple(value.shape), False)
     }
-    shapes |= shapes_of(parsed, tokenizer(model).vocabulary_size)
+    shapes |= parsed.parts(tokenizer(model).vocabulary_size).shapes
     generator = np.random.default_rng(7)
     tensors = {}
     for name, shape in shapes.items():

@@ -16,7 +16,7 @@ import yaml
 from ops.testbed.invoking import invoke
 from tests.worker.models.canary.fixtures import POSITIONS, SINGLE, golden, raw, tokenizer_files
 from worker.cli.main import main
-from worker.models.canary.decoder import TABLE
+from worker.models.attention.nemo_decoder import TABLE
 
 pytestmark = pytest.mark.slow
 

@@ -4,19 +4,20 @@
     canary2    <|startofcontext|> [context] <|startoftranscript|>
                emotion source target pnc itn timestamp diarize
 
-(nemo.collections.common.prompts.canary and canary2.) One sentencepiece model for all reads a prompt as one
-text, so its dummy prefix stands in front. Knows no network.
+(nemo.collections.common.prompts.canary and canary2.) A tokenizer that reads a prompt as one text puts its
+dummy prefix in front. Knows no network.
 """
 
 import json
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from spool.errors import InvalidRequest
-from worker.models.canary.config import Format
-from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.requests import DecodeRequest
+from worker.models.tokenizers.special import SpecialTokens
 
+Format = Literal["canary", "canary2"]
 Slots = dict[str, str]
 
 CONTEXT = "decodercontext"
@@ -111,13 +112,13 @@ def name_slots(form: Format, prompt: str) -> Slots | None:
     return slots
 
 
-def prompt_tokens(form: Format, slots: Mapping[str, str], tokenizer: CanaryTokenizer) -> tuple[int, ...]:
+def prompt_tokens(form: Format, slots: Mapping[str, str], tokenizer: SpecialTokens) -> tuple[int, ...]:
     """The prompt's tokens. Raises InvalidRequest where a slot's value has none."""
     pieces = {key: _piece(form, key, slots[key], tokenizer) for key in ORDER[form] if key != CONTEXT}
     context = slots.get(CONTEXT, "") if form == "canary2" else ""
     before = ["<|startofcontext|>"] if form == "canary2" else []
     after = ["<|startoftranscript|>", *pieces.values()]
-    if not tokenizer.is_aggregate:
+    if tokenizer.reads_prompts:
         return tuple(tokenizer.encode("".join([*before, context, *after])))
     language = _bare(slots["target_lang"])
     return (
@@ -127,7 +128,7 @@ def prompt_tokens(form: Format, slots: Mapping[str, str], tokenizer: CanaryToken
     )
 
 
-def _piece(form: Format, key: str, value: str, tokenizer: CanaryTokenizer) -> str:
+def _piece(form: Format, key: str, value: str, tokenizer: SpecialTokens) -> str:
     bare = _bare(value)
     if key == "task":
         if bare not in TASKS:
