@@ -139,6 +139,8 @@ class Word(_Record):
     overlap: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     corrected: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """A person wrote it."""
+    evidence: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
+    """How well the sound supports it, if a witness was asked and could tell."""
 
 
 class NbestText(_Record):
@@ -168,6 +170,10 @@ class Segment(_Record):
     first_word: int
     last_word: int
     speaker: Annotated[SpeakerLabel | None, Field(exclude_if=lambda value: value is None)] = None
+    evidence: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
+    """How well the sound supports it, if a witness was asked and could tell."""
+    flagged: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """The sound does not support it."""
 
 
 class Turn(_Record):
@@ -294,6 +300,22 @@ class AlignmentFacts(_Record):
     belongs: bool
 
 
+class WitnessFacts(ModelFacts):
+    """The phoneme model that checked the words. words_without_evidence: how many it found no evidence for;
+    abstained: why it judged nothing."""
+
+    words_without_evidence: Annotated[int, Field(ge=0)] = 0
+    abstained: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+
+
+class UncoveredSpeech(_Record):
+    """Clear speech, as a witness hears it, over which there is no word."""
+
+    start: Seconds
+    end: Seconds
+    channel: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+
+
 class Correction(_Record):
     """A person's correction of the words `first_word` to `last_word`, counted as recognised: their text is
     `original`. text: None if unchanged; speaker: None if unchanged. `at` is UTC. In the corrected transcript
@@ -345,6 +367,12 @@ class Transcript(_Record):
     """The model that told the speakers apart; absent if not requested."""
     alignment: Annotated[AlignmentFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """For a transcript whose words were given; absent if they were recognised."""
+    witness: Annotated[WitnessFacts | None, Field(exclude_if=lambda value: value is None)] = None
+    """What checked the words against their sounds; absent if not requested."""
+    speech_without_words: Annotated[
+        tuple[UncoveredSpeech, ...], Field(exclude_if=lambda value: not value)
+    ] = ()
+    """Where the witness heard clear speech without a word, by start."""
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
     """People's corrections; never in the stored record."""
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "transcribe": "Transcribe files without a queue.",
     "align": "Print when each word of an existing transcript is spoken.",
     "listen": "Send a file through a live session and print its results as JSON lines.",
+    "witness": "Check a transcript against the sounds of its recording.",
     "diarize": "Print who speaks when.",
     "speech": "Print where there is speech.",
     "measure": "Print the lengths of recordings according to their headers.",

@@ -46,6 +46,7 @@ def transcribe(
         diarization=options.to_diarization(speakers),
         rescore=None if second is None else (second.model, second.weight),
         diarizer=options.diarizer,
+        witness=options.witness,
     )
     print(render_results(results, options.form, options.lattice_form))
     skipped = dict.fromkeys(text for each in results if each.transcript for text in each.transcript.warnings)

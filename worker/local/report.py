@@ -28,6 +28,10 @@ With `--diarize` a word has "speaker" (and "overlap": true where another speaks 
 "speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
 "diarization" model. Words have no speaker if no speech was detected in the whole recording.
 
+With `--witness` a file has "segments": [{"start", "end", "text", "flagged", "evidence", "words": [{"text",
+"start", "end", "evidence"}]}], as `spool-worker witness` prints them, "speech_without_words": [{"start",
+"end"}] and the "witness" model with "words_without_evidence" (and "abstained", if it judged nothing).
+
 Other tools depend on this format. Plain Python.
 """
 
@@ -83,6 +87,23 @@ def _without_channel(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "channel"}
 
 
+def _witnessed(transcript: Transcript) -> dict[str, Any]:
+    """What the witness found, each segment with its words."""
+    assert transcript.witness is not None
+    segments = []
+    for each in transcript.segments:
+        own = transcript.words[each.first_word : each.last_word + 1]
+        words = [
+            {"text": word.text, "start": word.start, "end": word.end, "evidence": word.evidence}
+            for word in own
+        ]
+        times = {"start": each.start, "end": each.end, "text": each.text}
+        segments.append({**times, "flagged": each.flagged, "evidence": each.evidence, "words": words})
+    uncovered = [each.model_dump(mode="json") for each in transcript.speech_without_words]
+    facts = transcript.witness.model_dump(mode="json")
+    return {"segments": segments, "speech_without_words": uncovered, "witness": facts}
+
+
 def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
     if result.error is not None or result.transcript is None:
         error = result.error or SpoolError()
@@ -123,6 +144,8 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.turns
         ]
         document["diarization"] = result.transcript.diarization.model_dump(mode="json")
+    if result.transcript.witness is not None:
+        document |= _witnessed(result.transcript)
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

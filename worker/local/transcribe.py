@@ -33,6 +33,7 @@ from worker.engine.recognizer import ModelRecognizer, recognizer_of
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.speakers import with_speakers
 from worker.local.report import FileResult
+from worker.local.witness import check_result, load_listener
 from worker.models.base import Independent, SpeechModel
 from worker.models.load import TextReader, load_model, load_reader
 from worker.models.requests import DecodeRequest, SearchOptions
@@ -53,6 +54,7 @@ def transcribe_files(
     diarization: Diarization | None = None,
     rescore: tuple[str, float] | None = None,
     diarizer: str = DEFAULT,
+    witness: bool = False,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` applies to all. A file that cannot be read or decoded fails alone.
 
@@ -60,8 +62,10 @@ def transcribe_files(
     detector: in chunks, use the speech detector as jobs do. diarization: add who speaks, as jobs do;
     diarizer: the model for it, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
     hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
-    Raises ModelError if a model cannot be loaded and InvalidRequest if it does not support the options.
+    witness: check the words against their sounds. Raises ModelError if a model cannot be loaded and
+    InvalidRequest if it does not support the options.
     """
+    listener = load_listener() if witness else None
     loaded = load_model(model)
     second = None
     if rescore is not None:
@@ -70,8 +74,13 @@ def transcribe_files(
     results = transcribe_with(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
-    if diarization is None:
-        return results
+    if diarization is not None:
+        results = _diarized(results, diarization, diarizer)
+    return results if listener is None else [check_result(listener, each) for each in results]
+
+
+def _diarized(results: Sequence[FileResult], diarization: Diarization, diarizer: str) -> list[FileResult]:
+    """The results with their speakers."""
     is_file = diarizer.endswith(".nemo")
     place = diarizer if is_file else place_of(diarizer, load_settings().diarization_models)
     speaker_model, name = load_diarization(place), Path(diarizer).stem if is_file else diarizer

@@ -217,6 +217,7 @@ def _share_time(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) ->
                     "confidence": 1.0 if known is None else known.confidence,
                     "alternatives": (),
                     "doubtful": False,
+                    "evidence": None,
                     "corrected": known is None,
                 }
             ),

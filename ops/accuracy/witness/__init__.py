@@ -1,0 +1,1 @@
+"""How well the witness tells invented and lost sentences from true ones."""

@@ -1,0 +1,1 @@
+"""A second recogniser, which hears sounds and knows no words, checks a transcript."""
