@@ -43,6 +43,7 @@ WORKER_FLOORS = (
     ("service",),
     ("engine",),
     ("live",),
+    ("witness",),
     ("decode",),
     ("diarization",),
     ("models",),
