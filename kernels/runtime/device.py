@@ -3,12 +3,12 @@
     metal      an Apple GPU, through `mx.fast.metal_kernel`
     cpu        this CPU, one lane per simdgroup: compiled on first use (build_cpu.py), over MLX's own buffers
     fibers     this CPU, 32 lanes that synchronize as on a GPU: slow, for tests
-    cuda       an NVIDIA GPU, through `mx.fast.cuda_kernel`: only on request, it has not run on one yet
+    cuda       an NVIDIA GPU, through `mx.fast.cuda_kernel`
     reference  no kernel: the caller's plain-MLX form
 
-`SPOOL_KERNELS` names one of them and is read once. Unset or `auto`, it means metal where MLX's default device
-is an Apple GPU, cpu where a compiler is available, and reference otherwise. `use_backend` overrides it in
-tests.
+`SPOOL_KERNELS` names one of them and is read once. Unset or `auto`, it means metal or cuda where MLX's
+default device is a GPU, cpu where a compiler is available, and reference otherwise. `use_backend` overrides
+it in tests.
 
 Under `auto`, a kernel that fails to build is replaced by its reference with a warning: a worker with a broken
 compiler is slow, not down. If the backend was requested by name, the failure is raised.
@@ -125,7 +125,7 @@ def backend() -> Backend:
     if forced is not None:
         return forced
     if mx.default_device().type == mx.DeviceType.gpu:
-        return Backend.METAL if mx.metal.is_available() else Backend.REFERENCE
+        return Backend.METAL if mx.metal.is_available() else Backend.CUDA
     return Backend.CPU if compiler() else Backend.REFERENCE
 
 

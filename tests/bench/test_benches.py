@@ -1,11 +1,13 @@
 """Benches that a person runs, at sizes of no use: they run, and what they count is right."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ops.bench.engine import cuda_rtfx
 from ops.bench.engine.flops import needed
 from ops.bench.engine.random_model import LARGE, SMALL
 from worker.models import EncoderConfig
@@ -59,3 +61,24 @@ def test_a_bench_prints_its_table(arguments: list[str], says: str) -> None:
         timeout=170,
     )
     assert says in ran.stdout
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_the_environment_for_cuda_holds_what_the_bench_imports() -> None:
+    """Third-party modules of a process that imports what `cuda_rtfx` measures, by their distributions."""
+    script = """
+import sys, sysconfig
+import kernels.runtime.device, ops.bench.engine.flops, ops.bench.engine.random_model
+import worker.decode.search, worker.machine.blas
+site = sysconfig.get_path("purelib")
+print(*{
+    name.partition(".")[0]
+    for name, module in sys.modules.items()
+    if site in (getattr(module, "__file__", None) or "")
+})
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    installed = {re.split(r"[^\w-]", each)[0].replace("pyyaml", "yaml") for each in cuda_rtfx.PACKAGES}
+    by_pydantic = {"pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+    assert set(ran.stdout.split()) <= installed | by_pydantic | {"_distutils_hack"}

@@ -130,6 +130,8 @@ def _kernels(hardware: Hardware) -> Finding:
             return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
         if hardware.apple_gpu:
             return Finding("kernels", "ok", "Metal, compiled by MLX when first used")
+        if hardware.nvidia_gpu:
+            return Finding("kernels", "ok", "CUDA, compiled by MLX when first used, a second a kernel")
         return Finding("kernels", "ok", f"compiled when first used, by {try_compiler()}")
     except ValueError as wrong:
         return Finding("kernels", "fail", str(wrong), "Unset SPOOL_KERNELS.")

@@ -74,6 +74,15 @@ def test_the_environment_names_a_backend(fresh: Path, monkeypatch: pytest.Monkey
     assert device.backend() is Backend.REFERENCE
 
 
+@pytest.mark.parametrize(("apple", "chosen"), [(True, Backend.METAL), (False, Backend.CUDA)])
+def test_on_a_gpu_its_kernels_run(
+    apple: bool, chosen: Backend, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
+    monkeypatch.setattr(mx.metal, "is_available", lambda: apple)
+    assert device.backend() is chosen
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [("SPOOL_KERNELS", "fast", "must be auto, metal"), ("SPOOL_KERNEL_THREADS", "0", "at least 1")],
@@ -222,8 +231,9 @@ def test_the_check_names_compiler_and_cache_without_mlx(fresh: Path) -> None:
 
 
 def test_the_check_warns_where_kernels_cannot_be_built(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    linux = replace(this_machine(), apple_gpu=False)
+    linux = replace(this_machine(), apple_gpu=False, nvidia_gpu=False)
     assert _kernels(linux).level == "ok"
+    assert "CUDA" in _kernels(replace(linux, nvidia_gpu=True)).text
     monkeypatch.setenv("PATH", str(fresh))
     build_cpu.compiler.cache_clear()
     finding = _kernels(linux)
