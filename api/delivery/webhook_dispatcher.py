@@ -27,16 +27,8 @@ from spool.net.pinned_http import PinnedTransport
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import Database
-from spool.store.webhooks import (
-    Taken,
-    disable_webhook,
-    due_webhooks,
-    get_webhook,
-    note_try,
-    prune_deliveries,
-    reencrypt_secrets,
-    take_deliveries,
-)
+from spool.store.webhook_deliveries import Taken, due_webhooks, note_try, prune_deliveries, take_deliveries
+from spool.store.webhooks import disable_webhook, get_webhook, reencrypt_secrets
 
 log = structlog.get_logger(__name__)
 

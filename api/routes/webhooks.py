@@ -16,6 +16,7 @@ from api.submission.webhooks import create_from_request
 from spool.domain.webhooks import TEST_TYPE
 from spool.schemas.common import ListOf, Page
 from spool.schemas.webhooks import DeliveryOut, DeliveryState, WebhookOut, WebhookRequest, WebhookSecret
+from spool.store import webhook_deliveries as deliveries
 from spool.store import webhooks as store
 
 
@@ -91,7 +92,7 @@ def test(services: ServicesDep, caller: CallerDep, webhook_id: str) -> DeliveryO
     with services.database.begin() as tx:
         webhook = get_visible_webhook(tx, caller, webhook_id)
         payload = {"webhook": webhook.id, "project": webhook.project}
-        delivery = store.add_delivery(tx, webhook, TEST_TYPE, payload)
+        delivery = deliveries.add_delivery(tx, webhook, TEST_TYPE, payload)
     services.sender.wake()
     return DeliveryOut.of(delivery)
 
@@ -110,7 +111,7 @@ def list_deliveries(
     """
     with services.database.read() as tx:
         webhook = get_visible_webhook(tx, caller, webhook_id)
-        return Page[DeliveryOut].of(store.list_deliveries(tx, webhook.id, state, cursor, limit))
+        return Page[DeliveryOut].of(deliveries.list_deliveries(tx, webhook.id, state, cursor, limit))
 
 
 def replay(services: ServicesDep, caller: CallerDep, webhook_id: str, delivery_id: str) -> DeliveryOut:
@@ -119,6 +120,6 @@ def replay(services: ServicesDep, caller: CallerDep, webhook_id: str, delivery_i
     With its original id, whatever its result was.
     """
     with services.database.begin() as tx:
-        delivery = store.replay_delivery(tx, get_visible_webhook(tx, caller, webhook_id), delivery_id)
+        delivery = deliveries.replay_delivery(tx, get_visible_webhook(tx, caller, webhook_id), delivery_id)
     services.sender.wake()
     return DeliveryOut.of(delivery)

@@ -28,7 +28,7 @@ from spool.domain.events import (
 from spool.domain.jobs import TERMINAL, Job, JobState
 from spool.store.batch_progress import batch_counts
 from spool.store.sql import ManyRows, now_utc, seconds_from_now, upsert
-from spool.store.webhooks import add_deliveries
+from spool.store.webhook_deliveries import add_deliveries
 from spool.tables import batches, event_inbox, event_position, events, jobs
 from spool.tables.record import reader_of, values_of
 

@@ -25,7 +25,7 @@ from spool.store.archive.sources import SourceGauges, source_gauges
 from spool.store.ledger.charges import total
 from spool.store.queue.unserved import Unserved, find_unserved
 from spool.store.sql import count_by, count_rows, now_utc, read_clock, seconds_from_now, upsert
-from spool.store.webhooks import webhook_deliveries_by_outcome
+from spool.store.webhook_deliveries import webhook_deliveries_by_outcome
 from spool.store.workers import Worker, list_recent_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
 from spool.tables.admin import Audited as Audited

@@ -12,7 +12,7 @@ from spool.domain import EVENT_TYPES
 from spool.errors import Conflict, NotFound
 from spool.settings import SecretBox, SecretUnreadable
 from spool.store import Database, fail_job, place_events, seconds_from_now, webhooks
-from spool.store import webhooks as deliveries
+from spool.store import webhook_deliveries as deliveries
 from spool.tables import webhook_deliveries
 from spool.tables import webhooks as rows
 from spool.tables.webhooks import Delivery, NewWebhook, Webhook
