@@ -82,7 +82,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         if grpc_server is not None:
             await grpc_server.stop()
-        await services.live.ears.close()
+        await services.live.async_signals.close()
         await run_in_threadpool(watcher.stop)
         await run_in_threadpool(services.close)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter
 
-from api.live.ears import AsyncEars
 from api.live.limits import Seats
+from api.live.signals import AsyncSignals
 from spool.broker.live_signals import LiveSignals
 from spool.settings import Settings
 
@@ -18,7 +18,7 @@ class LiveServices:
 
     seats: Seats
     signals: LiveSignals
-    ears: AsyncEars
+    async_signals: AsyncSignals
     threads: CapacityLimiter
     """For waits on the object store and the database, separate from those of requests."""
 
@@ -28,6 +28,6 @@ def live_services(settings: Settings) -> LiveServices:
     return LiveServices(
         Seats(settings.live_sessions, settings.live_sessions_per_key),
         LiveSignals(settings),
-        AsyncEars(settings),
+        AsyncSignals(settings),
         CapacityLimiter(_THREADS),
     )

@@ -18,10 +18,10 @@ import structlog
 from anyio import to_thread
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from api.live.ears import Ear
 from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, SessionEnd
 from api.live.log_writer import FIRST, LogWriter, Place
 from api.live.protocol import Protocol
+from api.live.signals import AsyncSubscription
 from api.services import Services
 from spool.broker.live_signals import LOOK_SECONDS, words_channel
 from spool.domain.jobs import Job, JobState
@@ -185,7 +185,7 @@ class Session:
 
     async def _send_words(self) -> None:
         """Send what becomes known, until the job has ended. Raises SessionEnd if it ended badly."""
-        async with self._services.live.ears.hearing(words_channel(self._job.id)) as ear:
+        async with self._services.live.async_signals.listening(words_channel(self._job.id)) as subscription:
             if self._place.part:
                 start = self._place.start
                 await self._send(self._protocol.report_resumed(start, self._listening.seconds_of(start)))
@@ -193,7 +193,7 @@ class Session:
                 await self._send(self._protocol.report_stored(0, 0.0))
             looked = -LOOK_SECONDS
             while True:
-                messages = await self._receive(ear)
+                messages = await self._receive(subscription)
                 await self._acknowledge()
                 has_finals = any(message.get("type") == "final" for message in messages)
                 if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
@@ -202,8 +202,8 @@ class Session:
                         return
                 await self._send_partial(messages)
 
-    async def _receive(self, ear: Ear) -> list[dict[str, Any]]:
-        messages = await ear.messages(LOOK_SECONDS)
+    async def _receive(self, subscription: AsyncSubscription) -> list[dict[str, Any]]:
+        messages = await subscription.messages(LOOK_SECONDS)
         for message in messages:
             if message.get("type") == "final":
                 self._reasons[int(message["number"])] = str(message["reason"])

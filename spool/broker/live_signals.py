@@ -69,13 +69,13 @@ class LiveSignals:
             self._client.publish(channel, json.dumps(message or {}))
 
     @contextlib.contextmanager
-    def listening(self, channel: str) -> Iterator["Ear"]:
+    def listening(self, channel: str) -> Iterator["Subscription"]:
         """Listen to the channel while the block runs."""
-        ear = Ear(self._client, channel)
+        subscription = Subscription(self._client, channel)
         try:
-            yield ear
+            yield subscription
         finally:
-            ear.close()
+            subscription.close()
 
     def close(self) -> None:
         """Close the connections."""
@@ -83,12 +83,12 @@ class LiveSignals:
             self._client.close()
 
 
-class Ear:
+class Subscription:
     """Waits for messages of one channel. Used from one thread."""
 
     def __init__(self, client: "redis.Redis", channel: str) -> None:
         self._channel = channel
-        self._subscription = client.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
+        self._pubsub = client.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
         self._is_subscribed = False
 
     def wait(self, seconds: float) -> bool:
@@ -96,16 +96,16 @@ class Ear:
         moment."""
         try:
             if not self._is_subscribed:
-                self._subscription.subscribe(self._channel)
+                self._pubsub.subscribe(self._channel)
                 self._is_subscribed = True
-            if self._subscription.get_message(timeout=seconds) is None:
+            if self._pubsub.get_message(timeout=seconds) is None:
                 return False
-            while self._subscription.get_message(timeout=0) is not None:
+            while self._pubsub.get_message(timeout=0) is not None:
                 pass
         except (RedisError, OSError):
             self._is_subscribed = False
             with contextlib.suppress(RedisError, OSError):
-                self._subscription.reset()
+                self._pubsub.reset()
             time.sleep(min(seconds, _PAUSE_SECONDS))
             return False
         return True
@@ -113,4 +113,4 @@ class Ear:
     def close(self) -> None:
         """Leave the channel and close the connection."""
         with contextlib.suppress(RedisError, OSError):
-            self._subscription.close()
+            self._pubsub.close()

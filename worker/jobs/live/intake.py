@@ -40,14 +40,14 @@ class LiveIntake(threading.Thread):
 
     def run(self) -> None:
         """Look whenever a session is said to wait, and every second."""
-        with self._desk.signals.listening(WAITING) as ear:
+        with self._desk.signals.listening(WAITING) as subscription:
             while not self._stopping.is_set():
                 try:
                     while self._takes_one():
                         pass
                 except SpoolError as error:
                     log.warning("no look for live sessions", error=error.message)
-                ear.wait(LOOK_SECONDS)
+                subscription.wait(LOOK_SECONDS)
 
     def stop(self) -> None:
         """Take no more, and wait until the open ones are handed back; the worker drains by now."""

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Protocol, Self
 
-from spool.broker.live_signals import LOOK_SECONDS, Ear
+from spool.broker.live_signals import LOOK_SECONDS, Subscription
 from spool.domain.live.log import (
     ABANDONED_SECONDS,
     LogParts,
@@ -51,11 +51,16 @@ class LogReader:
         job_id: str,
         listening: Listening,
         folder: Path,
-        ear: Ear,
+        subscription: Subscription,
         keeper: LogKeeper,
     ) -> None:
         """`folder` is where the worker keeps what it fetches."""
-        self._objects, self._job_id, self._listening, self._ear = objects, job_id, listening, ear
+        self._objects, self._job_id, self._listening, self._subscription = (
+            objects,
+            job_id,
+            listening,
+            subscription,
+        )
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = TemporaryDirectory(dir=folder, prefix="live-")
         self._path = Path(self._folder.name) / "heard"
@@ -127,7 +132,7 @@ class LogReader:
                 record = self._ends_by_silence()
             if record is None and not self._goes_on:
                 self._waited = True
-                self._ear.wait(LOOK_SECONDS)
+                self._subscription.wait(LOOK_SECONDS)
         self._came_at = time.monotonic()
         if record.kind == "audio":
             self._heard.write(record.data)

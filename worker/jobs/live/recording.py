@@ -99,8 +99,8 @@ class LiveJob:
         attempt, listening, desk = self._attempt, self._listening, self._desk
         job = attempt.claim.job
         with (
-            desk.signals.listening(audio_channel(job.id)) as ear,
-            LogReader(self._objects, job.id, listening, self._folder, ear, _Keeper(attempt)) as log,
+            desk.signals.listening(audio_channel(job.id)) as subscription,
+            LogReader(self._objects, job.id, listening, self._folder, subscription, _Keeper(attempt)) as log,
         ):
             decoding = LiveDecoding(attempt, desk, listening, log, live_request(attempt, listening))
             decoding.decode()

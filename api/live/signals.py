@@ -18,7 +18,7 @@ _MOST_MESSAGES = 20
 """Messages that are taken at once."""
 
 
-class AsyncEars:
+class AsyncSignals:
     """A client of the channels of `spool.broker.live_signals`, for the event loop that created it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -27,13 +27,13 @@ class AsyncEars:
         )
 
     @contextlib.asynccontextmanager
-    async def hearing(self, channel: str) -> AsyncIterator["Ear"]:
+    async def listening(self, channel: str) -> AsyncIterator["AsyncSubscription"]:
         """Listen to the channel while the block runs."""
-        ear = Ear(self._client, channel)
+        subscription = AsyncSubscription(self._client, channel)
         try:
-            yield ear
+            yield subscription
         finally:
-            await ear.close()
+            await subscription.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -41,24 +41,24 @@ class AsyncEars:
             await self._client.aclose()
 
 
-class Ear:
-    """Waits for messages on one channel."""
+class AsyncSubscription:
+    """Waits for messages of one channel."""
 
     def __init__(self, client: "redis.asyncio.Redis", channel: str) -> None:
         self._channel = channel
-        self._subscription = client.pubsub(ignore_subscribe_messages=True)
+        self._pubsub = client.pubsub(ignore_subscribe_messages=True)
         self._is_subscribed = False
 
     async def messages(self, seconds: float) -> list[dict[str, Any]]:
         """The messages received, after waiting up to so many seconds for the first; none without Redis."""
         try:
             if not self._is_subscribed:
-                await self._subscription.subscribe(self._channel)
+                await self._pubsub.subscribe(self._channel)
                 self._is_subscribed = True
             messages: list[dict[str, Any]] = []
             wait = seconds
             while len(messages) < _MOST_MESSAGES:
-                message = await self._subscription.get_message(timeout=wait)
+                message = await self._pubsub.get_message(timeout=wait)
                 if message is None:
                     break
                 messages.append(json.loads(message["data"]))
@@ -66,7 +66,7 @@ class Ear:
         except (RedisError, OSError):
             self._is_subscribed = False
             with contextlib.suppress(RedisError, OSError):
-                await self._subscription.reset()
+                await self._pubsub.reset()
             await asyncio.sleep(min(seconds, _PAUSE_SECONDS))
             return []
         return messages
@@ -74,4 +74,4 @@ class Ear:
     async def close(self) -> None:
         """Stop the thread that listens."""
         with contextlib.suppress(RedisError, OSError):
-            await self._subscription.aclose()  # type: ignore[no-untyped-call]
+            await self._pubsub.aclose()  # type: ignore[no-untyped-call]
