@@ -1,4 +1,5 @@
-"""Writes the reference in `docs/command-line.md` from the declarations of both commands:
+"""Writes the reference in `docs/command-line.md` from the declarations of both commands, and the options that
+the typed client takes:
 
 .venv/bin/python -m ops.command_line
 """
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from api.cli.main import build_app as build_spool
+from ops.client_options import MODULE, client_options
 from spool.commandline.app import GROUPS
 from spool.domain.declaration import declaration_of, flag_of, model_in
 from spool.domain.options import AskedOptions
@@ -141,4 +143,6 @@ def _arguments(command: App) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    # The commands import it.
+    MODULE.write_text(client_options(), encoding="utf-8")
     PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

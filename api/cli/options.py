@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from api.cli.archive.outputs import Connection, Output
 from api.cli.completion import complete_model
-from spool.client.fields import Options
+from spool.client.options import Options
 from spool.commandline.app import GROUPS
 from spool.commandline.flags import Flags, declare_flags, read_phrases
 from spool.commandline.speakers import SpeakerCount

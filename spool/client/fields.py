@@ -1,66 +1,23 @@
 """What calls take by name: the fields of submissions, and what narrows a list.
 
-A type checker refuses a name that the server does not know; tests compare these with the server's own.
+A type checker refuses a name that the server does not know; tests compare these with the server's own. The
+options of jobs are written from their declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from spool.client.options import Options
 from spool.domain.jobs import JobState
-from spool.domain.options import HeadName, OnTruncated, SearchName
 from spool.domain.priority import PriorityName
 
 if TYPE_CHECKING:  # it needs much that a client does not
     from spool.domain.archive.review import Reason
 
 State = JobState | Literal["queued", "running", "done", "failed", "cancelled"]
-
-
-class Options(TypedDict, total=False):
-    """How to transcribe; omitted options have the server's defaults. `docs/api.md` describes each."""
-
-    model: str
-    decoder: SearchName
-    head: HeadName
-    alignments: Literal["auto", "best", "all"]
-    beta: float
-    blank_penalty: float
-    ctc_weight: float | None
-    reverse_weight: float | None
-    attention_weight: float
-    transducer_weight: float
-    search_ctc_weight: float
-    graph: Mapping[str, Any] | None
-    rescore: Mapping[str, Any] | None
-    beam: int
-    channels: Literal["mix", "separate"]
-    nbest: int
-    max_symbols: int | None
-    alternatives: int
-    lattice: float | None
-    language_model: str | None
-    lm_weight: float
-    lm_blanks: bool
-    pruning: Literal["late", "early"]
-    context: Literal["chunk", "job"]
-    speech_detector: bool
-    scores: Literal["float", "fixed"]
-    language: str | Sequence[str] | None
-    task: Literal["transcribe", "translate"]
-    translate_to: str | None
-    punctuation: bool
-    timestamps: Literal["auto", "on", "off"]
-    prompt: str
-    hotwords: str
-    patience: float
-    length_penalty: float | None
-    on_truncated: OnTruncated
-    diarization: Mapping[str, Any] | None
-    boost: Mapping[str, Any] | None
-    align: Mapping[str, Any] | None
 
 
 class _Fields(TypedDict, total=False):

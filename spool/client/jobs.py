@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeVar, Unpack
 from spool import schemas
 from spool.client.errors import Conflict, TimedOut
 from spool.client.exchange import Ask, Flow, Pause, Sent, Upload, all_pages, body_of, kind_of, read, receive
-from spool.client.fields import JobFields, JobListQuery, Options
+from spool.client.fields import JobFields, JobListQuery
+from spool.client.options import Options
 from spool.client.uploads import DIRECT_BYTES, get_upload, send_direct
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript

@@ -8,8 +8,9 @@ from typing import Unpack
 
 from spool import schemas
 from spool.client.exchange import Ask, Flow, Upload, all_pages, body_of, read, read_list, receive
-from spool.client.fields import Options, SourceFields
+from spool.client.fields import SourceFields
 from spool.client.jobs import LONGEST_PAGE
+from spool.client.options import Options
 
 _CONNECTIONS, _GLOSSARIES, _MODELS = "/v1/connections", "/v1/glossaries", "/v1/language-models"
 _SOURCES, _WEBHOOKS = "/v1/sources", "/v1/webhooks"

@@ -10,7 +10,7 @@ from rich.text import Text
 from api.cli.completion import complete_job, complete_model
 from api.cli.connection import Server, out
 from api.cli.submit import conclude, submit_recordings
-from spool.client.fields import Options
+from spool.client.options import Options
 from spool.domain.archive.typescripts import MAX_TYPESCRIPT_BYTES, read_typescript
 from spool.errors import InvalidRequest
 from spool.ids import is_id

@@ -1,7 +1,7 @@
 """What the clients can do, beside the server's table of routes and its requests."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -10,9 +10,11 @@ from starlette.routing import compile_path
 
 from api.app import create_app
 from api.routing import DOCUMENTED, ROUTES
+from ops.client_options import MODULE, client_options
 from spool.client import AsyncSpool, Spool, fields
 from spool.client.exchange import Ask, Lines, Pages
 from spool.client.methods import Call, Many, Methods
+from spool.client.options import Options
 from spool.domain import AskedOptions
 from spool.schemas import BatchRequest, JobRequest, SourceRequest
 from spool.settings import load_settings
@@ -92,13 +94,13 @@ def test_a_submission_takes_the_fields_that_the_server_knows(request_model: Any,
     assert set(get_type_hints(kind)) == set(request_model.model_fields) - {"source"}
 
 
-def test_options_are_those_of_the_server() -> None:
-    """By name, and where they are no objects by type."""
-    known = {name: field.annotation for name, field in AskedOptions.model_fields.items()}
-    typed = get_type_hints(fields.Options)
+def test_options_are_written_from_their_declarations() -> None:
+    assert MODULE.read_text() == client_options(), "run: .venv/bin/python -m ops.command_line"
+    typed, known = get_type_hints(Options), AskedOptions.model_fields
     assert typed.keys() == known.keys()
-    objects = {"language"} | {name for name, kind in typed.items() if "Mapping" in str(kind)}
-    assert all(typed[name] == known[name] for name in typed.keys() - objects)
+    assert typed["decoder"] == known["decoder"].annotation
+    assert typed["language"] == str | Sequence[str] | None
+    assert typed["boost"] == Mapping[str, Any] | None
 
 
 def test_both_clients_have_the_same_methods() -> None:
