@@ -25,7 +25,7 @@ from api.local.token import local_token
 from spool.client import Retries, Spool
 from spool.commandline.app import GROUPS
 from spool.errors import InvalidRequest
-from spool.settings import Settings, load_settings
+from spool.settings import ClientSettings, load_client_settings
 
 Url = Annotated[
     str | None,
@@ -75,7 +75,7 @@ class Exit(IntEnum):
 @contextmanager
 def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[Spool]:
     """A client of the server."""
-    settings = load_settings()
+    settings = load_client_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _address_of(settings))
     parts = urlsplit(chosen)
@@ -92,7 +92,7 @@ def connect(url: str | None, retries: Retries = _RETRIES) -> Iterator[Spool]:
 
 def local_stack(spool: Spool) -> Running | None:
     """The stack on this machine, if it is the server."""
-    running = find_running(load_settings().home)
+    running = find_running(load_client_settings().home)
     return running if running is not None and running.url == spool.url else None
 
 
@@ -159,6 +159,6 @@ def confirm(question: str) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _address_of(settings: Settings) -> str:
+def _address_of(settings: ClientSettings) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api_host, settings.api_host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.api_port}"

@@ -1,3 +1,4 @@
+from .client import ClientSettings as ClientSettings, load_client_settings as load_client_settings
 from .environment import load_settings as load_settings
 from .home import (
     keep_private as keep_private,

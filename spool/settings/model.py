@@ -13,19 +13,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from spool.answering import Answering
 from spool.bundled import bundled_folder
@@ -37,10 +28,10 @@ from spool.domain.retention import Retention
 from spool.domain.work_hours import parse_hours
 from spool.errors import StorageError
 from spool.net.address_policy import AddressRules, normal_pattern
+from spool.settings.client import ClientSettings, secrets_of
 from spool.settings.redis_url import default_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-PREFIX = "SPOOL_"
 LEAST_KEY = 32
 """Characters of a key that encrypts."""
 
@@ -124,12 +115,9 @@ def _host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", platform.node()).strip("-.")[:100] or "worker"
 
 
-class Settings(BaseModel):
+class Settings(ClientSettings):
     """The settings of this process, as `load_settings` read them. Frozen; secrets are not in its repr."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    home: Path = Path("var")
     database_url: str = Field("", repr=False)
     redis_url: str = Field("", repr=False)
     objects: str = ""
@@ -157,17 +145,11 @@ class Settings(BaseModel):
     output_prefixes: Prefixes = ()
     """Addresses (`s3://bucket/prefix/`, `file:///folder/`) below which transcripts may be written with the
     server's own rights; `{project}` in one stands for the job's project."""
-    api_host: str = "127.0.0.1"
-    api_port: int = Field(8700, ge=0, le=65535)
     api_processes: int = Field(1, ge=1, le=64)
     """Processes that answer requests, all on the one port."""
     api_drain_seconds: float = Field(0.0, ge=0, le=60)
     """How long the API goes on after SIGTERM while `/healthz` answers 503, so that a proxy in front of
     several APIs sends requests to the others before this one closes its port."""
-    api_token: SecretStr | None = None
-    """The operator's token, with every right; other callers have keys (`spool keys`)."""
-    api_key: SecretStr | None = None
-    """The key that the `spool` command sends."""
     rate_limit: float = Field(200.0, ge=0)
     """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
     rate_burst: int = Field(2000, ge=1)
@@ -384,10 +366,5 @@ class Settings(BaseModel):
         return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _is_secret(name: str) -> bool:
-    field = Settings.model_fields[name]
-    return not field.repr or SecretStr in get_args(field.annotation)
-
-
-SECRETS = tuple(filter(_is_secret, Settings.model_fields))
+SECRETS = secrets_of(Settings)
 """Settings that may also be read from the file that `SPOOL_…_FILE` names."""

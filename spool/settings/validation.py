@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from spool.domain.pricing import price_micros, prices_in
 from spool.errors import SettingsError
-from spool.settings.model import PREFIX, SECRETS, Settings
+from spool.settings.client import PREFIX
+from spool.settings.model import SECRETS, Settings
 
 # Feature frames (10 ms) of the longest chunk, overlaps included.
 LONGEST_CHUNK_FRAMES = 4_000

@@ -16,6 +16,7 @@ from spool.settings import (
     MAX_BATCH,
     SECRETS,
     Settings,
+    load_client_settings,
     load_settings,
     socket_path,
     unknown_variables,
@@ -31,6 +32,22 @@ def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path)
     assert settings.api_host == "127.0.0.1"
     assert settings.default_model in settings.models
     assert not list(tmp_path.iterdir()), "reading settings makes nothing"
+
+
+def test_a_client_reads_its_own_settings_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-1\n")
+    given = {"HOME": str(tmp_path / "home"), "API_KEY_FILE": str(tmp_path / "key"), "API_PORT": "8701"}
+    for name, value in {**given, "QUOTAS": "wrong"}.items():
+        monkeypatch.setenv(f"SPOOL_{name}", value)
+
+    settings = load_client_settings()
+
+    assert (settings.home, settings.api_host, settings.api_port) == (tmp_path / "home", "127.0.0.1", 8701)
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "sk-1"
+    assert "sk-1" not in repr(settings)
+    with pytest.raises(SettingsError, match="SPOOL_QUOTAS"):
+        load_settings()
 
 
 def test_home_is_var_and_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

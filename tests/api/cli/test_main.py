@@ -43,10 +43,12 @@ def test_a_client_command_imports_no_server(name: str) -> None:
 
 
 @pytest.mark.integration
-def test_a_list_of_jobs_needs_the_schemas_of_jobs_alone() -> None:
+def test_a_list_of_jobs_needs_the_schemas_of_jobs_and_a_clients_settings_alone() -> None:
     modules = imported("from api.cli.main import build_app; build_app()['status']")
     schemas = {name.removeprefix("spool.schemas.") for name in modules if name.startswith("spool.schemas.")}
     assert schemas <= {"common", "jobs", "outputs"}
+    assert "spool.settings.client" in modules
+    assert "spool.settings.model" not in modules
 
 
 @pytest.mark.parametrize("name", COMMANDS)
