@@ -104,6 +104,7 @@ def _document(report: "AuditReport") -> dict[str, object]:
         "arriving_objects": report.arriving,
         "leftover_objects": report.leftovers,
         "removed_objects": report.removed,
+        "stopped_jobs": report.stopped,
         "died_workers": report.died,
         "cut_off_recordings": report.cut_off,
         "recordings_without_stated_length": report.unstated,
@@ -137,6 +138,13 @@ def _print(report: "AuditReport") -> None:
     out.print(
         ", ".join(count_of(number, name[:-1]) for name, number in _count_checked(report).items()) + " checked"
     )
+    if report.stopped:
+        out.print(
+            f"{count_of(report.stopped, 'job')} queued; no API process and no worker is running "
+            "(`spool up` starts them)",
+            style="yellow",
+            soft_wrap=True,
+        )
     if report.cut_off:
         out.print(
             f"{count_of(report.cut_off, 'finished job')} with a truncated recording (`complete: false`)",

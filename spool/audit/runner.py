@@ -69,6 +69,7 @@ class AuditReport:
 
     `arriving` are objects so recent that their job may still be on its way; `leftovers` are files of attempts
     that do not count, which cost space and are harmless; `removed` are orphans that this audit removed;
+    `stopped` are unfinished jobs while neither an API process nor a worker runs: they go on when one starts.
     `died` are workers that did not stop properly. Of the finished jobs, `cut_off` are those whose recording
     is shorter than its header states, `unstated` those whose file states no length. Unbilled engine time is
     between `lost_least_ns` and `lost_most_ns`.
@@ -82,6 +83,7 @@ class AuditReport:
     arriving: int = 0
     leftovers: int = 0
     removed: int = 0
+    stopped: int = 0
     died: int = 0
     cut_off: int = 0
     unstated: int = 0
@@ -151,6 +153,7 @@ def _check_pages(
     while True:
         with db.read(IDLE_SECONDS) as tx:
             sweeping = facts.is_swept(tx, SWEEP_LOCK, grace.grace_seconds)
+            running = sweeping or facts.has_live_worker(tx, grace.grace_seconds)
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
             for bill in facts.bills(tx, ids):
@@ -159,7 +162,10 @@ def _check_pages(
         if not page:
             return
         for job in page:
-            report.add(check_owner(job, sweeping, grace))
+            if running:
+                report.add(check_owner(job, sweeping, grace))
+            else:
+                report.stopped += not job.state.terminal
             report.add(check_row(job))
             report.add(check_deletion(job, channels[job.id]))
             report.add(check_retention(job, retention))

@@ -257,6 +257,12 @@ def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
     return row is not None and row.now - row.held_until <= timedelta(seconds=grace_seconds)
 
 
+def has_live_worker(tx: Connection, grace_seconds: float) -> bool:
+    """Whether a worker that has not stopped wrote a heartbeat within the last `grace_seconds`."""
+    alive = workers.c.stopped_at.is_(None), workers.c.seen_at >= seconds_from_now(-grace_seconds)
+    return tx.execute(select(workers.c.id).where(*alive).limit(1)).one_or_none() is not None
+
+
 def _sum_bills(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
     return select(*keys, func.sum(cost_lines.c.engine_ns).label("engine_ns")).group_by(*keys)
 

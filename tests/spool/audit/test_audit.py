@@ -159,6 +159,21 @@ def test_a_queued_job_needs_an_outbox_line_a_recent_hint_or_a_sweeper(scene: Sce
     assert scene.breached() == {}, "a message was just sent"
 
 
+def test_on_a_stopped_stack_jobs_wait_and_nothing_is_breached(scene: Scene) -> None:
+    with scene.db.begin() as tx:
+        forgotten(tx, scene.queued)
+    scene.do(update(jobs).where(jobs.c.id == scene.running).values(lease_until=seconds_from_now(LONG_AGO)))
+    assert scene.breached() == {"owned": {scene.queued, scene.running}}, "the worker runs"
+    scene.do(update(workers).values(seen_at=seconds_from_now(-120)))
+    report = scene.audit()
+    assert (report.clean, report.stopped) == (True, 2)
+    with scene.db.begin() as tx:
+        assert try_lock(tx, "sweep", "swp_a", 15.0)
+    assert scene.breached() == {"owned": {scene.running}}, (
+        "an API process runs, and should have taken it back"
+    )
+
+
 def test_a_sent_hint_is_recent_only_for_a_while(scene: Scene) -> None:
     with scene.db.begin() as tx:
         mark_sent(tx, due_hints(tx, 100))
