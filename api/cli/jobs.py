@@ -4,7 +4,8 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,10 +17,31 @@ from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, out, print_json
 from api.cli.files import DELETED, Copies, print_copies
 from api.cli.tables import count_of, job_sheet, job_table
+from spool.client import Refused, Spool
+from spool.client.fields import JobQuery, State
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
-from spool.schemas.jobs import JobOut
+from spool.schemas.jobs import JobDetail, JobOut
+
+Ids = Annotated[str, Parameter(name="ID", completer=complete_job, help="Ids of jobs.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which jobs a command is about."""
+
+    project: Annotated[str | None, Parameter(help="Only jobs of this project.")] = None
+    batch: Annotated[str | None, Parameter(completer=complete_batch, help="Only jobs of this batch.")] = None
+    name: Annotated[str | None, Parameter(help="Only recordings with this in their name, in any case.")] = (
+        None
+    )
+    tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="Only jobs with this tag.")] = None
+
+    def to_query(self) -> JobQuery:
+        """The query of the list."""
+        return {"project": self.project, "batch": self.batch, "name": self.name, "tag": self.tag}
 
 
 def status(
@@ -30,14 +52,7 @@ def status(
     /,
     *,
     state: Annotated[JobState | None, Parameter(help="List only jobs in this state.")] = None,
-    project: Annotated[str | None, Parameter(help="List only jobs of this project.")] = None,
-    batch: Annotated[
-        str | None, Parameter(completer=complete_batch, help="List only jobs of this batch.")
-    ] = None,
-    name: Annotated[
-        str | None, Parameter(help="List only recordings with this in their name, in any case.")
-    ] = None,
-    tag: Annotated[str | None, Parameter(metavar="KEY[=VALUE]", help="List only jobs with this tag.")] = None,
+    which: Which = Which(),
     limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of jobs to list.")] = 20,
     server: Server = Server(),
 ) -> None:
@@ -47,7 +62,7 @@ def status(
             job = spool.job(job_id)
             server.show(job, job_sheet(job))
             return
-        page = spool.job_page(state=state, project=project, batch=batch, name=name, tag=tag, limit=limit)
+        page = spool.job_page(state=state, limit=limit, **which.to_query())
     if server.as_json:
         print_json(page)
     elif page.items:
@@ -114,22 +129,66 @@ def transcript(
         sys.stdout.buffer.flush()
 
 
-def cancel(job_id: JobId, /, *, server: Server = Server()) -> None:
-    """Cancel a job.
+def cancel(*job_ids: Ids, which: Which = Which(), server: Server = Server()) -> None:
+    """Cancel jobs: these, or every unfinished job that the filters choose.
 
     A running job stops at its next chunk.
     """
     with server.connect() as spool:
-        job = spool.cancel(job_id)
-    outcome = "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
-    server.show(job, f"{job.id} {outcome}")
+        _change_all(
+            server, job_ids, lambda: _choose(spool, which, "running", "queued"), spool.cancel, _cancelled
+        )
 
 
-def retry(job_id: JobId, /, *, server: Server = Server()) -> None:
-    """Queue a failed or cancelled job again."""
+def _cancelled(job: JobDetail) -> str:
+    return "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
+
+
+def retry(*job_ids: Ids, which: Which = Which(), server: Server = Server()) -> None:
+    """Queue failed or cancelled jobs again: these, or every failed job that the filters choose."""
     with server.connect() as spool:
-        job = spool.retry(job_id)
-    server.show(job, f"{job.id} {job.state}")
+        _change_all(
+            server, job_ids, lambda: _choose(spool, which, "failed"), spool.retry, lambda job: job.state.value
+        )
+
+
+def _choose(spool: Spool, which: Which, *states: State) -> list[str]:
+    """The ids of all jobs in these states that the filters choose. Raises InvalidRequest without a filter."""
+    only = which.to_query()
+    if not any(only.values()):
+        raise InvalidRequest(
+            "Name jobs by their ids, or choose them with --batch, --project, --name or --tag."
+        )
+    return [job.id for state in states for job in spool.jobs(state=state, **only)]
+
+
+def _change_all(
+    server: Server,
+    named: Sequence[str],
+    choose: Callable[[], list[str]],
+    change: Callable[[str], JobDetail],
+    describe: Callable[[JobDetail], str],
+) -> None:
+    """Change each job and print what became of it; those that cannot be changed do not stop the others."""
+    changed: list[JobDetail] = []
+    refused = 0
+    job_ids = named or choose()
+    for job_id in job_ids:
+        try:
+            changed.append(change(job_id))
+        except Refused as error:
+            if len(named) == 1:
+                raise
+            refused += 1
+            err.print(Text.assemble((f"{job_id}: ", "red"), error.detail), soft_wrap=True)
+    if server.as_json:
+        print_json(changed[0] if len(named) == 1 else changed)
+    for job in () if server.as_json else changed:
+        out.print(f"{job.id} {describe(job)}", markup=False)
+    if not job_ids and not server.as_json:
+        out.print("no such jobs", style="dim")
+    if refused:
+        raise SystemExit(Exit.FAILED)
 
 
 def delete(

@@ -15,9 +15,12 @@ from api.cli.tables import format_duration
 from spool import schemas
 from spool.client import Spool
 from spool.client.exchange import Sent
+from spool.domain.jobs import JobState
 
 _POLL_S = 0.4
 _LINE_S = 10.0
+# Before this, time left is a guess.
+_SURE_S = 5.0
 # Jobs polled in each round; the queue serves the oldest first, so later ones have not begun.
 _WINDOW = 64
 # Smaller files are sent too quickly for a progress line.
@@ -41,8 +44,10 @@ def follow(
     ended: dict[str, schemas.JobDetail] = {}
     last: dict[str, schemas.JobOut] = {job.id: job for job in jobs}
     printed = {job.waiting_for for job in jobs}
-    with _progress(console, "transcribing", *_fields("files", "audio"), TimeElapsedColumn()) as progress:
-        bar = progress.add_task("", total=float(len(last)), audio="", files="")
+    began, first = time.monotonic(), math.nan
+    columns = (*_fields("files", "audio"), TimeElapsedColumn(), *_fields("left", "now"))
+    with _progress(console, "transcribing", *columns) as progress:
+        bar = progress.add_task("", total=float(len(last)), audio="", files="", left="", now="")
         while True:
             between()
             for job_id in [job_id for job_id in last if job_id not in ended][:_WINDOW]:
@@ -58,13 +63,26 @@ def follow(
             ]
             audio = format_duration(sum(job.progress.done_seconds for job in last.values()))
             files = f"{len(ended)}/{len(last)} files"
-            progress.update(bar, completed=sum(shares), audio=f"{audio} of audio", files=files)
+            done, elapsed = sum(shares), time.monotonic() - began
+            first = done if math.isnan(first) else first
+            left = describe_left(elapsed, done - first, len(last) - done)
+            now = ", ".join(job.name for job in last.values() if job.state is JobState.RUNNING)
+            progress.update(bar, completed=done, audio=f"{audio} of audio", files=files, left=left, now=now)
             if time.monotonic() >= next_line:
                 next_line += _LINE_S
-                console.print(f"  transcribing  {files}, {audio} of audio")
+                known = ", ".join(filter(None, (files, f"{audio} of audio", left)))
+                console.print(f"  transcribing  {known}")
             if len(ended) == len(last):
                 return [ended[job.id] for job in jobs]
             time.sleep(_POLL_S)
+
+
+def describe_left(elapsed: float, done: float, left: float) -> str:
+    """How long the rest takes if it goes on as in these `elapsed` seconds, in which `done` recordings (or
+    parts of them) were done; empty while that is unknown."""
+    if elapsed < _SURE_S or done <= 0 or left <= 0:
+        return ""
+    return f"about {format_duration(elapsed * left / done)} left"
 
 
 def follow_batch(spool: Spool, batch_id: str, console: Console) -> schemas.BatchDetail:
