@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.background.thread import BackgroundLoop, jitter
-from spool.domain.fleet.models import can_stream, different_weights, lacks_head
+from spool.domain.fleet.models import can_stream, choose_with_head, different_weights, lacks_head
 from spool.domain.fleet.routing import Route, route_of, why_waiting
 from spool.domain.jobs import Job, JobState
 from spool.errors import Conflict, InvalidRequest, UnknownModel
@@ -87,9 +87,17 @@ class FleetView(BackgroundLoop):
             return self.read()
         return state
 
-    def default(self) -> str:
-        """The model of jobs that name none."""
-        return self.recent().default_model or self._settings.default_model
+    def default(self, head: str | None = None, preferred: str | None = None) -> str:
+        """The model of jobs that name none, or the `preferred` one; if they need a `head`, one that has it
+        where that is known."""
+        state = self.recent()
+        model = preferred or state.default_model or self._settings.default_model
+        if head is None:
+            return model
+        facts = [worker.model_facts for worker in state.workers if worker.alive]
+        if any(model in models and head in models[model].heads for models in facts):
+            return model
+        return choose_with_head(head, facts) or model
 
     def check(self, route: Route, model: str, head: str | None = None, *, live: bool = False) -> None:
         """Raise UnknownModel for a model that no worker has, Conflict if workers that could take the job have

@@ -63,6 +63,8 @@ def up(
         environ["SPOOL_HOME"] = str(home.resolve())
     if port is not None:
         environ["SPOOL_API_PORT"] = str(port)
+    # One person's machine: a job may name any model of the catalogue, and the first one fetches it.
+    environ.setdefault("SPOOL_FETCH_MODELS", "true")
     if sources:
         environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
     already = find_running(load_settings(environ).home)

@@ -270,12 +270,15 @@ def hold_model(model: str, settings: Settings) -> Iterator[None]:
 
 
 def loadable_models(settings: Settings) -> dict[str, str]:
-    """The models whose jobs a worker with these settings takes: its own, and if it fetches models all of the
-    catalogue."""
-    if not settings.fetch_models:
-        return dict(settings.models)
-    entries = (entry for entry in load_catalogue().models if "transcribe" in entry.tasks)
-    return {entry.name: entry.name for entry in entries} | settings.models
+    """The models whose jobs a worker with these settings takes: its own, those that are installed, and if it
+    fetches models all of the catalogue."""
+    ready = ("installed", "bundled")
+    found = [
+        each.entry.name
+        for each in open_store(settings).entries()
+        if "transcribe" in each.entry.tasks and (settings.fetch_models or each.state in ready)
+    ]
+    return {name: name for name in found} | settings.models
 
 
 def diarization_places(places: Mapping[str, str]) -> dict[str, str]:

@@ -71,7 +71,10 @@ def _from_catalogue(place: str) -> AnnouncedModel:
     if Path(place).expanduser().exists() or not catalogue.has(place):
         return AnnouncedModel()
     entry = catalogue.find(place)
-    return AnnouncedModel(entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)))
+    heads = ("ctc",) if "ctc" in entry.decoders else ()
+    return AnnouncedModel(
+        entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)), heads=heads
+    )
 
 
 def _from_engine(info: ModelInfo, before: AnnouncedModel) -> AnnouncedModel:

@@ -33,7 +33,8 @@ def align(
     model: Annotated[
         str | None,
         Parameter(
-            completer=complete_model, help="A model with a CTC head. Default: the job's, or the default."
+            completer=complete_model,
+            help="A model with a CTC head. Default: the job's or the default one if it has it, else another.",
         ),
     ] = None,
     project: Annotated[

@@ -28,6 +28,13 @@ def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, AnnouncedMo
     return bool(known) and not any(head in heads for heads in known)
 
 
+def choose_with_head(head: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> str | None:
+    """The first model by name that some of these workers have with this head, if possible one whose weights
+    are installed; None if there is none."""
+    able = {name: facts for models in workers for name, facts in models.items() if head in facts.heads}
+    return min(able, key=lambda name: (not able[name].sha256, name), default=None)
+
+
 def can_stream(model: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> bool | None:
     """Whether some of these workers can stream the model; None if none of them knows."""
     known = [facts[model].streams for facts in workers if model in facts and facts[model].streams is not None]

@@ -169,3 +169,26 @@ def test_the_command_submits_a_file_or_a_text_for_a_job_s_recording(
     for arguments in ([str(other), str(word)], [str(tmp_path), str(long)], [str(other), str(tmp_path)]):
         assert invoke(main, ["align", *arguments, "--url", live.url]).exit_code == 2
     assert count(live)[0] == 4
+
+
+def test_without_a_model_one_that_can_align_is_chosen(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    work = live.work()
+    facts = {
+        "demo-tdt": asdict(AnnouncedModel(heads=("rnnt",))),
+        "fetchable": asdict(AnnouncedModel(heads=("ctc",))),
+        "installed": asdict(AnnouncedModel(heads=("ctc", "rnnt"), sha256="0" * 64)),
+    }
+    values = {"model_facts": facts, "models": sorted(facts)}
+    with live.services.database.begin() as tx:
+        tx.execute(update(workers).where(workers.c.id == work.info.id).values(values))
+    live.services.fleet.read()
+    done = http.post("/v1/jobs", json=file_job(recordings)).json()
+    work.finish(done["id"])
+
+    aligned = http.post("/v1/jobs", json=file_job(recordings, options={"align": {"text": SCRIPT}})).json()
+    again = http.post(f"/v1/jobs/{done['id']}/rerun", json={"options": {"align": {"text": SCRIPT}}}).json()
+
+    assert (done["options"]["model"], aligned["options"]["model"]) == ("demo-tdt", "installed")
+    assert again["options"]["model"] == "installed"

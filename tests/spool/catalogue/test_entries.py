@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spool.catalogue import load_catalogue, read_catalogue
+from spool.catalogue import load_catalogue, loadable_models, read_catalogue
 from spool.catalogue.entries import HubSource, PackageSource
 from spool.catalogue.packages import matches
 from spool.errors import ModelError, UnknownModel
+from spool.settings import load_settings
 from tests.spool.catalogue.models import catalogue, entry, on_hub
 
 ROOT = Path(__file__).parents[3]
@@ -87,3 +88,14 @@ def test_an_unreadable_catalogue_says_where(tmp_path: Path) -> None:
     path.write_text('[[models]]\nname = "x"\nfamily = 3\n')
     with pytest.raises(ModelError, match=r"models\.toml: models\.0\.family"):
         read_catalogue(path)
+
+
+def test_a_worker_offers_what_is_installed_and_if_it_fetches_everything(tmp_path: Path) -> None:
+    environ = {"SPOOL_MODELS": f"mine={tmp_path}", "SPOOL_MODEL_STORE": str(tmp_path / "store")}
+    here = loadable_models(load_settings(environ))
+    fetched = loadable_models(load_settings(environ | {"SPOOL_FETCH_MODELS": "true"}))
+
+    assert here == {"mine": str(tmp_path), "demo-tdt": "demo-tdt"}
+    assert here.items() < fetched.items()
+    assert {"whisper-tiny.en", "parakeet-tdt-0.6b-v3"} <= fetched.keys()
+    assert not any("sortformer" in name for name in fetched)
