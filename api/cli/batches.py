@@ -14,7 +14,7 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out
 from api.cli.files import DELETED, Copies, print_copies, print_skipped
-from api.cli.options import NoReuse, Submission
+from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow_batch, show_upload
 from api.cli.submit import submit_recordings
 from api.cli.tables import Cell, count_of, describe_hold, format_duration, format_money, format_time, sheet_of
@@ -47,12 +47,12 @@ def submit(
     how: Submission = Submission(),
     name: Annotated[str | None, Parameter(help="Name of the batch, for display.")] = None,
     strict: Annotated[bool, Parameter(help="Reject the whole batch if a line is invalid.")] = False,
-    no_reuse: NoReuse = False,
+    again: Again = False,
     wait: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
     server: Server = Server(),
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
-    request = how.to_request() | {"name": name, "strict": strict, "reuse": not no_reuse}
+    request = how.to_request() | {"name": name, "strict": strict} | repeat_fields(again)
     with server.connect() as spool:
         if _must_upload(local_stack(spool), source):
             tags = {"batch": name or Path(source).resolve().name} | request["tags"]
@@ -331,6 +331,7 @@ def _show(server: Server, batch: BatchDetail) -> None:
         ("state", batch.state),
         ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
         ("invalid lines", str(batch.lines.bad)),
+        *((("unchanged", f"{batch.lines.unchanged} (submitted before)"),) if batch.lines.unchanged else ()),
         *((("skipped files", str(batch.lines.skipped)),) if batch.lines.skipped else ()),
         ("reused", str(batch.reused)),
         *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),

@@ -204,10 +204,19 @@ class Submission:
         return request if self.connection is None else request | {"connection": self.connection}
 
 
-NoReuse = Annotated[
+Again = Annotated[
     bool,
-    Parameter(help="Transcribe recordings again that were transcribed before with the same options."),
+    Parameter(
+        name=("--again", "--no-reuse"),
+        negative=(),
+        help="Submit and transcribe recordings again that were submitted before with the same options.",
+    ),
 ]
+
+
+def repeat_fields(again: bool) -> dict[str, bool]:
+    """The fields of a request that say what happens to recordings that were submitted before."""
+    return {"deduplicate": not again, "reuse": not again}
 
 
 def _requirement(text: str) -> dict[str, str | int]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,12 @@ from rich.text import Text
 from api.cli.connection import Server, err, local_stack, out, print_json
 from api.cli.files import print_skipped, recordings_under
 from api.cli.jobs import exit_for
-from api.cli.options import Submission
+from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow, show_upload
 from api.cli.tables import job_table
 from api.local.instance import Running
 from spool.client import Refused, Spool, Unreachable
+from spool.client.exchange import Sent
 from spool.domain.manifest import NAME_LENGTH
 from spool.schemas.jobs import JobDetail
 
@@ -25,19 +27,15 @@ def submit(
         str, Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.", required=True)
     ],
     how: Submission = Submission(),
+    again: Again = False,
     wait: Annotated[bool, Parameter(help="Wait until the jobs have ended.")] = False,
-    reuse: Annotated[
-        bool,
-        Parameter(
-            help="Reuse a transcript of the same content and options, free of charge.",
-        ),
-    ] = False,
     server: Server = Server(),
 ) -> None:
-    """Submit recordings, or every recording in a folder."""
-    request = how.to_request()
-    if reuse:
-        request["reuse"] = True
+    """Submit recordings, or every recording in a folder.
+
+    A recording that was submitted before with the same options is not submitted again, unless its job failed.
+    """
+    request = how.to_request() | repeat_fields(again)
     with server.connect() as spool:
         submit_recordings(server, spool, sources, request, wait=wait)
 
@@ -46,26 +44,37 @@ def submit_recordings(
     server: Server, spool: Spool, sources: Sequence[str], request: dict[str, Any], *, wait: bool
 ) -> None:
     """Submit a job for each recording and print them; files that the server may not read are uploaded."""
-    jobs: list[JobDetail] = []
+    submitted = Submitted()
     recordings = list(_expand(sources))
     try:
-        refused = _submit_all(spool, recordings, request, jobs, quiet=server.as_json)
-        conclude(server, spool, jobs, refused, wait=wait)
+        _submit_all(spool, recordings, request, submitted, quiet=server.as_json)
+        if submitted.unchanged:
+            err.print(f"{submitted.unchanged} unchanged, {submitted.new} new", style="dim")
+        conclude(server, spool, submitted.jobs, submitted.refused, wait=wait)
     except (KeyboardInterrupt, Unreachable):
-        if jobs:
-            err.print(_left_behind(len(jobs), len(recordings), request), style="yellow", soft_wrap=True)
+        if submitted.jobs:
+            err.print(
+                f"{len(submitted.jobs)} of {len(recordings)} recordings were submitted and go on; "
+                "`spool follow` shows them. The same command submits the rest.",
+                style="yellow",
+                soft_wrap=True,
+            )
         raise
 
 
-def _left_behind(submitted: int, all_: int, request: dict[str, Any]) -> str:
-    """What somebody should know who stops `spool submit`."""
-    sentence = f"{submitted} of {all_} recordings were submitted and go on; `spool follow` shows them."
-    if request.get("reuse"):
-        return f"{sentence} Submitting them again does not charge finished recordings."
-    if "align" in request["options"]:
-        return sentence
-    charge = "Submitting them again charges them again. With --reuse, finished recordings are not charged."
-    return f"{sentence} {charge}"
+@dataclass(slots=True)
+class Submitted:
+    """What became of the recordings so far."""
+
+    jobs: list[JobDetail] = field(default_factory=list)
+    """Those of unchanged recordings too."""
+    unchanged: int = 0
+    refused: int = 0
+
+    @property
+    def new(self) -> int:
+        """How many jobs were created."""
+        return len(self.jobs) - self.unchanged
 
 
 def conclude(
@@ -104,43 +113,52 @@ def _submit_all(
     spool: Spool,
     recordings: Sequence[tuple[str | Path, str | None]],
     request: dict[str, Any],
-    jobs: list[JobDetail],
+    submitted: Submitted,
     *,
     quiet: bool,
-) -> int:
-    """Append each job to `jobs` as it is submitted; how many recordings were refused."""
-    refused, printed, running = 0, "", local_stack(spool)
+) -> None:
+    """Submit each recording, and note in `submitted` what became of it."""
+    printed, running = "", local_stack(spool)
     for source, name in recordings:
         try:
-            job = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
+            job, new = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
         except (Refused, OSError) as error:
             # One recording that is refused or unreadable must not stop the others.
-            refused += 1
+            submitted.refused += 1
             reason = error.detail if isinstance(error, Refused) else f"cannot be read: {error.strerror}"
             err.print(Text.assemble((f"{source}: ", "red"), reason), soft_wrap=True)
             continue
-        jobs.append(job)
-        if not quiet:
+        submitted.jobs.append(job)
+        submitted.unchanged += not new
+        if new and not quiet:
             out.print(f"{job.id}  {job.name}", markup=False, soft_wrap=True)
             if job.waiting_for and job.waiting_for != printed:
                 printed = job.waiting_for
                 err.print(Text(f"waiting for {printed}", style="yellow"), soft_wrap=True)
-    return refused
 
 
 def _submit_one(
     spool: Spool, running: Running | None, source: str | Path, request: dict[str, Any]
-) -> JobDetail:
+) -> tuple[JobDetail, bool]:
+    """The recording's job, and whether it is new."""
     if isinstance(source, str):
-        return spool.submit(source, **request)
+        return _send(spool, source, request)
     path = Path(os.path.realpath(source))  # which follows a loop of links forever, and raises nothing
     # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
         try:
-            return spool.submit(path.as_uri(), **request)
+            return _send(spool, path.as_uri(), request)
         except Refused as error:
             if error.code not in ("source_forbidden", "source_missing"):
                 raise  # the key or the server's settings do not allow reading it there: upload it
     with show_upload(err, path.name) as sent:
-        return spool.submit(path, **request, sent=sent)
+        return _send(spool, path, request, sent)
+
+
+def _send(
+    spool: Spool, source: str | Path, request: dict[str, Any], sent: Sent | None = None
+) -> tuple[JobDetail, bool]:
+    if request.get("deduplicate"):
+        return spool.submit_once(source, **request, sent=sent)
+    return spool.submit(source, **request, sent=sent), True

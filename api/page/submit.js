@@ -66,6 +66,7 @@ export async function openSubmit(given) {
   const speakers = h("select", { name: "speakers" },
     [["", "do not identify"], ["any", "identify"], ...Array.from({ length: 9 }, (_, at) => [String(at + 1), `identify ${at + 1}`])]
       .map(([value, label]) => h("option", { value }, label)));
+  const repeat = h("input", { type: "checkbox", name: "again" });
   const go = h("button", { class: "primary", value: "go" }, "Submit");
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const progress = h("div");
@@ -74,6 +75,7 @@ export async function openSubmit(given) {
     given.length ? listed : [h("label", {}, "Recordings", chosen), h("label", { class: "inline" }, asFolder, "a whole folder")],
     h("label", {}, "Project", project),
     h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels), h("label", {}, "Speakers", speakers)),
+    h("label", { class: "inline" }, repeat, "transcribe again what was submitted before with the same options"),
     progress, h("div", { class: "row" }, go, close));
   const dialog = h("dialog", { "aria-labelledby": "submit-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
@@ -82,6 +84,7 @@ export async function openSubmit(given) {
 
   const jobs = [];
   let failed = [];
+  let same = 0;
   async function start() {
     const again = failed.length > 0;
     const files = again ? failed : given.length ? given : [...chosen.files].filter((file) => !/(^|\/)\./.test(file.webkitRelativePath));
@@ -95,19 +98,21 @@ export async function openSubmit(given) {
       const line = h("div", { class: "small sending" }, h("span", { class: "row" }, h("span", {}, file.name), doing), meter);
       progress.append(line);
       line.scrollIntoView({ block: "nearest" });
-      const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
+      const request = { deduplicate: !repeat.checked, reuse: !repeat.checked, options: { model: model.value, decoder: decoder.value, channels: channels.value } };
       if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
       // The path inside a folder: without it, two `side-a.wav` would read the same.
       const path = file.webkitRelativePath || file.name;
       if (path.includes("/")) request.name = path.slice(-200);
       if (project.value) request.project = project.value;
       try {
-        jobs.push(await submitFile(file, request, (what, bytes) => {
+        const { job, unchanged } = await submitFile(file, request, (what, bytes) => {
           meter.value = bytes / (file.size || 1);
           doing.textContent = `${what}: ${sizes(bytes, file.size)}`;
-        }));
+        });
+        jobs.push(job);
+        if (unchanged) same++;
         meter.value = 1;
-        doing.textContent = "Submitted";
+        doing.textContent = unchanged ? "Unchanged" : "Submitted";
       } catch (error) {
         failed.push(file);
         doing.textContent = "";
@@ -119,6 +124,7 @@ export async function openSubmit(given) {
     if (failed.length) go.textContent = "Try again";
     else {
       dialog.close();
+      if (same) notice(`${same} unchanged, ${jobs.length - same} new.`);
       location.hash = jobs.length === 1 ? `#/jobs/${jobs[0].id}` : "#/jobs";
     }
   }

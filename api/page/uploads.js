@@ -14,11 +14,26 @@ const KEPT = "What arrived is kept: try again, or choose the same file later, an
 
 class PartLost extends Error {}
 
-// The file's job. `tell` is called with what is being done and how many bytes are.
+// The file's job, and whether it was submitted before (`unchanged`), which `request.deduplicate` asks for: its bytes are
+// not sent again then. `tell` is called with what is being done and how many bytes are.
 export async function submitFile(file, request, tell) {
+  // The API takes printable names only.
+  const named = { ...request, name: (request.name ?? file.name).slice(-200).replace(/[\p{C}\p{Z}]/gu, " ") };
+  const sha256 = await digest(file, (done) => tell("Reading", done));
+  if (named.deduplicate) {
+    try {
+      return { job: await send("POST", "/v1/jobs", { ...named, source: `sha256:${sha256}` }), unchanged: true };
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+  }
+  return { job: await sendFile(file, sha256, named, tell), unchanged: false };
+}
+
+async function sendFile(file, sha256, request, tell) {
   const offered = document.documentElement.hasAttribute("data-direct-uploads");
   if (!offered || file.size <= DIRECT_BYTES) return upload(file, request, (done) => tell("Sending", done));
-  const past = { file, request, tell, upload: null, there: 0, began: false };
+  const past = { file, sha256, request, tell, upload: null, there: 0, began: false };
   const job = await sendPast(past);
   if (job) return job;
   const sent = await upload(file, request, (done) => tell("Sending through the server, since the bucket takes nothing from this page", done));
@@ -28,12 +43,10 @@ export async function submitFile(file, request, tell) {
 
 // The job, or null where the server or the bucket takes nothing from this page.
 async function sendPast(past) {
-  const { file, tell } = past;
-  const sha256 = await digest(file, (done) => tell("Reading", done));
-  const { name = file.name, project } = past.request;
+  const { file, sha256, tell } = past;
+  const { name, project } = past.request;
   const type = /^[\w.+-]{1,40}\/[\w.+-]{1,50}$/.test(file.type) ? file.type : "application/octet-stream";
-  // The API takes printable names only.
-  const begin = { name: name.slice(-200).replace(/[\p{C}\p{Z}]/gu, " "), bytes: file.size, sha256, content_type: type, project };
+  const begin = { name, bytes: file.size, sha256, content_type: type, project };
   for (let tries = 1, there = 0; ; tries++) {
     try {
       past.upload ??= await send("POST", "/v1/uploads", begin);
@@ -43,7 +56,7 @@ async function sendPast(past) {
         tell("Putting the parts together", file.size);
         past.upload = await send("POST", `${path}/complete`);
       }
-      const job = { ...past.request, name: begin.name, source: past.upload.source };
+      const job = { ...past.request, source: past.upload.source };
       return await send("POST", "/v1/jobs", job, { "Idempotency-Key": past.upload.id });
     } catch (error) {
       if (error.code === "not_offered") return null;

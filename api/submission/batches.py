@@ -36,6 +36,7 @@ from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
 from spool.store.archive.uploads import take_uploads
 from spool.store.batch_progress import read_batch_progress
+from spool.store.jobs import find_submitted
 from spool.store.queue.quotas import find_holds
 from spool.tables.batches import Batch, NewBatch
 
@@ -165,7 +166,10 @@ def _write(
         with services.database.begin() as tx:
             if batch is None:
                 batch, created = store.create_batch(tx, new)
-            own, lost = take_uploads(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
+            known = find_submitted(tx, block, batch.id) if intake.deduplicates else {}
+            fresh = [job for job in block if job.submission_sha256 not in known]
+            report.unchanged += len(block) - len(fresh)
+            own, lost = take_uploads(tx, batch.id, [replace(job, batch_id=batch.id) for job in fresh])
             store.add_jobs(tx, batch.id, own)
         for job in lost:
             message = "Another job took the upload meanwhile, or it was removed."

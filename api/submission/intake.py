@@ -124,6 +124,7 @@ class Intake:
         self._traceparent = current().header
         self.caller = caller
         self.project = caller.project_for(request.project)
+        self.deduplicates = request.deduplicate
         self.access = s3_access_of(services, self.project, request.connection, address or "s3://")
         self.uploads = UploadLookup(services, caller, self.project)
         # A listing waits for a disk or a bucket, and nobody else should have to.
@@ -233,6 +234,7 @@ class Intake:
             worker=request.worker,
             requires=requirement_of(settings, options.model, request.requires),
             reuse=request.reuse,
+            deduplicate=request.deduplicate,
             batch_line=number,
             custom_id=line.custom_id,
             tags=request.tags | line.tags,

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -36,7 +37,7 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions, drop_inapplicable
 from spool.domain.priority import HIGH, PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import Conflict, NotFound, ObjectDamaged, StorageError
+from spool.errors import Conflict, InvalidRequest, NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.objects.integrity import hash_file
@@ -56,6 +57,9 @@ from spool.store.queue.quotas import find_holds
 from spool.tables.uploads import SCHEME
 from spool.tracing import current
 
+CONTENT = "sha256:"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
 
 def create_from_source(
     services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
@@ -63,12 +67,30 @@ def create_from_source(
     """The job for the source that `body` names, and whether it is new."""
     if body.source.startswith(SCHEME) and body.connection is None:
         return _create_from_direct(services, caller, body, idempotency_key)
+    if body.source.startswith(CONTENT):
+        return _find_uploaded(services, caller, body), False
     access = s3_access_of(services, caller.project_for(body.project), body.connection, body.source)
     source = access.apply(check_source(body.source, services.settings, caller))
     options = _options(services, caller, body)
     name = body.name or source_name(source)
     new = _build_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
+
+
+def _find_uploaded(services: Services, caller: Principal, body: JobRequest) -> JobDetail:
+    """The job of an earlier upload with the content, name and options that `body` has. Raises NotFound."""
+    content = body.source.removeprefix(CONTENT)
+    if not SHA256.fullmatch(content) or body.name is None:
+        raise InvalidRequest("A source sha256:… is 64 hexadecimal digits, beside a name.")
+    new = _build_job(
+        services, caller, body, _options(services, caller, body), Source("upload", ""), body.name
+    )
+    new = replace(new, received_sha256=content)
+    with services.database.read() as tx:
+        found = store.find_submitted(tx, [new]).get(new.submission_sha256)
+        if found is None:
+            raise NotFound("This recording was not uploaded before under this name and with these options.")
+        return load_detail(services, tx, store.get_job(tx, found))
 
 
 def _create_from_direct(
@@ -100,6 +122,8 @@ def create_rerun(
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job)  # its options name phrases that go with its transcript
         kept = _options_of(tx, job, body.options)
+    if body.options.get("align") is not None:
+        kept["model"] = services.fleet.default("ctc", job.options.model)
     if job.source.kind not in ("upload", "live"):
         check_source(job.source.uri, services.settings, caller)
         s3_access_of(services, job.project, job.source.connection).apply(job.source)
@@ -167,7 +191,7 @@ def create_from_upload(
     source = Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
     name = body.name or upload.name
     new = _build_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
-    new = replace(new, source_hashes=hashes)
+    new = replace(new, source_hashes=hashes, received_sha256=upload.sha256)
     if answer_by is not None:
         new = replace(new, priority=HIGH, deadline=answer_by)
     try:
@@ -197,7 +221,7 @@ def _build_job(
     options: AskedOptions,
     source: Source,
     name: str,
-    idempotency_key: str | None,
+    idempotency_key: str | None = None,
     content: str = "",
     job_id: str | None = None,
 ) -> store.NewJob:
@@ -220,6 +244,7 @@ def _build_job(
         requires=requirement_of(services.settings, options.model, body.requires),
         tags=body.tags,
         reuse=body.reuse,
+        deduplicate=body.deduplicate,
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(identity.encode()).hexdigest(),
         key_id=caller.key_id,
@@ -287,7 +312,8 @@ def _options(services: Services, caller: Principal, body: UploadRequest) -> Aske
     lookup = LanguageModelLookup(database, settings.language_models, project)
     asked = lookup.with_version(GlossaryLookup(database, project).with_phrases(body.options))
     try:
-        options = resolve_options(settings, services.fleet.default(), asked, language_models=lookup.versions)
+        default = services.fleet.default("ctc" if asked.get("align") is not None else None)
+        options = resolve_options(settings, default, asked, language_models=lookup.versions)
     except ValidationError as error:
         raise validation_problem(error.errors(include_url=False, include_input=False), "options") from None
     requires = requirement_of(services.settings, options.model, body.requires)
@@ -308,7 +334,7 @@ def reader_of(options: AskedOptions) -> str | None:
 
 def canonical_request(request: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:
     """What identifies a request, for the hash that an idempotency key is compared with."""
-    return request.model_dump(mode="json") | {"project": project}
+    return request.model_dump(mode="json", exclude={"deduplicate"}) | {"project": project}
 
 
 def refuse_past(deadline: datetime | None) -> None:

@@ -4,6 +4,7 @@ If its name doesn't help, a file is judged by its first kilobytes (`spool.record
 custom ids from paths.
 """
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
 from api.submission.connections import S3Access
-from api.submission.sources import check_place, check_source, outside_roots
+from api.submission.sources import check_place, check_source, file_version, outside_roots
 from spool.domain.jobs import Source
 from spool.domain.manifest import SkippedFile, in_blocks
 from spool.errors import (
@@ -208,10 +209,8 @@ def _file(folder: Path, path: Path, unread: str | None, settings: Settings, call
 
     version = ""
     if unread is None:
-        try:
-            facts = path.stat()
-            version = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
-        except OSError:
-            pass  # a link that leads nowhere, or a file that was removed: judging it reports that
+        # A link may lead nowhere, or the file be gone: judging it reports that.
+        with contextlib.suppress(OSError):
+            version = file_version(path.stat())
     # Local files are read one by one, since they are on the same disk.
     return Candidate(place if place.isprintable() else _printable(place), version, True, judge)

@@ -3,6 +3,7 @@
 Fetches nothing. The worker checks again when it reads, since a link may have been created in between.
 """
 
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -125,12 +126,17 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
         # Worded alike whether or not the file exists, so that nothing outside the roots is revealed.
         raise outside_roots(text)
     try:
-        size = path.stat().st_size if path.is_file() else None
+        facts = path.stat() if path.is_file() else None
     except OSError:
-        size = None
-    if size is None:
+        facts = None
+    if facts is None:
         raise SourceMissing(f"There is no file {text}.")
-    return Source(kind="file", uri=path.as_uri(), size=size, etag=None)
+    return Source(kind="file", uri=path.as_uri(), size=facts.st_size, etag=file_version(facts))
+
+
+def file_version(facts: os.stat_result) -> str:
+    """What changes with a file's content: its size and time of change."""
+    return f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
 
 
 def outside_roots(path: str) -> SourceForbidden:

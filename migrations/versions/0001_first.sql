@@ -63,6 +63,7 @@ CREATE TABLE batches (
     late BOOLEAN DEFAULT 0 NOT NULL,
     expected_at DATETIME,
     expected_basis TEXT,
+    unchanged INTEGER DEFAULT 0 NOT NULL,
     skipped INTEGER DEFAULT 0 NOT NULL,
     skipped_files JSON NOT NULL,
     CONSTRAINT pk_batches PRIMARY KEY (id),
@@ -222,6 +223,7 @@ CREATE TABLE jobs (
     not_before DATETIME,
     suspects JSON,
     phrases_sha256 VARCHAR(64),
+    submission_sha256 VARCHAR(64),
     live_parts JSON,
     CONSTRAINT pk_jobs PRIMARY KEY (id),
     CONSTRAINT ck_jobs_state CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
@@ -265,6 +267,8 @@ CREATE INDEX ix_jobs_reused_from ON jobs (reused_from) WHERE reused_from IS NOT 
 CREATE INDEX ix_jobs_running ON jobs (pool) WHERE state = 'running';
 
 CREATE INDEX ix_jobs_state_created_at_id ON jobs (state, created_at, id);
+
+CREATE INDEX ix_jobs_submission_sha256 ON jobs (submission_sha256) WHERE submission_sha256 IS NOT NULL;
 
 CREATE INDEX ix_jobs_suspected ON jobs (id) WHERE suspects IS NOT NULL AND state IN ('queued', 'running');
 
@@ -859,6 +863,7 @@ CREATE TABLE batches (
     late BOOLEAN DEFAULT false NOT NULL,
     expected_at TIMESTAMP WITH TIME ZONE,
     expected_basis TEXT,
+    unchanged INTEGER DEFAULT 0 NOT NULL,
     skipped INTEGER DEFAULT 0 NOT NULL,
     skipped_files JSON NOT NULL,
     CONSTRAINT pk_batches PRIMARY KEY (id),
@@ -1018,6 +1023,7 @@ CREATE TABLE jobs (
     not_before TIMESTAMP WITH TIME ZONE,
     suspects JSON,
     phrases_sha256 VARCHAR(64),
+    submission_sha256 VARCHAR(64),
     live_parts JSON,
     CONSTRAINT pk_jobs PRIMARY KEY (id),
     CONSTRAINT ck_jobs_state CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
@@ -1061,6 +1067,8 @@ CREATE INDEX ix_jobs_reused_from ON jobs (reused_from) WHERE reused_from IS NOT 
 CREATE INDEX ix_jobs_running ON jobs (pool) WHERE state = 'running';
 
 CREATE INDEX ix_jobs_state_created_at_id ON jobs (state, created_at, id);
+
+CREATE INDEX ix_jobs_submission_sha256 ON jobs (submission_sha256) WHERE submission_sha256 IS NOT NULL;
 
 CREATE INDEX ix_jobs_suspected ON jobs (id) WHERE suspects IS NOT NULL AND state IN ('queued', 'running');
 

@@ -253,7 +253,11 @@ def read_list(ask: Ask, kind: type[Answer]) -> Flow[list[Answer]]:
 
 def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
     """Send the request, and parse the answer as a `kind`."""
-    response = yield from receive(ask)
+    return parse((yield from receive(ask)), kind)
+
+
+def parse(response: httpx.Response, kind: type[Answer]) -> Answer:
+    """The answer as a `kind`. Raises ServerFailed if it is something else."""
     try:
         return kind.model_validate_json(response.content)
     except ValidationError:

@@ -29,6 +29,7 @@ class _Fields(TypedDict, total=False):
     requires: Mapping[str, Any] | None
     tags: Mapping[str, str] | None
     reuse: bool | None
+    deduplicate: bool | None
     priority: PriorityName | None
     output: Mapping[str, Any] | None
     connection: str | None

@@ -5,15 +5,30 @@ Each is a generator of steps (`spool.client.exchange`); `Spool` and `AsyncSpool`
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack
 
+import httpx
+
 from spool import schemas
-from spool.client.errors import Conflict, TimedOut
-from spool.client.exchange import Ask, Flow, Pause, Sent, Upload, all_pages, body_of, kind_of, read, receive
+from spool.client.errors import Conflict, NotFound, TimedOut
+from spool.client.exchange import (
+    Ask,
+    Flow,
+    Pause,
+    Sent,
+    Upload,
+    all_pages,
+    body_of,
+    kind_of,
+    parse,
+    read,
+    receive,
+)
 from spool.client.fields import JobFields, JobListQuery
 from spool.client.options import Options
 from spool.client.uploads import DIRECT_BYTES, get_upload, send_direct
@@ -59,6 +74,31 @@ def submit(
         upload = Upload(request, path, path.name, kind_of(path), sent)
         ask = Ask("POST", "/v1/jobs", upload=upload, key=key)
     return (yield from read(ask, schemas.JobDetail))
+
+
+def submit_once(
+    source: str | Path, *, sent: Sent | None = None, **fields: Unpack[JobFields]
+) -> Flow[tuple[schemas.JobDetail, bool]]:
+    """Submit one recording as `submit` does, unless it was submitted before with the same options: an upload
+    by its content and name, a `file://` source by its size and time of change.
+
+    Returns the job, and whether it is new. Jobs that failed, were cancelled or lost their transcript do not
+    count. A local file that the server has is not sent again. Raises as `submit` does.
+    """
+    fields["deduplicate"] = True
+    if isinstance(source, str) and "://" in source:
+        ask = Ask("POST", "/v1/jobs", json={"source": source, **body_of(fields)}, key=new_key())
+        response = yield from receive(ask)
+        return parse(response, schemas.JobDetail), response.status_code == httpx.codes.ACCEPTED
+    path = Path(source)
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    fields["name"] = fields.get("name") or path.name
+    ask = Ask("POST", "/v1/jobs", json={"source": f"sha256:{content}", **body_of(fields)}, repeatable=True)
+    try:
+        return (yield from read(ask, schemas.JobDetail)), False
+    except NotFound:
+        return (yield from submit(path, sent=sent, **fields)), True
 
 
 def _submit_direct(

@@ -98,6 +98,7 @@ class Methods:
     """Every call to the server."""
 
     submit = Call(_jobs.submit)
+    submit_once = Call(_jobs.submit_once)
     job = Call(_jobs.job)
     jobs = Many(_jobs.jobs)
     job_page = Call(_jobs.job_page)

@@ -60,6 +60,7 @@ SourceKind = Literal["upload", "file", "s3", "https", "live"]
 class Source:
     """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`). A
     live session is `live`, with the key that its recording will have, until it is done; then it is an upload.
+    `etag`: an object's, or a file's size and time of change; None if unknown.
     `connection`: the project's connection whose credentials read an S3 object."""
 
     kind: SourceKind

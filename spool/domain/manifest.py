@@ -83,6 +83,7 @@ class ManifestReport:
     lines: int = 0
     bad: int = 0
     bad_lines: list[BadLine] = field(default_factory=list)
+    unchanged: int = 0
     skipped: int = 0
     skipped_files: list[SkippedFile] = field(default_factory=list)
 

@@ -43,6 +43,9 @@ class LinesOut(AnswerModel):
     read: int | None = Field(validation_alias="lines", description="Lines read; null until all are.")
     accepted: int = Field(description="Jobs created.")
     bad: int = Field(description="Lines that create no job.")
+    unchanged: int = Field(
+        0, description="Lines whose recordings were submitted before with the same options (`deduplicate`)."
+    )
     skipped: int = Field(0, description="Files of the folder or prefix that are hidden or not recordings.")
 
 

@@ -112,6 +112,12 @@ class SubmissionRequest(RequestModel):
     tags: Tags = Field(default_factory=dict)
     priority: Priority = "normal"
     output: Output = None
+    deduplicate: bool = Field(
+        False,
+        description="Create no job for a recording that was submitted before with the same options: an "
+        "upload by its content and name, a file by its size and time of change, an S3 object that was listed "
+        "by its ETag. Jobs that failed, were cancelled or lost their transcript do not count.",
+    )
 
 
 class UploadRequest(SubmissionRequest):
@@ -129,9 +135,13 @@ class JobRequest(UploadRequest):
     """A job whose recording a worker fetches."""
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
-        description="`https://…`, `s3://bucket/key`, `file://…` under a folder that the server allows, or "
-        "`upload://…`: a complete upload of the project.",
-        json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee]|upload)://."},
+        description="`https://…`, `s3://bucket/key`, `file://…` under a folder that the server allows, "
+        "`upload://…`: a complete upload of the project, or `sha256:…`: the job for an upload of this "
+        "content under this `name` with the same options, to ask for before uploading it; 404 if there is "
+        "none.",
+        json_schema_extra={
+            "pattern": "^(([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee]|upload)://.|sha256:[0-9a-f]{64}$)"
+        },
     )
     connection: Connection = None
 

@@ -114,6 +114,7 @@ def close_batch(tx: Connection, batch_id: str, report: ManifestReport) -> Batch:
             lines=report.lines,
             bad=report.bad,
             bad_lines=[asdict(bad) for bad in report.bad_lines],
+            unchanged=report.unchanged,
             skipped=report.skipped,
             skipped_files=[asdict(file) for file in report.skipped_files],
             closed_at=now_utc(),
@@ -123,7 +124,7 @@ def close_batch(tx: Connection, batch_id: str, report: ManifestReport) -> Batch:
     batch = get_batch(tx, batch_id)
     if closed.rowcount:
         counts = {"accepted": batch.accepted, "lines": batch.lines, "bad": batch.bad}
-        counts["skipped"] = batch.skipped
+        counts |= {"skipped": batch.skipped, "unchanged": batch.unchanged}
         note_batch(tx, BATCH_RECEIVED, batch_id, batch.project, counts)
     return batch
 

@@ -6,7 +6,8 @@ its digest, however many jobs use it. `spool.store.queue.leases` has what worker
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -48,6 +49,10 @@ class NewJob(SubmittedJob):
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
     content_sha256: str | None = None
     """The announced content hash of its recording; a worker that reads other content fails the job."""
+    received_sha256: str | None = None
+    """The content hash of a recording that the API received."""
+    deduplicate: bool = False
+    """Whether an earlier job of the same submission is returned instead of creating this one."""
 
     @property
     def route(self) -> Route:
@@ -55,6 +60,22 @@ class NewJob(SubmittedJob):
         model = self.options.model if self.pool is None else None
         reader = None if self.options.rescore is None else self.options.rescore.second_model
         return Route(self.pool, self.worker, model, self.requires, reader, live=self.options.live is not None)
+
+    @property
+    def submission_sha256(self) -> str | None:
+        """What makes two submissions of a project the same: the version of the recording, and the options.
+        For an upload also its name. None if the version is unknown, or if an earlier job is run again."""
+        source, content = self.source, self.received_sha256 or self.content_sha256
+        if source.kind == "upload" and content is not None:
+            recording: list[str | None] = [content, self.name]
+        elif source.kind != "upload" and source.etag is not None:
+            recording = [source.uri, source.connection, source.etag]
+        else:
+            return None
+        if self.rerun_of is not None:
+            return None
+        identity = json.dumps([recording, self.options.model_dump(mode="json")], sort_keys=True)
+        return hashlib.sha256(identity.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +99,17 @@ class JobFilter:
 def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
     """Write the job and its outbox line. The bool is True when the job is new.
 
-    A repeated idempotency key (per project) with the same request hash returns the first job. Raises
-    Conflict when the key was used for another request.
+    A repeated idempotency key (per project) with the same request hash returns the first job; so does the
+    same submission if `new` says to deduplicate. Raises Conflict when the key was used for another request.
     """
-    if new.idempotency_key is None:
-        return _insert_job(tx, new), True
-    request = (new.project, new.idempotency_key, new.request_hash or "")
-    first = job_of_key(tx, *request)
+    request = (new.project, new.idempotency_key or "", new.request_hash or "")
+    first = None if new.idempotency_key is None else job_of_key(tx, *request)
+    if first is None and new.deduplicate:
+        first = find_submitted(tx, [new]).get(new.submission_sha256)
     if first is not None:
         return get_job(tx, first), False
+    if new.idempotency_key is None:
+        return _insert_job(tx, new), True
     with tx.begin_nested() as savepoint:
         job = _insert_job(tx, new)
         if keep_key(tx, *request, job.id):
@@ -96,6 +119,25 @@ def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
     if first is None:
         raise key_in_use(new.idempotency_key)
     return get_job(tx, first), False
+
+
+def find_submitted(
+    tx: Connection, new: Sequence[NewJob], batch_id: str | None = None
+) -> dict[str | None, str]:
+    """The latest job, by `submission_sha256`, of each of these submissions to one project that was made
+    before; with `batch_id` only jobs of other batches, so that a batch of recordings that were tried alone is
+    whole. Jobs that failed, were cancelled or lost their transcript do not count."""
+    digests = {job.submission_sha256 for job in new} - {None}
+    if not digests:
+        return {}
+    query = select(jobs.c.submission_sha256, jobs.c.id).where(
+        jobs.c.submission_sha256.in_(digests),
+        jobs.c.project == new[0].project,
+        jobs.c.state.not_in([JobState.FAILED.value, JobState.CANCELLED.value]),
+        jobs.c.transcript_deleted_at.is_(None),
+        *(() if batch_id is None else (jobs.c.batch_id.is_not(None), jobs.c.batch_id != batch_id)),
+    )
+    return {row.submission_sha256: row.id for row in tx.execute(query.order_by(jobs.c.created_at, jobs.c.id))}
 
 
 def get_job(tx: Connection, job_id: str) -> Job:
@@ -233,6 +275,7 @@ def columns_of_new(new: NewJob) -> dict[str, Any]:
         "state": JobState.QUEUED.value,
         "queue": new.route.queue,
         "content_sha256": new.content_sha256,
+        "submission_sha256": new.submission_sha256,
         "deadline_rank": deadline_rank_of(new.deadline),
         "phrases_sha256": new.phrases and new.phrases.sha256,
     } | values_of(new, SubmittedJob)

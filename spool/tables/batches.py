@@ -53,6 +53,8 @@ class Batch(NewBatch):
     expected_at: datetime | None = None
     """When it will end, by the last forecast."""
     expected_basis: str | None = None
+    unchanged: int = 0
+    """Lines that create no job, since an earlier job has the same recording and options."""
     skipped: int = 0
     """Files of the listing that make no job."""
     skipped_files: list[dict[str, str]] = field(default_factory=list)

@@ -45,6 +45,8 @@ jobs = table_of(
     Column("suspects", JSON(none_as_null=True)),
     # The list of phrases in its options, until they are deleted with its transcript.
     Column("phrases_sha256", String(64)),
+    # What makes two submissions the same (`NewJob.submission_sha256`).
+    Column("submission_sha256", String(64)),
     # Where the parts of a live session's log begin, and whether it is closed (`spool.domain.live.log`).
     Column("live_parts", JSON(none_as_null=True)),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
@@ -87,6 +89,7 @@ jobs = table_of(
     partial_index("ix_jobs_reused_from", "reused_from", where="reused_from IS NOT NULL"),
     # The versions of a recording; the first one has only its own id.
     partial_index("ix_jobs_rerun_of", "rerun_of", where="rerun_of IS NOT NULL"),
+    partial_index("ix_jobs_submission_sha256", "submission_sha256", where="submission_sha256 IS NOT NULL"),
     partial_index("ix_jobs_phrases_sha256", "phrases_sha256", where="phrases_sha256 IS NOT NULL"),
     # What retention has yet to examine, by age.
     partial_index("ix_jobs_kept_source", "project", "finished_at", where=KEPT_SOURCE),

@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.connection import Server, Url, connect, out, print_json
-from api.cli.options import NoReuse, Submission, Transcription
+from api.cli.options import Again, Submission, Transcription, repeat_fields
 from api.cli.tables import Cell, format_time, right, table_of
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
@@ -52,14 +52,14 @@ def watch(
         ),
     ] = None,
     name: Annotated[str | None, Parameter(help="Name of the source, for display.")] = None,
-    no_reuse: NoReuse = False,
+    again: Again = False,
     server: Server = Server(),
 ) -> None:
     """Watch a folder or bucket for new recordings.
 
     The server submits every recording in it, and each one that is added or changes, once.
     """
-    request = how.to_request()
+    request = how.to_request() | repeat_fields(again)
     if request.pop("deadline", None) is not None:
         raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
     source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
@@ -69,7 +69,6 @@ def watch(
             name=name,
             every_seconds=_seconds(every),
             settle_seconds=None if settle is None else _seconds(settle),
-            reuse=not no_reuse,
             **request,
         )
     server.show(watched, f"{watched.id} watches {watched.source}", soft_wrap=True)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from spool.errors import Conflict, LeaseLost
 from spool.ids import new_id
-from spool.store.jobs import NewJob, create_job
+from spool.store.jobs import NewJob, create_job, find_submitted
 from spool.store.sql import (
     Page,
     count_by,
@@ -242,7 +242,10 @@ def note_items(tx: Connection, turn: SourceTurn, owner: str, new: Sequence[NewIt
         if item.state == "settling":  # of one that grows, the latest version
             settling = settling.where(source_items.c.version != item.version)
         tx.execute(settling)
-        job_id = new_id("job") if item.job else None
+        known = None
+        if item.job is not None and item.job.deduplicate:
+            known = find_submitted(tx, [item.job]).get(item.job.submission_sha256)
+        job_id = known or (new_id("job") if item.job else None)
         row: dict[str, Any] = {
             "id": new_id("itm"),
             "source_id": turn.source.id,
@@ -251,7 +254,7 @@ def note_items(tx: Connection, turn: SourceTurn, owner: str, new: Sequence[NewIt
         }
         row |= {"state": item.state, "reason": item.reason, "job_id": job_id, "created_at": now_utc()}
         written = upsert(tx, source_items, row, returning=[source_items.c.id]).one_or_none()
-        if written is not None and item.job is not None:
+        if written is not None and item.job is not None and known is None:
             create_job(tx, replace(item.job, id=job_id))
             submitted += 1
     return submitted

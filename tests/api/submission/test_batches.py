@@ -64,7 +64,7 @@ def test_a_manifest_becomes_jobs_in_its_order(http: httpx.Client, recordings: Pa
     assert answer.status_code == 202, answer.text
     batch = answer.json()
     assert answer.headers["location"] == f"/v1/batches/{batch['id']}"
-    assert batch["lines"] == {"read": 12, "accepted": 12, "bad": 0, "skipped": 0}
+    assert batch["lines"] == {"read": 12, "accepted": 12, "bad": 0, "unchanged": 0, "skipped": 0}
     assert batch["counts"] == {"queued": 12, "running": 0, "done": 0, "failed": 0, "cancelled": 0}
     assert (batch["state"], batch["name"], batch["source"]) == ("running", "Reels", "manifest")
     found = results(http, batch["id"])
@@ -89,7 +89,7 @@ def test_bad_lines_are_reported_by_number_and_the_good_ones_run(http: httpx.Clie
         line(recordings, 2),  # its id was not used up by the bad line
     ]
     batch = send(http, lines).json()
-    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7, "skipped": 0}
+    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7, "unchanged": 0, "skipped": 0}
     assert [(bad["line"], bad["code"]) for bad in batch["bad_lines"]] == [
         (2, "not_json"),
         (3, "duplicate_custom_id"),
@@ -150,7 +150,7 @@ def test_a_submission_that_broke_off_goes_on_under_its_key(
     assert (batch["state"], batch["counts"]["queued"]) == ("receiving", 4)
     again = send(http, lines, "key")
     assert again.json()["id"] == batch["id"]
-    assert again.json()["lines"] == {"read": 9, "accepted": 9, "bad": 0, "skipped": 0}
+    assert again.json()["lines"] == {"read": 9, "accepted": 9, "bad": 0, "unchanged": 0, "skipped": 0}
     assert [one["line"] for one in results(http, batch["id"])] == list(range(1, 10))
 
 
@@ -206,7 +206,7 @@ def test_a_folder_is_walked_once_round(http: httpx.Client, recordings: Path, tmp
     answer = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"})
     batch = answer.json()
     assert answer.status_code == 202, batch
-    assert batch["lines"] == {"read": 7, "accepted": 6, "bad": 1, "skipped": 3}
+    assert batch["lines"] == {"read": 7, "accepted": 6, "bad": 1, "unchanged": 0, "skipped": 3}
     assert batch["skipped_files"] == [
         {"path": ".cache", "reason": HIDDEN},
         {"path": "Kästen 7/._Spule.wav", "reason": HIDDEN},
@@ -365,7 +365,7 @@ class TestS3:
         answer = http.post("/v1/batches", json={"source": f"s3://{bucket}/1974/"})
         batch = answer.json()
         assert answer.status_code == 202, batch
-        assert batch["lines"] == {"read": 2, "accepted": 2, "bad": 0, "skipped": 1}
+        assert batch["lines"] == {"read": 2, "accepted": 2, "bad": 0, "unchanged": 0, "skipped": 1}
         found = results(http, batch["id"])
         assert [one["custom_id"] for one in found] == ["Spule 1 ü?#%41.flac", "a/b.wav"]
         assert found[0]["source"] == f"s3://{bucket}/1974/Spule 1 ü?#%41.flac"

@@ -74,7 +74,7 @@ def test_lines_of_a_manifest_name_uploads_and_bad_ones_are_refused_by_number(
     assert sender.get(f"/v1/uploads/{first['id']}").json()["state"] == "complete"
 
     batch = batch_of(sender, manifest).json()
-    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7, "skipped": 0}
+    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7, "unchanged": 0, "skipped": 0}
     assert [(bad["line"], bad["code"]) for bad in batch["bad_lines"]] == [
         (2, "not_found"),
         (3, "conflict"),
@@ -102,7 +102,7 @@ def test_lines_of_a_manifest_name_uploads_and_bad_ones_are_refused_by_number(
         assert sender.get(f"/v1/jobs/{job['id']}/audio").content == b"RIFF"
 
     answer = batch_of(sender, f"source;custom_id\n{third['source']};c\n{first['source']};d\n", form="csv")
-    assert answer.json()["lines"] == {"read": 2, "accepted": 1, "bad": 1, "skipped": 0}
+    assert answer.json()["lines"] == {"read": 2, "accepted": 1, "bad": 1, "unchanged": 0, "skipped": 0}
     assert audit(live.services.database, live.services.objects, Grace(upload_seconds=-60)).clean
 
 
@@ -129,7 +129,7 @@ def test_a_batch_of_uploads_that_broke_off_goes_on_under_its_key(
     named = {"source": there[4]["source"], "options": {"model": "demo-tdt"}}
     assert sender.post("/v1/jobs", json=named).status_code == 202
     batch = batch_of(sender, manifest, "key").json()
-    assert batch["lines"] == {"read": 5, "accepted": 4, "bad": 1, "skipped": 0}
+    assert batch["lines"] == {"read": 5, "accepted": 4, "bad": 1, "unchanged": 0, "skipped": 0}
     assert [bad["line"] for bad in batch["bad_lines"]] == [5]
     assert batch["counts"]["queued"] == 4
     again = batch_of(sender, manifest, "key")
