@@ -195,7 +195,7 @@ class ModelUnreadable(ModelError):
 
 
 class QualityUnknown(ModelError):
-    """The model's weights are quantised, and their quality was not measured on this machine."""
+    """The model's weights are quantised, and their quality was not measured on this machine or is too low."""
 
     code = "quality_unknown"
 

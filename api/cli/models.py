@@ -5,7 +5,7 @@ Only `default` talks to the API; the others work on the local model store (`spoo
 
 import json
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
@@ -32,11 +32,15 @@ _WIDE = 140
 @app.command
 def get(
     *names: Names,
+    bits: Annotated[
+        Literal[8, 4] | None,
+        Parameter(help="Quantise the weights: fetches NAME and makes NAME-8bit or NAME-4bit of it."),
+    ] = None,
     force: Annotated[bool, Parameter(help="Fetch it again even if it is here.")] = False,
 ) -> None:
     """Fetch models into this machine's store and print their paths."""
     store = _store()
-    for name in names:
+    for name in names if bits is None else [f"{name}-{bits}bit" for name in names]:
         started = time.monotonic()
         before = {row.entry.name for row in store.entries() if row.state == "installed"}
         with _bar() as bar:
@@ -66,7 +70,7 @@ def list_models(*, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps([_document(row) for row in rows], indent=2))
         return
-    titles = ("model", "state", "size", "languages", "licence", "good for")
+    titles = ("model", "state", "size", "bits", "languages", "licence", "good for")
     shown = len(titles) if out.width >= _WIDE else len(titles) - 1
     out.print(table_of(titles[:shown], (_cells(row)[:shown] for row in rows)))
     err.print(Text(f"{store.folder}: {_megabytes(store.used_bytes())}", style="dim"), soft_wrap=True)
@@ -143,6 +147,7 @@ def _cells(row: Installed) -> list[Cell]:
         entry.name,
         Text(row.state, style=_STYLES[row.state]),
         right(_megabytes(row.bytes)),
+        right("" if entry.quantised is None else str(entry.quantised.bits)),
         languages if len(entry.languages) <= _LANGUAGES_SHOWN else str(len(entry.languages)),
         entry.licence,
         entry.good_for,
@@ -154,6 +159,7 @@ def _document(row: Installed) -> dict[str, Any]:
         **row.entry.model_dump(mode="json", exclude={"sources"}),
         "state": row.state,
         "bytes": row.bytes,
+        "bits": row.entry.quantised.bits if row.entry.quantised else None,
         "sources": [source.describe() for source in row.entry.sources],
         "source": row.source or None,
         "commit": row.commit or None,

@@ -94,12 +94,18 @@ const machine = (one) => [
   one.version,
 ].filter(Boolean).join(", ");
 
-// Loaded models first; those that it could load are shown dimmed.
+// Loaded models first, with their bits if quantised and their size in memory; those that it could load are
+// shown dimmed.
 function modelsOf(one) {
-  const loaded = (one.loaded_models || []).filter((name) => one.models.includes(name));
-  const rest = one.models.filter((name) => !loaded.includes(name));
+  const facts = Object.fromEntries((one.model_facts || []).map((each) => [each.name, each]));
+  const loaded = (one.loaded_models || []).filter((name) => one.models.includes(name)).map((name) => {
+    const { bits, bytes } = facts[name] || {};
+    const about = [bits ? `${bits} bits` : null, bytes ? `${Math.round(bytes / 1e6)} MB` : null].filter(Boolean);
+    return about.length ? `${name} (${about.join(", ")})` : name;
+  });
+  const rest = one.models.filter((name) => !(one.loaded_models || []).includes(name));
   const heard = Object.entries(one.quality || {}).filter(([name]) => one.models.includes(name))
-    .map(([name, each]) => `${name}: QoI ${(100 * each.qoi).toFixed(1)} %, WER ${(100 * each.wer).toFixed(1)} % in ${each.dtype}`);
+    .map(([name, each]) => `${name}: QoI ${(100 * each.qoi).toFixed(1)} %, WER ${(100 * each.wer).toFixed(1)} % in ${each.dtype}${each.bits ? ` with ${each.bits}-bit weights` : ""}`);
   return [
     loaded.join(", "),
     rest.length ? h("div", { class: "small quiet" }, rest.join(", ")) : null,

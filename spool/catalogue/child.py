@@ -1,4 +1,4 @@
-"""Runs a downloader as a child process and counts the bytes that it has written."""
+"""Runs Python in a child process and counts the bytes that it has written."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ class Finished:
     output: str
 
 
-def run_downloader(
+def run_child(
     arguments: Sequence[str],
     environ: Mapping[str, str],
     scratch: Path,

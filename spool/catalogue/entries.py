@@ -4,6 +4,7 @@ Reads and checks `models.toml`; fetches nothing, and reads no folder other than 
 """
 
 import difflib
+import re
 import tomllib
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -119,7 +120,23 @@ class RepositorySource(_Frozen):
         return f"Spool's own {self.folder}"
 
 
-Source = Annotated[PackageSource | HubSource | RepositorySource, Field(discriminator="kind")]
+class QuantisedSource(_Frozen):
+    """Another model of the catalogue, which this machine quantises."""
+
+    kind: Literal["quantised"]
+    of: Name
+    bits: int
+
+    def describe(self) -> str:
+        """The source in a few words, for records and messages."""
+        return f"{self.of} with {self.bits} bits a weight"
+
+
+Source = Annotated[
+    PackageSource | HubSource | RepositorySource | QuantisedSource, Field(discriminator="kind")
+]
+QUANTISED = re.compile(r"(.+)-([84])bit")
+"""The names of quantised models: whisper-base-8bit."""
 
 
 class Entry(_Frozen):
@@ -146,9 +163,14 @@ class Entry(_Frozen):
     def known_bytes(self) -> int | None:
         """The length of all files of the first source that states it; None for a model on the hub only."""
         for source in self.sources:
-            if not isinstance(source, HubSource):
+            if isinstance(source, PackageSource | RepositorySource):
                 return sum(file.bytes for file in source.files)
         return None
+
+    @property
+    def quantised(self) -> QuantisedSource | None:
+        """What it is made from, for a quantised model."""
+        return next((source for source in self.sources if isinstance(source, QuantisedSource)), None)
 
     @property
     def bundled(self) -> RepositorySource | None:
@@ -169,14 +191,27 @@ class Catalogue(_Frozen):
         return self
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry of this name."""
-        return any(entry.name == name for entry in self.models)
+        """Whether there is an entry of this name, or one that can be quantised to it."""
+        return any(entry.name == name for entry in self.models) or self.quantised(name) is not None
+
+    def quantised(self, name: str) -> Entry | None:
+        """The entry of a model with fewer bits, NAME-8bit or NAME-4bit of a NAME that transcribes."""
+        match = QUANTISED.fullmatch(name)
+        made_from = next((entry for entry in self.models if match and entry.name == match[1]), None)
+        if match is None or made_from is None or "transcribe" not in made_from.tasks:
+            return None
+        source = QuantisedSource(kind="quantised", of=made_from.name, bits=int(match[2]))
+        return made_from.model_copy(
+            update={"name": name, "good_for": f"{source.describe()}.", "sources": (source,)}
+        )
 
     def find(self, name: str) -> Entry:
-        """The entry of that name. Raises UnknownModel with the nearest name."""
+        """The entry of that name, made up for a quantised one. Raises UnknownModel with the nearest name."""
         for entry in self.models:
             if entry.name == name:
                 return entry
+        if quantised := self.quantised(name):
+            return quantised
         names = [entry.name for entry in self.models]
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(names)}."

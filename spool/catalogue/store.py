@@ -18,11 +18,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from spool.catalogue.entries import Catalogue, Entry, HubSource, PackageSource, load_catalogue
+from spool.catalogue.entries import (
+    Catalogue,
+    Entry,
+    HubSource,
+    PackageSource,
+    QuantisedSource,
+    load_catalogue,
+)
 from spool.catalogue.hub import fetch_from_hub
 from spool.catalogue.inventory import Inventory, record_of
 from spool.catalogue.locks import hold_lock
 from spool.catalogue.packages import fetch_packages
+from spool.catalogue.quantising import quantise
 from spool.catalogue.records import RECORD_NAME, Installed, Pins, Progress, Record, Verification
 from spool.errors import Conflict, DiskFull, ModelError, ModelUnavailable, StorageError
 from spool.settings import Settings, load_settings
@@ -96,8 +104,8 @@ class ModelStore:
         return self.path_of(name)
 
     def entries(self) -> list[Installed]:
-        """Every model of the catalogue, with its state in this store."""
-        return [self._inventory.state_of(entry) for entry in self.catalogue.models]
+        """Every model of the catalogue and those that were quantised here, with their state in this store."""
+        return [self._inventory.state_of(entry) for entry in self._inventory.entries()]
 
     def verify(self, name: str) -> Verification:
         """Reads every byte of the model again and compares it with the catalogue, or with the first fetch.
@@ -152,6 +160,9 @@ class ModelStore:
                     return record_of(entry, source.describe(), "", staged)
                 if isinstance(source, HubSource):
                     return self._fetch_from_hub(entry, source, work, staged, report)
+                if isinstance(source, QuantisedSource):
+                    self._quantise(entry, source, work, staged, progress)
+                    return record_of(entry, source.describe(), "", staged)
             except ModelUnavailable as error:
                 reasons.append(error.message)
         raise ModelUnavailable(
@@ -159,6 +170,17 @@ class ModelStore:
             f"`spool models get {entry.name}` on a connected machine and copy the folder that it prints to "
             f"{self.folder / entry.name}."
         )
+
+    def _quantise(
+        self, entry: Entry, source: QuantisedSource, work: Path, staged: Path, progress: Report
+    ) -> None:
+        def report(done: int) -> None:
+            progress(Progress(entry.name, "quantising", done, None))
+
+        self.get(source.of, progress)
+        with self.in_use(source.of) as original:
+            report(0)
+            quantise(original, staged, source.bits, work, seconds=self._seconds, on_bytes=report)
 
     def _fetch_from_hub(
         self,

@@ -20,6 +20,7 @@ class QualityOut(AnswerModel):
     dtype: str
     device: str
     joules: float | None = Field(None, description="For a second of audio, if the machine reports it.")
+    bits: int | None = Field(None, description="Bits of a weight if they are quantised, else null.")
     measured_at: datetime
 
 
@@ -40,6 +41,10 @@ class WorkerModelOut(AnswerModel):
         "hypotheses can be rescored.",
     )
     streams: bool | None = Field(None, description="Whether live sessions can use it; null if not known yet.")
+    bits: int | None = Field(None, description="Bits of a weight if they are quantised, else null.")
+    bytes: int | None = Field(
+        None, description="Of the weights in the worker's memory; null until it has loaded them."
+    )
 
 
 class WorkerOut(AnswerModel):

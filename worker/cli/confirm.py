@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 from spool.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from spool.domain.fleet.quality import Quality
     from spool.settings import Settings
     from worker.diagnostics.confirm.report import Step
 
@@ -52,8 +53,9 @@ def confirm(
     sleep.
 
     Writes confirm-….json and .md; exit code 1 if anything differs. With --quality: prints the share of
-    recordings that are no worse than in float32, which the worker with this home then reports; exit code 1
-    below SPOOL_MIN_QOI.
+    recordings that are no worse than in float32, of the model and of those in the model store that were
+    quantised from it. The worker with this home then reports it, and does not use a model below
+    SPOOL_MIN_QOI. Exit code 1 if the model is below it.
     """
     from spool.logs import configure_logs
     from spool.settings import load_settings
@@ -116,28 +118,39 @@ def _steps(settings: "Settings", place: str, minutes: float, rounds: int, *, sle
 def _measure_quality(
     settings: "Settings", name: str, place: str, against: str, dtype: str, recordings: int
 ) -> None:
-    from worker.diagnostics.confirm.quality import measure_quality, spoken_words, spread
-    from worker.service.quality import write_quality
+    from worker.diagnostics.confirm import quality
 
     if dtype not in DTYPES:
         raise InvalidRequest(f"{dtype!r} is not one of {', '.join(DTYPES)}")
+    names = {Path(each).name: known for known, each in settings.models.items()}
+    made = {names.get(each, each): each for each in quality.quantised_from(place) if not against}
     try:
-        spoken = spoken_words()
-        measured, outcome = measure_quality(
-            place,
-            settings.models.get(against, against),
-            dtype,
-            spread(spoken, recordings or len(spoken)),
-            lambda text: print(text, file=sys.stderr),
-        )
+        known = quality.spoken_words()
+        spoken = quality.spread(known, recordings or len(known))
+        original = settings.models.get(against, against) or quality.original_of(place)
+        reference = quality.listen_reference(original, spoken, _progress)
+        for each, path in {name: place, **made}.items():
+            measured, outcome = quality.compare_with(reference, path, dtype, spoken, _progress)
+            print("\n  ".join([f"{each}: {outcome.actual}", *outcome.details]))
+            _report_quality(settings, each, measured, kept=dtype == "default" and not recordings)
+            if each == name:
+                passed = measured.qoi >= settings.min_qoi
     except InvalidRequest as error:
         print(error.message, file=sys.stderr)
         raise SystemExit(1) from error
-    print(f"{name}: {outcome.actual}")
-    for detail in outcome.details:
-        print(f"  {detail}")
-    if name in settings.models and dtype == "default" and not recordings:
+    if not passed:
+        raise SystemExit(1)
+
+
+def _report_quality(settings: "Settings", name: str, measured: "Quality", *, kept: bool) -> None:
+    from worker.service.quality import write_quality
+
+    if name in settings.models and kept:
         write_quality(settings.home, name, measured)
         print(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
     if measured.qoi < settings.min_qoi:
-        raise SystemExit(1)
+        print(f"{name} is not used: its QoI is below SPOOL_MIN_QOI={settings.min_qoi:g}.")
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr)

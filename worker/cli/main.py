@@ -22,6 +22,7 @@ COMMANDS = {
     "diarize": "Print who speaks when.",
     "speech": "Print where there is speech.",
     "measure": "Print the lengths of recordings according to their headers.",
+    "quantise": "Write a model with 8 or 4 bits a weight.",
     "lm": "Build an n-gram language model of texts, for --lm and for `spool lm put`.",
     "bench": "Measure how fast this machine transcribes.",
     "confirm": "Test on this machine what Spool's own tests cannot.",

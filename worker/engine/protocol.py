@@ -3,7 +3,7 @@
 Plain data, pickled over one pipe; audio is passed by slot number through `worker.engine.audio_slots`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -41,7 +41,8 @@ class EngineOptions:
     path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz samples; `share`
     is the share of time that the device may be busy, 0 to 1. `device` ("gpu", "cpu") is passed to
     `use_device` of the loader's module; empty: MLX's default. `measured`: the paths of models whose quality
-    was measured here and is good enough; other quantised models are refused. None: none is refused.
+    was measured here and is good enough, with the bits of their weights; other quantised models are refused.
+    None: none is refused.
     `handover`: the folder for answers that outlive the parent, the worker `worker_id`; None: none does."""
 
     slots: int = 96
@@ -52,7 +53,7 @@ class EngineOptions:
     start_seconds: float = 120.0
     share: float = 1.0
     device: str = ""
-    measured: frozenset[str] | None = None
+    measured: Mapping[str, int | None] | None = None
     handover: Path | None = None
     worker_id: str = ""
 

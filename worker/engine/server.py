@@ -295,12 +295,14 @@ class BatchRunner:
         return model
 
     def _check_quality(self, path: str, model: Recognizer) -> Recognizer:
-        """The model, unless its weights are quantised and their quality was not measured here."""
-        if model.info.quantised and self._measured is not None and path not in self._measured:
+        """The model, unless its weights are quantised and their quality was not measured here, or not good
+        enough."""
+        bits = model.info.bits
+        if bits is not None and self._measured is not None and self._measured.get(path) != bits:
             raise QualityUnknown(
-                f"The weights of {path} are quantised, and their quality was not measured on this machine. "
-                "Run spool-worker confirm --quality --model NAME --against MODEL, where MODEL is what they "
-                "were made from, and start the worker again."
+                f"The weights of {path} are quantised with {bits} bits, and no measurement on this machine "
+                "says that they are good enough. Run spool-worker confirm --quality --model NAME --against "
+                "MODEL, where MODEL is what they were made from, and start the worker again."
             )
         return model
 

@@ -12,6 +12,7 @@ from worker.machine.blas import preload_blas
 preload_blas()
 
 import json  # noqa: E402 - the BLAS is loaded before MLX
+import resource  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -36,14 +37,15 @@ def read_joules() -> float | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Prints {"file", "words", "audio", "seconds"} for each, then {"seconds", "joules", "dtype", "device",
-    "quantised"}; `seconds` of a GPU's recordings are those of all together."""
+    """Prints {"file", "words", "audio", "seconds"} for each, then {"seconds", "processor_seconds", "joules",
+    "dtype", "device", "bits", "weight_bytes", "peak_bytes"}; `seconds` of a GPU's recordings are those of all
+    together, `peak_bytes` is the most memory that this process had."""
     model, dtype, device, *names = arguments
     if device == "cpu":
         mx.set_default_device(mx.Device(mx.cpu))
     loaded = load_model(model, None if dtype == "default" else getattr(mx, dtype))
     info, energy = loaded.info, read_joules()
-    seconds = 0.0
+    seconds, processor = 0.0, time.process_time()
     for group in [[name] for name in names] if is_cpu() else [names]:
         begun = time.perf_counter()
         results = transcribe_with(loaded, [Path(name) for name in group], SearchOptions())
@@ -53,7 +55,17 @@ def main(arguments: list[str]) -> None:
             _print(file=name, seconds=taken, **_summarize(result))
     after = read_joules()
     used = None if energy is None or after is None or after < energy else after - energy
-    _print(seconds=seconds, joules=used, dtype=info.dtype, device=info.device, quantised=info.quantised)
+    unit = 1 if sys.platform == "darwin" else 1024
+    _print(
+        seconds=seconds,
+        processor_seconds=time.process_time() - processor,
+        joules=used,
+        dtype=info.dtype,
+        device=info.device,
+        bits=info.bits,
+        weight_bytes=info.size,
+        peak_bytes=unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    )
 
 
 def _summarize(result: FileResult) -> dict[str, str | float]:

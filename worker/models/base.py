@@ -111,9 +111,9 @@ class ModelInfo:
     sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
     n-gram file that a request named, if any. family, languages, tasks, streams: what the fleet says of it.
-    quantised: the weights are stored in fewer bits than 16; workers serve them only once measured. warnings:
-    what a request asked for and does not get. reader: `digest` of the model that rescores, if any. spelling:
-    of the words that a request wants aligned.
+    bits: of quantised weights, those of a weight in the file; workers serve them only once measured. None:
+    not quantised. warnings: what a request asked for and does not get. reader: `digest` of the model that
+    rescores, if any. spelling: of the words that a request wants aligned.
     """
 
     name: str
@@ -129,7 +129,7 @@ class ModelInfo:
     family: str = ""
     languages: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
-    quantised: bool = False
+    bits: int | None = None
     warnings: tuple[str, ...] = ()
     reader: str | None = None
     spelling: Spelling | None = None

@@ -21,11 +21,10 @@ from worker.models.weights import parameter_bytes, precision
 
 
 class FrameModel:
-    """One loaded model: network, front end and names. `files` are SHA-256 by role; `quantised`: the weights
-    are stored in fewer bits than 16. A family adds `heads`,
-    `capabilities`, `cost`, `front` and `open_stream`."""
+    """One loaded model: network, front end and names. `files` are SHA-256 by role; `bits`: as `ModelInfo`
+    has it. A family adds `heads`, `capabilities`, `cost`, `front` and `open_stream`."""
 
-    quantised = False
+    bits: int | None = None
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class FrameModel:
             frame_seconds=self.frame_seconds,
             size=self.size,
             files=dict(self.files),
-            quantised=self.quantised,
+            bits=self.bits,
             **precision(self.dtype),
         )
 

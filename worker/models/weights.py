@@ -9,7 +9,7 @@ map alone (`stored_shapes`). Knows no file format.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -18,8 +18,11 @@ import mlx.utils
 from mlx import nn
 
 from spool.errors import WeightsMismatch
+from worker.models.artifacts.grouped import GroupedWeights
+from worker.models.artifacts.tensors import Shape as Shape
+from worker.models.artifacts.tensors import Weights as Weights
+from worker.models.grouped import PARTS, GroupedLinear, stays_packed
 
-Shape = tuple[int, ...]
 LSTM_NAME = re.compile(r"^(.*\.lstm)\.(\d+)\.(Wx|Wh|bias)$")
 POINTWISE = re.compile(r"pointwise_conv[12]\.weight$|decoder_layers\.0\.weight$")
 SUBSAMPLING_POINTWISE = re.compile(r"pre_encode\.conv\.\d+\.weight$")
@@ -147,8 +150,7 @@ def assemble(shape: Shape, tensors: list[mx.array], channels_last: bool) -> mx.a
 
 def install(
     network: nn.Module,
-    shapes: Mapping[str, Shape],
-    read: Callable[[str], mx.array],
+    weights: Weights,
     dtype: mx.Dtype,
     source: str,
     others: Mapping[str, Shape] | None = None,
@@ -156,25 +158,48 @@ def install(
     others_dtype: mx.Dtype | None = None,
 ) -> dict[str, mx.array]:
     """Puts a file's tensors into the network in `dtype`, and returns those of `others` in theirs or else in
-    it. `read` is called once a tensor, after every shape fits. others: tensors of the file beside the
-    network's, by the names that `names` takes.
+    it. Each tensor is read once, after every shape fits. others: tensors of the file beside the network's,
+    by the names that `names` takes.
+
+    Where quantised weights stay packed, so do those of the network's `GroupedLinear` layers. Those of
+    `others` are returned expanded, which MLX does when they are first used, and packed beside it
+    (`packed_parts`).
 
     Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
     """
+    shapes = weights.shapes
     channels_last = is_channels_last(shapes)
     wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in _parameters(network).items()}
     plan = {name: read_stored(name, shape, channels_last, names) for name, shape in wanted.items()}
     beside = {name: (Stored(names.names_of(name), shape),) for name, shape in (others or {}).items()}
     stored_names = _fit(plan | beside, shapes, names.ignored, source)
+    layers = dict(network.named_modules())
     loaded, kept = [], {}
     for name, tensors in stored_names.items():
         if name in beside:
-            kept[name] = read(tensors[0]).astype(others_dtype or dtype)
+            kept[name] = weights.read(tensors[0]).astype(others_dtype or dtype)
+            kept |= packed_parts(weights, tensors[0], name)
             continue
-        value = assemble(wanted[name], [read(stored) for stored in tensors], channels_last)
+        layer, parts = layers.get(name.removesuffix(".weight")), packed_parts(weights, tensors[0], name)
+        if parts and isinstance(layer, GroupedLinear):
+            packed, layer.scales, layer.biases = parts.values()
+            layer.scales, layer.biases = layer.scales.astype(dtype), layer.biases.astype(dtype)
+            loaded.append((name, packed))
+            continue
+        value = assemble(wanted[name], [weights.read(stored) for stored in tensors], channels_last)
         loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
     network.update(mlx.utils.tree_unflatten(loaded))
     return kept
+
+
+def packed_parts(weights: Weights, stored: str, name: str) -> dict[str, mx.array]:
+    """If a matrix is quantised and stays packed: `X.packed`, `X.scales` and `X.biases`, where `name` is
+    `X.weight`. stored: its name in the file."""
+    layer = stored.removesuffix(".weight")
+    if not isinstance(weights, GroupedWeights) or layer not in weights.groupings or not stays_packed():
+        return {}
+    parts = zip(PARTS, weights.parts(layer), strict=True)
+    return {f"{name.removesuffix('.weight')}{kind}": part for kind, part in parts}
 
 
 def _fit(

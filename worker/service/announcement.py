@@ -72,9 +72,9 @@ def _from_catalogue(place: str) -> AnnouncedModel:
         return AnnouncedModel()
     entry = catalogue.find(place)
     heads = ("ctc",) if "ctc" in entry.decoders else ()
-    return AnnouncedModel(
-        entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)), heads=heads
-    )
+    bits = entry.quantised.bits if entry.quantised else None
+    languages, tasks = tuple(sorted(entry.languages)), tuple(sorted(entry.tasks))
+    return AnnouncedModel(entry.family, "", languages, tasks, heads=heads, bits=bits)
 
 
 def _from_engine(info: ModelInfo, before: AnnouncedModel) -> AnnouncedModel:
@@ -86,6 +86,8 @@ def _from_engine(info: ModelInfo, before: AnnouncedModel) -> AnnouncedModel:
         info.dtype,
         tuple(sorted(info.heads)),
         info.streams,
+        info.bits,
+        info.size or None,
     )
 
 

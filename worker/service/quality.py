@@ -30,10 +30,12 @@ def write_quality(home: Path, model: str, quality: Quality) -> None:
     path.replace(home / NAME)
 
 
-def list_measured(home: Path, models: Mapping[str, str], least: float) -> frozenset[str]:
-    """The paths of the models (name to path) whose quality was measured here and is sufficient."""
+def list_measured(home: Path, models: Mapping[str, str], least: float) -> dict[str, int | None]:
+    """The paths of the models (name to path) whose quality was measured here and is sufficient, and the bits
+    of their weights then, None for those that are not quantised."""
     stored = read_qualities(home)
-    return frozenset(path for name, path in models.items() if name in stored and stored[name].qoi >= least)
+    good = {name: each for name, each in stored.items() if each.qoi >= least}
+    return {path: good[name].bits for name, path in models.items() if name in good}
 
 
 def quality_problem(home: Path, models: Collection[str], least: float) -> str | None:
@@ -41,7 +43,7 @@ def quality_problem(home: Path, models: Collection[str], least: float) -> str | 
     for name, quality in read_qualities(home).items():
         if name in models and quality.qoi < least:
             return (
-                f"{name} in {quality.dtype} transcribes {quality.recordings - quality.no_worse} of "
+                f"{name} in {quality.precision} transcribes {quality.recordings - quality.no_worse} of "
                 f"{quality.recordings} recordings worse than in float32: QoI {quality.qoi:.3f} is below "
                 f"SPOOL_MIN_QOI={least:g}; measure again with spool-worker confirm --quality"
             )

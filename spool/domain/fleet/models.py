@@ -10,7 +10,8 @@ class AnnouncedModel:
     """One model as a worker has it; unknown fields are empty.
 
     sha256: of the weights, hexadecimal. languages: codes; empty for a model without a choice. heads: what a
-    search uses, such as `ctc`. streams: whether live sessions can use it.
+    search uses, such as `ctc`. streams: whether live sessions can use it. bits: of quantised weights. bytes:
+    of the weights in the worker's memory, once it has loaded them.
     """
 
     family: str = ""
@@ -20,6 +21,8 @@ class AnnouncedModel:
     dtype: str = ""
     heads: tuple[str, ...] = ()
     streams: bool | None = None
+    bits: int | None = None
+    bytes: int | None = None
 
 
 def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Quality:
     """One measurement. wer, reference_wer: shares of the spoken words; rtfx: seconds of audio a second,
-    without loading the model; joules: for a second of audio, if the machine reports it."""
+    without loading the model; joules: for a second of audio, if the machine reports it; bits: of quantised
+    weights."""
 
     recordings: int
     no_worse: int
@@ -22,11 +23,17 @@ class Quality:
     device: str
     measured_at: str
     joules: float | None = None
+    bits: int | None = None
 
     @property
     def qoi(self) -> float:
         """The share of recordings that are no worse, 0 to 1."""
         return self.no_worse / self.recordings
+
+    @property
+    def precision(self) -> str:
+        """What it computes in, as people read it."""
+        return self.dtype if self.bits is None else f"{self.dtype} with {self.bits}-bit weights"
 
     def document(self) -> dict[str, Any]:
         """The measurement as it is stored."""

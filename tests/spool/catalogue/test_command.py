@@ -9,6 +9,7 @@ import spool.catalogue.store
 from api.cli.main import main
 from ops.testbed.invoking import invoke
 from spool.catalogue import load_catalogue
+from spool.catalogue.records import RECORD_NAME
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, one, two
 
@@ -69,3 +70,28 @@ def test_an_unknown_name_is_refused_before_anything_is_fetched(home: Path, index
     assert refused.exit_code == 1
     assert "Did you mean two" in refused.stderr
     assert not index.requests
+
+
+def test_get_with_bits_makes_a_model_of_its_own(home: Path) -> None:
+    made = invoke(main, ["models", "get", "demo-tdt", "--bits", "8"])
+    assert (made.exit_code, made.stdout.strip()) == (0, str(home / "demo-tdt-8bit"))
+    stated = json.loads((home / "demo-tdt-8bit" / "config.json").read_text())["quantization"]
+    assert stated == {"group_size": 64, "bits": 8}
+    rows = json.loads(invoke(main, ["models", "list", "--json"]).stdout)
+    (row,) = (row for row in rows if row["name"] == "demo-tdt-8bit")
+    size = sum(path.stat().st_size for path in (home / "demo-tdt-8bit").iterdir() if path.name != RECORD_NAME)
+    assert (row["state"], row["bits"], row["bytes"]) == ("installed", 8, size)
+    assert row["source"] == "demo-tdt with 8 bits a weight"
+    assert {each["bits"] for each in rows if each["name"] != "demo-tdt-8bit"} == {None}
+    assert "demo-tdt-8bit  installed" in invoke(main, ["models", "list"]).stdout
+    assert "all intact" in invoke(main, ["models", "verify", "demo-tdt-8bit"]).stdout
+
+
+def test_what_cannot_be_quantised_is_said(home: Path) -> None:
+    refused = invoke(main, ["models", "get", "one", "--bits", "4"])
+    assert refused.exit_code == 1
+    assert "one cannot be quantised: " in refused.stderr
+    assert not (home / "one-4bit").exists()
+    assert "is not in the model catalogue" in invoke(main, ["models", "get", "demo-tdt-3bit"]).stderr
+    twice = invoke(main, ["models", "get", "demo-tdt-8bit", "--bits", "4"])
+    assert "demo-tdt-8bit-4bit is not in the model catalogue" in twice.stderr

@@ -20,7 +20,7 @@ from worker.engine import (
 from worker.models import ModelInfo
 
 
-def describe(folder: Path, measured: frozenset[str] | None) -> object:
+def describe(folder: Path, measured: dict[str, int | None] | None) -> object:
     slots = AudioSlots(1, 16_000)
     near, far = Pipe()
     options = EngineOptions(slots=1, slot_samples=16_000, measured=measured)
@@ -42,17 +42,19 @@ def describe(folder: Path, measured: frozenset[str] | None) -> object:
 def test_quantised_weights_are_refused_until_they_were_measured(tmp_path: Path) -> None:
     dims = make_dims()
     folder = write_mlx(tmp_path, dims, make_tensors(dims), bits=8)
-    refused = describe(folder, frozenset())
+    refused = describe(folder, {})
     assert isinstance(refused, QualityUnknown)
     assert "spool-worker confirm --quality --model NAME --against MODEL" in refused.message
-    for measured in (frozenset({str(folder)}), None):
+    assert isinstance(describe(folder, {str(folder): 4}), QualityUnknown), "of other weights under this name"
+    good: dict[str, int | None] = {str(folder): 8}
+    for measured in (good, None):
         info = describe(folder, measured)
         assert isinstance(info, ModelInfo)
-        assert info.quantised
+        assert info.bits == 8
 
 
 def test_others_need_no_measurement(tmp_path: Path) -> None:
     dims = make_dims()
-    info = describe(write_mlx(tmp_path, dims, make_tensors(dims)), frozenset())
+    info = describe(write_mlx(tmp_path, dims, make_tensors(dims)), {})
     assert isinstance(info, ModelInfo)
-    assert not info.quantised
+    assert info.bits is None

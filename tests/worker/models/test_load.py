@@ -111,7 +111,6 @@ def test_broken_configurations_are_named(folder: Path, raw: bytes) -> None:
         ("joint.jointnet.activation", "gelu", "activation is 'gelu'"),
         ("joint.num_extra_outputs", 3, "duration outputs"),
         ("tokenizer.type", "agg", "'agg'"),
-        ("quantization", {"bits": 4}, "quantized"),
         ("encoder", None, "no section `encoder`"),
         ("joint.vocabulary", ["a", "b"], "96 pieces"),
     ],

@@ -51,12 +51,12 @@ def test_a_model_that_is_worse_than_allowed_is_a_problem(
 
 def test_models_that_were_measured_and_are_good_enough(tmp_path: Path) -> None:
     models = {"a": "/models/a", "b": "/models/b", "c": "/models/c"}
-    assert list_measured(tmp_path, models, 0.99) == frozenset()
+    assert list_measured(tmp_path, models, 0.99) == {}
     write_quality(tmp_path, "a", GOOD)
     write_quality(tmp_path, "b", BAD)
     write_quality(tmp_path, "d", GOOD)
-    assert list_measured(tmp_path, models, 0.99) == {"/models/a"}
-    assert list_measured(tmp_path, models, 0.9) == {"/models/a", "/models/b"}
+    assert list_measured(tmp_path, models, 0.99) == {"/models/a": None}
+    assert list_measured(tmp_path, models, 0.9) == {"/models/a": None, "/models/b": None}
 
 
 def test_a_heartbeat_reports_the_quality(db: Database) -> None:

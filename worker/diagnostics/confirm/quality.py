@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spool.catalogue import load_catalogue, open_store
 from spool.domain.fleet.quality import Quality
 from spool.errors import InvalidRequest
+from spool.settings import load_settings
 from spool.wer import WordErrors, word_errors
 from worker.diagnostics.confirm.report import StepOutcome
 
@@ -64,19 +66,52 @@ def measure_quality(
     """The model's quality here in `dtype`, and as an outcome for a report; `progress` is called with a line
     for each recording.
 
-    against: the model whose float32 words are the reference, by default `model` itself (for quantised
-    weights: the model they were made from). Raises InvalidRequest if a model cannot transcribe, or if the
-    reference is quantised.
+    against: the model whose float32 words are the reference, by default the one that `model` was quantised
+    from, or else `model` itself. Raises as `listen_reference` and `compare_with`.
     """
     spoken = spoken_words() if spoken is None else spoken
     report = progress or (lambda _: None)
-    reference = _listen(against or model, "float32", "cpu", spoken, report)
-    if reference["quantised"]:
+    reference = listen_reference(against or original_of(model), spoken, report)
+    return compare_with(reference, model, dtype, spoken, report)
+
+
+def original_of(model: str) -> str:
+    """The model of the catalogue that this one, a name or a folder of the store, was quantised from; else
+    itself."""
+    entry = load_catalogue().quantised(Path(model).name)
+    return model if entry is None or entry.quantised is None else entry.quantised.of
+
+
+def quantised_from(model: str) -> list[str]:
+    """The models of this machine's store that were quantised from this one, a name or a folder there."""
+    made = (row for row in open_store(load_settings()).entries() if row.state == "installed")
+    return [
+        row.entry.name for row in made if row.entry.quantised and row.entry.quantised.of == Path(model).name
+    ]
+
+
+def listen_reference(model: str, spoken: Collection[str], progress: Callable[[str], None]) -> dict[str, Any]:
+    """What `model` hears in float32 on the CPU, as `listen` gives it. Raises InvalidRequest if it cannot
+    transcribe, or is quantised."""
+    reference = listen(model, "float32", "cpu", spoken, progress)
+    if reference["bits"] is not None:
         raise InvalidRequest(
-            f"The weights of {against or model} are quantised and cannot be the reference: name with "
-            "--against the model that they were made from."
+            f"The weights of {model} are quantised and cannot be the reference: name with --against the "
+            "model that they were made from."
         )
-    heard = _listen(model, dtype, "default", spoken, report)
+    return reference
+
+
+def compare_with(
+    reference: Mapping[str, Any],
+    model: str,
+    dtype: str,
+    spoken: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> tuple[Quality, StepOutcome]:
+    """As `measure_quality`, of a reference that was heard. Raises InvalidRequest if the model cannot
+    transcribe."""
+    heard = listen(model, dtype, "default", spoken, progress)
     no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
     joules = None if heard["joules"] is None else heard["joules"] / heard["audio"]
     quality = Quality(
@@ -89,11 +124,12 @@ def measure_quality(
         device=heard["device"],
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         joules=joules,
+        bits=heard["bits"],
     )
     text = (
         f"QoI {100 * quality.qoi:.1f} % ({no_worse} of {len(spoken)} recordings no worse), WER "
         f"{100 * quality.wer:.1f} %, float32's {100 * quality.reference_wer:.1f} %, RTFx {quality.rtfx:.1f} "
-        f"in {quality.dtype} on {quality.device}"
+        f"in {quality.precision} on {quality.device}"
     )
     energy = (
         "this machine does not report its energy" if joules is None else f"{joules:.2f} J a second of audio"
@@ -105,10 +141,11 @@ def measure_quality(
     return quality, StepOutcome("ok", text, tuple(details))
 
 
-def _listen(
+def listen(
     model: str, dtype: str, device: str, names: Collection[str], progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The output of `worker.local.listen`: words by file, and the total audio. Raises InvalidRequest."""
+    """What `worker.local.listen` prints: the model's facts, words by file, and the total audio. Raises
+    InvalidRequest."""
     command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *names]
     words, answer, audio = {}, {}, 0.0
     with (

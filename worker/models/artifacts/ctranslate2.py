@@ -74,9 +74,9 @@ class _Reader:
         return name, value.reshape(shape)
 
 
-def read_binary(path: Path, kind: str) -> tuple[dict[str, Array], bool]:
+def read_binary(path: Path, kind: str) -> tuple[dict[str, Array], int | None]:
     """Every variable by its own name, integers turned into real numbers; settings are 0-dimensional. And
-    whether any was an integer: the weights are quantised.
+    the bits of those that were integers, None if none was: the weights are not quantised.
 
     kind: the model's specification. Raises ModelUnreadable where the file is not a whole one of it.
     """
@@ -100,8 +100,8 @@ def read_binary(path: Path, kind: str) -> tuple[dict[str, Array], bool]:
         variables[alias] = variables[name]
     if reader.offset != len(data):
         raise ModelUnreadable(f"{path}: {len(data) - reader.offset} bytes behind the end")
-    quantised = any(value.ndim and value.dtype.kind == "i" for value in variables.values())
-    return dequantize(variables, str(path)), quantised
+    bits = [8 * each.itemsize for each in variables.values() if each.ndim and each.dtype.kind == "i"]
+    return dequantize(variables, str(path)), min(bits, default=None)
 
 
 def _count(reader: _Reader) -> int:

@@ -22,8 +22,9 @@ import mlx.core as mx
 import tokenizers
 
 from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
-from worker.models.artifacts.grouped import dequantise
-from worker.models.artifacts.safetensors import INDEX, Safetensors, read_tensors, sha256_of
+from worker.models.artifacts.grouped import bits_of
+from worker.models.artifacts.safetensors import INDEX, load_tensors, read_tensors, sha256_of
+from worker.models.artifacts.tensors import Weights
 from worker.models.base import ModelFiles
 from worker.models.configuration import read_json
 
@@ -109,26 +110,25 @@ class HubFolder:
         raise ModelUnreadable(f"{self.path}: the weights are missing; {WEIGHTS} or {INDEX} is needed")
 
     @cached_property
-    def weights(self) -> Safetensors:
+    def weights(self) -> Weights:
         """Every tensor under its stored name, each number finite. MLX reads a tensor when it is first used.
 
         Raises WeightsMismatch for a tensor that an index names and no shard holds, or that holds a NaN or
         an infinity.
         """
         source = self.weights_path
-        stored = read_tensors(source)
         if source.name == INDEX:
-            named = read_json(source)["weight_map"]
-            lost = next((name for name in sorted(named) if name not in stored.tensors), None)
+            stored, named = load_tensors(source)[0], read_json(source)["weight_map"]
+            lost = next((name for name in sorted(named) if name not in stored), None)
             if lost is not None:
                 raise WeightsMismatch(f"{source}: names {lost}, which {named[lost]} does not hold")
         check_finite(source)
-        return Safetensors(dequantise(stored.tensors, self.config, str(source)))
+        return read_tensors(source)
 
     @property
-    def quantised(self) -> bool:
-        """Whether the weights are stored in fewer bits than 16."""
-        return "quantization" in self.config
+    def bits(self) -> int | None:
+        """Of quantised weights, those of a weight in the file."""
+        return bits_of(self.weights)
 
     def digests(self, **others: str) -> dict[str, str]:
         """SHA-256 by role: "weights" (of shards together), "config", and of `others`, role=file name, those
@@ -158,7 +158,7 @@ class HubFolder:
 def check_finite(path: Path) -> None:
     """Raises WeightsMismatch naming the first tensor of a file, or of an index, with a NaN or an infinity."""
     # Tensors of its own, each dropped once it was looked at: those in use are read when they are needed.
-    tensors = dict(read_tensors(path).tensors)
+    tensors, _ = load_tensors(path)
     for name in sorted(tensors):
         tensor = tensors.pop(name)
         if not mx.issubdtype(tensor.dtype, mx.floating) or bool(mx.isfinite(tensor.astype(mx.float32).sum())):

@@ -1,31 +1,23 @@
 """Named tensors of safetensors files, and the digest of any file. Knows no names of weights."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import mlx.core as mx
 
 from spool.errors import ModelUnreadable
+from worker.models.artifacts.grouped import GROUPED, open_groups
+from worker.models.artifacts.tensors import Shape
+from worker.models.artifacts.tensors import Weights as Weights
 from worker.models.configuration import read_json
-from worker.models.weights import Shape
 
 INDEX = "model.safetensors.index.json"
-
-
-class Weights(Protocol):
-    """Named tensors of a file."""
-
-    @property
-    def shapes(self) -> Mapping[str, Shape]:
-        """The shape of each."""
-        ...
-
-    def read(self, name: str) -> mx.array:
-        """One of them, as stored."""
-        ...
+CONFIG = "config.json"
+QUANTIZATION = "quantization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +36,58 @@ class Safetensors:
         return self.tensors[name]
 
 
-def read_tensors(path: Path) -> Safetensors:
-    """The tensors of a file of named tensors, or of all files that an index names. Raises ModelUnreadable."""
-    if path.name != INDEX:
-        return Safetensors(_load(path))
-    parts = read_json(path).get("weight_map")
-    if not isinstance(parts, dict):
-        raise ModelUnreadable(f"{path}: names no files of weights")
+def read_tensors(path: Path) -> Weights:
+    """The tensors of a file of named tensors, or of all files that an index names. Where MLX quantised some
+    in groups, config.json beside them says how, or else the file itself (`QUANTIZATION` of its metadata).
+
+    Raises ModelUnreadable, and WeightsMismatch where they are not quantised as stated.
+    """
+    tensors, metadata = load_tensors(path)
+    is_grouped = any(name.endswith(GROUPED) for name in tensors)
+    stated = _quantization(path.parent / CONFIG, metadata) if is_grouped else None
+    return open_groups(Safetensors(tensors), stated, str(path))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:
+    """Tensors as they are stored, and the metadata of their files. Raises ModelUnreadable."""
+    parts = [path]
+    if path.name == INDEX:
+        named = read_json(path).get("weight_map")
+        if not isinstance(named, dict):
+            raise ModelUnreadable(f"{path}: names no files of weights")
+        parts = [path.parent / Path(str(name)).name for name in sorted(set(named.values()))]
     tensors: dict[str, mx.array] = {}
-    for name in sorted(set(parts.values())):
-        tensors |= _load(path.parent / Path(str(name)).name)
-    return Safetensors(tensors)
+    metadata: dict[str, str] = {}
+    for part in parts:
+        own, about = _load(part)
+        tensors |= own
+        metadata |= about
+    return tensors, metadata
 
 
-def _load(path: Path) -> dict[str, mx.array]:
+def _quantization(config: Path, metadata: Mapping[str, str]) -> object:
+    stated = read_json(config).get(QUANTIZATION) if config.is_file() else None
+    try:
+        return stated or json.loads(metadata.get(QUANTIZATION, "null"))
+    except ValueError:
+        return None
+
+
+def _load(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:
+    """Tensors and metadata of a file."""
     if not path.is_file():
         raise ModelUnreadable(f"{path}: the weights are missing")
     try:
-        loaded = mx.load(str(path))
+        loaded = mx.load(str(path), return_metadata=path.suffix == ".safetensors")
     except (RuntimeError, ValueError, OSError) as cause:
         raise ModelUnreadable(f"{path}: the weights cannot be read: {cause}") from cause
-    if not isinstance(loaded, dict) or not loaded:
+    tensors: Any = loaded
+    metadata: Any = {}
+    if isinstance(loaded, tuple):
+        tensors, metadata = loaded
+    if not isinstance(tensors, dict) or not tensors:
         raise ModelUnreadable(f"{path}: holds no named tensors")
-    return loaded
+    return tensors, metadata
 
 
 def sha256_of(path: Path) -> str:

@@ -1,13 +1,13 @@
 """A checkpoint's tensors as blocks of `worker.models.attention.layers`, by a table of a family's names."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import mlx.core as mx
 
 from worker.models.attention.decoder import Block
-from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, Product, SelfAttention
+from worker.models.attention.layers import CrossAttention, Grouped, Linear, Mlp, Norm, Product, SelfAttention
 from worker.models.weights import Shape, linear_shapes, norm_shapes
 
 
@@ -69,7 +69,8 @@ class BlockNames:
 
 
 class Tensors:
-    """Hands out a model's tensors by name, in the dtype that it computes in."""
+    """Hands out a model's tensors by name, in the dtype that it computes in. tensors: as
+    `worker.models.weights.install` returns them."""
 
     def __init__(self, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
         self._tensors, self._dtype = tensors, dtype
@@ -78,58 +79,79 @@ class Tensors:
         return self._tensors[name].astype(self._dtype)
 
     def linear(self, *names: str) -> Linear:
-        """The layers of these names side by side; one that has no bias gets one of zeros."""
+        """The layers of these names side by side; one that has no bias gets one of zeros. Quantised ones are
+        expanded."""
         weights = [self.array(f"{name}.weight") for name in names]
-        biases = [
-            self.array(f"{name}.bias")
-            if f"{name}.bias" in self._tensors
-            else mx.zeros(weight.shape[0], self._dtype)
-            for name, weight in zip(names, weights, strict=True)
-        ]
-        if len(names) == 1:
-            return Linear(weights[0], biases[0])
-        return Linear(mx.concatenate(weights), mx.concatenate(biases))
+        biases = [self._bias(name, weight.shape[0]) for name, weight in zip(names, weights, strict=True)]
+        return _side_by_side([Linear(*each) for each in zip(weights, biases, strict=True)])
 
     def product(self, *names: str) -> Product:
         """The layers of these names side by side, which have no biases."""
         weights = [self.array(f"{name}.weight") for name in names]
         return Product(weights[0] if len(names) == 1 else mx.concatenate(weights))
 
-    def query(self, name: str, heads: int) -> Linear:
-        """A projection to queries, with attention's scale: one over the root of a head's width."""
-        plain = self.linear(name)
-        scale = float((plain.weight.shape[0] // heads) ** -0.5)
-        return Linear(plain.weight * scale, plain.bias * scale)
+    def affine(self, *names: str, query_heads: int = 0) -> Linear | Grouped:
+        """As `linear`, packed where all of them stay so, in the same bits. query_heads: the first projects to
+        queries of so many heads, with attention's scale: one over the root of a head's width."""
+        shapes = {self._packed_shape(name) for name in names}
+        if len(shapes) == 1 and None not in shapes:
+            return self._grouped(names, query_heads)
+        first, *others = (self.linear(name) for name in names)
+        if query_heads:
+            scale = _attention_scale(first.bias.shape[0], query_heads)
+            first = Linear(first.weight * scale, first.bias * scale)
+        return _side_by_side([first, *others])
+
+    def _grouped(self, names: Sequence[str], query_heads: int) -> Grouped:
+        packed = [self._tensors[f"{name}.packed"] for name in names]
+        scales, biases = ([self.array(f"{name}.{kind}") for name in names] for kind in ("scales", "biases"))
+        bias = [self._bias(name, each.shape[0]) for name, each in zip(names, packed, strict=True)]
+        if query_heads:
+            scale = _attention_scale(bias[0].shape[0], query_heads)
+            scales[0], biases[0], bias[0] = scales[0] * scale, biases[0] * scale, bias[0] * scale
+        return Grouped(*(mx.concatenate(parts) for parts in (packed, scales, biases, bias)))
+
+    def _packed_shape(self, name: str) -> tuple[int, int] | None:
+        """How wide a layer's packed weights and scales are, None where it has none."""
+        if f"{name}.packed" not in self._tensors:
+            return None
+        return self._tensors[f"{name}.packed"].shape[1], self._tensors[f"{name}.scales"].shape[1]
+
+    def _bias(self, name: str, outputs: int) -> mx.array:
+        if f"{name}.bias" in self._tensors:
+            return self.array(f"{name}.bias")
+        return mx.zeros(outputs, self._dtype)
 
     def norm(self, name: str) -> Norm:
         return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
     def self_attention(self, block: str, names: AttentionNames, heads: int) -> SelfAttention:
         """A block's attention to its own sequence."""
-        query = self.query(f"{block}.{names.query}", heads)
-        memory = self.linear(f"{block}.{names.key}", f"{block}.{names.value}")
-        fused = Linear(
-            mx.concatenate([query.weight, memory.weight]), mx.concatenate([query.bias, memory.bias])
+        layers = (f"{block}.{name}" for name in (names.query, names.key, names.value))
+        return SelfAttention(
+            self.norm(f"{block}.{names.norm}"),
+            self.affine(*layers, query_heads=heads),
+            self.affine(f"{block}.{names.out}"),
         )
-        return SelfAttention(self.norm(f"{block}.{names.norm}"), fused, self.linear(f"{block}.{names.out}"))
 
     def cross_attention(self, block: str, names: AttentionNames, heads: int) -> CrossAttention:
         """A block's attention to the encoder."""
         return CrossAttention(
             self.norm(f"{block}.{names.norm}"),
-            self.query(f"{block}.{names.query}", heads),
-            self.linear(f"{block}.{names.key}", f"{block}.{names.value}"),
-            self.linear(f"{block}.{names.out}"),
+            self.affine(f"{block}.{names.query}", query_heads=heads),
+            self.affine(f"{block}.{names.key}", f"{block}.{names.value}"),
+            self.affine(f"{block}.{names.out}"),
         )
 
     def mlp(self, block: str, names: MlpNames) -> Mlp:
         """A block's feed-forward part."""
-        widen = self.linear(f"{block}.{names.widen}")
+        widen = self.affine(f"{block}.{names.widen}")
+        assert widen.bias is not None
         return Mlp(
             self.norm(f"{block}.{names.norm}"),
-            Product(widen.weight),
+            replace(widen, bias=None) if isinstance(widen, Grouped) else Product(widen.weight),
             widen.bias,
-            self.linear(f"{block}.{names.narrow}"),
+            self.affine(f"{block}.{names.narrow}"),
             names.activation,
         )
 
@@ -140,3 +162,15 @@ class Tensors:
             self.cross_attention(name, names.source, heads),
             self.mlp(name, names.mlp),
         )
+
+
+def _side_by_side(layers: Sequence[Linear]) -> Linear:
+    if len(layers) == 1:
+        return layers[0]
+    return Linear(
+        mx.concatenate([layer.weight for layer in layers]), mx.concatenate([layer.bias for layer in layers])
+    )
+
+
+def _attention_scale(outputs: int, heads: int) -> float:
+    return float((outputs // heads) ** -0.5)

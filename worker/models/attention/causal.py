@@ -17,7 +17,7 @@ from kernels.attention.self_attention import self_attention
 from kernels.nn.elementwise import silu
 from worker.models.attention.causal_state import CausalState, join_states
 from worker.models.attention.decoder import pad_rows
-from worker.models.attention.layers import Affine, arrays_of, is_cpu, join_heads, log_sum_exp, pack
+from worker.models.attention.layers import Table, arrays_of, is_cpu, join_heads, log_sum_exp, pack
 from worker.models.attention.state import GROWTH
 from worker.models.turns import give_way
 
@@ -42,10 +42,10 @@ class GroupedAttention:
     stands in `query_norm`'s weight."""
 
     norm: RmsNorm
-    fused: Affine
+    fused: Table
     query_norm: RmsNorm
     key_norm: RmsNorm
-    out: Affine
+    out: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class GatedMlp:
     """Norm, gate and widening side by side, SiLU of the gate times the widening, narrowing."""
 
     norm: RmsNorm
-    widen: Affine
-    narrow: Affine
+    widen: Table
+    narrow: Table
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., d] -> what is to be added to it."""
@@ -84,7 +84,7 @@ class CausalWeights:
     [V, d], None where the table's weights are it. heads, groups: of queries, and of keys and values; width:
     of one. theta: the rotation's base."""
 
-    table: Affine
+    table: Table
     blocks: tuple[CausalBlock, ...]
     norm: RmsNorm
     heads: int

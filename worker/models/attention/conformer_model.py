@@ -49,7 +49,7 @@ class ConformerAttentionModel:
     and `capabilities`, and what else it can tell."""
 
     aligner: Any = None
-    quantised = False
+    bits: int | None = None
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ConformerAttentionModel:
             size=self.nbytes,
             files=dict(self.files),
             chunking=self.chunking,
-            quantised=self.quantised,
+            bits=self.bits,
             **precision(self.dtype),
         )
 
@@ -207,7 +207,7 @@ def install_parts(
     if parts.tied:  # A head that is stored as well is not read.
         tables = (re.escape(name) for name in names.names_of(TABLE))
         names = replace(names, ignored=re.compile(f"{names.ignored.pattern}|^({'|'.join(tables)})$"))
-    tensors = install(network, weights.shapes, weights.read, dtype, source, parts.shapes, names)
+    tensors = install(network, weights, dtype, source, parts.shapes, names)
     network.encoder.fold(dtype)
     network.eval()
     mx.eval(network.parameters())

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from kernels.attention.cross_attention import tile_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.attention.layers import (
-    Affine,
     CrossAttention,
     Linear,
     Mlp,
     Norm,
     Product,
     SelfAttention,
+    Table,
     arrays_of,
     attend_frames,
     attend_table,
@@ -63,7 +63,7 @@ class DecoderWeights:
     for none. heads: of every attention; head_width: of each, 0 for its share of d.
     """
 
-    table: Affine
+    table: Table
     positions: mx.array
     blocks: tuple[Block, ...]
     norm: Norm

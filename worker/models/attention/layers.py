@@ -19,6 +19,7 @@ from kernels.nn.elementwise import layer_norm
 from kernels.nn.row_products import RowProducts, can_run
 from kernels.runtime.build_cpu import BuildFailed
 from kernels.runtime.device import read_backend
+from worker.models.grouped import grouped_product
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +57,27 @@ class Linear(Product):
         return mx.addmm(self.bias, x, self.weight.T)
 
 
-Affine = Product | RowProducts
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """x · weightᵀ + bias of a weight that stays quantised in groups, as `worker.models.grouped` has it; bias
+    [out] or None."""
+
+    packed: mx.array
+    scales: mx.array
+    biases: mx.array
+    bias: mx.array | None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [..., in] -> [..., out]."""
+        out = grouped_product(x, self.packed, self.scales, self.biases)
+        return out if self.bias is None else out + self.bias
 
 
-def pack(product: Affine) -> Affine:
+Table = Product | RowProducts
+Affine = Table | Grouped
+
+
+def pack(product: Table) -> Table:
     """The same with its weights packed once, where this CPU has the kernel for it."""
     if isinstance(product, RowProducts) or product.dtype != mx.float32 or not can_run():
         return product
@@ -129,7 +147,7 @@ def pack_parts(block: Part) -> Part:
     products: dict[str, Any] = {
         each.name: pack(getattr(block, each.name))
         for each in fields(block)
-        if isinstance(getattr(block, each.name), Affine)
+        if isinstance(getattr(block, each.name), Table)
     }
     return replace(block, **products)
 

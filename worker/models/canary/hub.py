@@ -75,7 +75,7 @@ class CanaryFolder:
             files=folder.digests(generation="generation_config.json"),
             generation=generation,
         )
-        model.quantised = folder.quantised
+        model.bits = folder.bits
         return model
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from spool.errors import ModelUnreadable
+from worker.models.artifacts.grouped import bits_of
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
 from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
@@ -22,11 +23,13 @@ from worker.models.canary.model import CanaryModel
 from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.configuration import parse_tree
 from worker.models.conformer.frames import FrameEncoder
-from worker.models.nemo.load import CONFIG_NAMES, WEIGHTS_NAME, feature_extractor, load_archive
+from worker.models.nemo.load import CONFIG_NAMES, WEIGHTS_NAME, feature_extractor, load_archive, load_folder
 from worker.models.nemo.model import NemoModel
 from worker.models.weights import default_dtype
 
 ALIGNER = "timestamps_asr_"
+ALIGNER_FOLDER = "timestamps_asr"
+"""Of a folder's second model."""
 
 
 class Canary:
@@ -71,9 +74,12 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> CanaryModel:
         return file.read_bytes()
 
     tokenizer, weights = _tokenizer(config, read, str(folder)), folder / WEIGHTS_NAME
-    tensors = read_tensors(weights)
+    tensors, aligner = read_tensors(weights), None
     files["weights"] = sha256_of(weights)
-    return _build(config, tokenizer, tensors, dtype, name, str(weights), files)
+    if (folder / ALIGNER_FOLDER).is_dir():
+        aligner = _check_aligner(load_folder(folder / ALIGNER_FOLDER, dtype, name), folder / ALIGNER_FOLDER)
+        files |= {f"{ALIGNER}{role}": digest for role, digest in aligner.files.items()}
+    return _build(config, tokenizer, tensors, dtype, name, str(weights), files, aligner)
 
 
 def _load_nemo(path: Path, dtype: mx.Dtype) -> CanaryModel:
@@ -83,10 +89,16 @@ def _load_nemo(path: Path, dtype: mx.Dtype) -> CanaryModel:
         tokenizer = _tokenizer(config, archive.files.get, str(path))
         has_aligner = ALIGNER + CONFIG_NAME in archive.files
         aligner = load_archive(path, dtype, ALIGNER, sha256) if has_aligner else None
-        if aligner is not None and aligner.ctc is None:
-            raise ModelUnreadable(f"{path}: {ALIGNER}{CONFIG_NAME} is of a model without a CTC head")
+        if aligner is not None:
+            _check_aligner(aligner, f"{path}: {ALIGNER}{CONFIG_NAME}")
         files = {"weights": sha256}
         return _build(config, tokenizer, archive.weights, dtype, path.stem, str(path), files, aligner)
+
+
+def _check_aligner(aligner: NemoModel, source: object) -> NemoModel:
+    if aligner.ctc is None:
+        raise ModelUnreadable(f"{source} is of a model without a CTC head")
+    return aligner
 
 
 def _build(
@@ -103,9 +115,11 @@ def _build(
     encoder, tensors = install_parts(config.encoder, parts, weights, dtype, source)
     head = NemoDecoder(parts, tensors, dtype, tokenizer.eos)
     frames = FrameEncoder(feature_extractor(config.preprocessor, weights), encoder, dtype)
-    return CanaryModel(
+    model = CanaryModel(
         config, frames, head, tokenizer, rows=parts.rows, name=name, files=files, aligner=aligner
     )
+    model.bits = bits_of(weights)
+    return model
 
 
 def _tokenizer(config: CanaryConfig, read: Callable[[str], bytes | None], source: str) -> CanaryTokenizer:

@@ -47,5 +47,5 @@ class Cohere:
             name=files.name,
             files=folder.digests(generation="generation_config.json"),
         )
-        model.quantised = folder.quantised
+        model.bits = folder.bits
         return model

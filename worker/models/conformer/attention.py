@@ -20,6 +20,7 @@ from kernels.runtime.device import compiles_for_cpu, fuse
 from worker.models.attention.layers import join_heads, split_heads
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.linear import Linear
+from worker.models.grouped import share_rows
 
 QUERIES_IN_CACHE = 128
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
@@ -96,14 +97,7 @@ class PlainAttention(nn.Module):
 
     def fold(self) -> None:
         """Makes queries, keys and values by one product from now on. The weights are those of the three."""
-        parts = [self.linear_q, self.linear_k, self.linear_v]
-        self._fused.weight = mx.concatenate([part.weight for part in parts])
-        if "bias" in self._fused:
-            self._fused.bias = mx.concatenate([part.bias for part in parts])
-        mx.eval(self._fused.parameters())
-        for part, own in zip(parts, mx.split(self._fused.weight, 3), strict=True):
-            mx.eval(own)
-            part.weight = own  # a view: no second copy of them stays
+        share_rows([self.linear_q, self.linear_k, self.linear_v], self._fused)
 
     def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:  # noqa: ARG002
         """x [B, T, d]; the mask float32, -inf at keys that are not seen, or None."""

@@ -148,7 +148,7 @@ class ConformerEncoder(nn.Module):
 
     @property
     def _dtype(self) -> mx.Dtype:
-        dtype: mx.Dtype = self.pre_encode.out.weight.dtype
+        dtype: mx.Dtype = self.pre_encode.out.dtype
         return dtype
 
     def _scale_frames(self, x: mx.array) -> mx.array:

@@ -77,7 +77,7 @@ class LstmLanguageModel:
         self.sizes = _sizes_of(config, self.tokenizer.vocabulary_size, str(folder))
         self._network = LstmNetwork(self.sizes)
         weights = read_tensors(folder / FILES["weights"])
-        install(self._network, weights.shapes, weights.read, mx.float32, str(folder))
+        install(self._network, weights, mx.float32, str(folder))
         mx.eval(self._network.parameters())
         files = {role: sha256_of(folder / file) for role, file in FILES.items()}
         self.info = ModelInfo(

@@ -63,8 +63,6 @@ def parse_config(raw: bytes, name: str) -> ModelConfig:
 def model_config(tree: Mapping[str, Any]) -> ModelConfig:
     """Builds the dataclasses from NeMo's configuration tree. Raises ModelUnreadable for what is not
     computed."""
-    if "quantization" in tree:
-        raise ModelUnreadable("quantized weights are not supported; take the model in 16 bit")
     if isinstance(tree.get("sortformer_modules"), Mapping):
         raise ModelUnreadable("a Sortformer tells speakers apart and transcribes nothing; use it to diarize")
     if "model_type" in tree and "preprocessor" not in tree:

@@ -49,11 +49,9 @@ class Parakeet:
             labels, config = parakeet_config(folder.config, folder.features)
         tokenizer = HubPieces(folder.tokenizer, labels, labels + 1, str(files.path / TOKENIZER))
         weights, source = folder.weights, str(folder.weights_path)
-        model = build_model(
+        return build_model(
             config, tokenizer, weights, dtype or default_dtype(), files.name, source, folder.digests(), NAMES
         )
-        model.quantised = folder.quantised
-        return model
 
 
 def parakeet_config(tree: Mapping[str, Any], features: Mapping[str, Any]) -> tuple[int, ModelConfig]:

@@ -13,8 +13,10 @@ import numpy as np
 
 from kernels.runtime.device import compiles_for_cpu
 from spool.errors import ModelUnreadable, UnknownModel
+from worker.models.artifacts.grouped import bits_of
 from worker.models.artifacts.nemo import open_nemo
-from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
+from worker.models.artifacts.safetensors import read_tensors, sha256_of
+from worker.models.artifacts.tensors import Weights
 from worker.models.base import ModelFiles
 from worker.models.conformer.config import PreprocessorConfig
 from worker.models.front_ends.log_mel import FeatureExtractor, Float32
@@ -40,11 +42,12 @@ class Nemo:
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> NemoModel:
         kind = dtype or default_dtype()
         if files.path.is_dir():
-            return _load_folder(files.path, kind, files.name)
+            return load_folder(files.path, kind, files.name)
         return load_archive(files.path, kind)
 
 
-def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
+def load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
+    """The model of a folder. Raises UnknownModel, ModelUnreadable, WeightsMismatch."""
     config_path = next((folder / known for known in CONFIG_NAMES if (folder / known).is_file()), None)
     if config_path is None:
         raise UnknownModel(f"{folder}: holds no config.json, so no model")
@@ -84,12 +87,13 @@ def build_model(
 ) -> NemoModel:
     """The model of these parts. files: SHA-256 by role. Raises WeightsMismatch."""
     network = Network(config, tokenizer.vocabulary_size)
-    install(network, weights.shapes, weights.read, dtype, source, names=names)
+    install(network, weights, dtype, source, names=names)
     network.encoder.fold(dtype)
     network.eval()
     mx.eval(network.parameters())
     features = feature_extractor(config.preprocessor, weights)
     model = NemoModel(config, network, tokenizer, features, name=name, files=files, dtype=dtype)
+    model.bits = bits_of(weights)
     _compile_kernels(model)
     return model
 

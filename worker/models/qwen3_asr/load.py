@@ -27,9 +27,7 @@ class Qwen3Asr:
         tokenizer = read_tokenizer(folder, config)
         parts = load_parts(folder, config, dtype or default_dtype())
         digests = folder.digests(vocabulary=VOCABULARY, merges=MERGES, generation="generation_config.json")
-        return QwenModel(
-            config, *parts, tokenizer, name=files.name, files=digests, quantised=folder.quantised
-        )
+        return QwenModel(config, *parts, tokenizer, name=files.name, files=digests, bits=folder.bits)
 
 
 def read_config(folder: HubFolder) -> QwenConfig:
@@ -44,7 +42,7 @@ def load_parts(folder: HubFolder, config: QwenConfig, dtype: mx.Dtype) -> tuple[
     """Encoder and language model. Raises WeightsMismatch naming what is missing, surplus or of another
     shape."""
     is_aligner, weights = config.classes is not None, folder.weights
-    named = {decoder.hub_name(name, is_aligner=is_aligner): name for name in weights.tensors}
+    named = {decoder.hub_name(name, is_aligner=is_aligner): name for name in weights.shapes}
     shapes = {name: weights.shapes[stored] for name, stored in named.items()}
     expected = tower_shapes(config.audio) | decoder.shapes_of(config, shapes)
     check_shapes(expected, shapes, decoder.IGNORED, str(folder.weights_path))

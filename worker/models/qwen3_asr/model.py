@@ -52,10 +52,10 @@ class QwenModel(UntimedModel):
         *,
         name: str,
         files: Mapping[str, str],
-        quantised: bool = False,
+        bits: int | None = None,
     ) -> None:
         self.config, self.encoder, self.head, self.tokenizer = config, encoder, head, tokenizer
-        self.name, self.files, self.quantised = name, dict(files), quantised
+        self.name, self.files, self.bits = name, dict(files), bits
         self.dtype, self.aligner = encoder.dtype, None
         self.heads: Mapping[HeadName, CausalDecoder] = {"attention": head}
         self.rules = NoRules(config.text.vocab_size)
@@ -83,7 +83,7 @@ class QwenModel(UntimedModel):
             files=self.files,
             chunking=CHUNKS,
             family="qwen3_asr",
-            quantised=self.quantised,
+            bits=self.bits,
             **precision(self.dtype),
         )
 

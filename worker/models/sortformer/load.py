@@ -18,7 +18,7 @@ def load_sortformer(path: Path) -> SortformerNetwork:
     with open_nemo(path) as archive:
         config = parse_sortformer(archive.config, f"{path}: {CONFIG_NAME}")
         part, weights = EncoderPart(config.encoder), archive.weights
-        tensors = install(part, weights.shapes, weights.read, mx.float32, str(path), shapes_of(config))
+        tensors = install(part, weights, mx.float32, str(path), shapes_of(config))
         part.encoder.fold(mx.float32)
         part.eval()
         mx.eval(part.parameters(), tensors)

@@ -10,7 +10,8 @@ from pathlib import Path
 import mlx.core as mx
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.safetensors import Weights, read_tensors, sha256_of
+from worker.models.artifacts.safetensors import read_tensors, sha256_of
+from worker.models.artifacts.tensors import Weights
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.base import ModelFiles
 from worker.models.tokenizers.pieces import read_pieces

@@ -14,7 +14,8 @@ from mlx import nn
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.models.artifacts.safetensors import Weights
+from worker.models.artifacts.grouped import bits_of
+from worker.models.artifacts.tensors import Weights
 from worker.models.base import BatchCost, Capabilities, HeadName
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import FrameEncoder
@@ -168,9 +169,11 @@ def build_wenet(
 ) -> WenetModel:
     """The model of these weights. Raises WeightsMismatch, ModelUnreadable."""
     network, beside = WenetNetwork(config), shapes_of(config)
-    tensors = install(network, weights.shapes, weights.read, dtype, source, beside, WENET, mx.float32)
+    tensors = install(network, weights, dtype, source, beside, WENET, mx.float32)
     network.fold(dtype)
     network.eval()
     decoders = [decoder_of(sizes, config, tensors, dtype) for sizes in config.decoders]
     mx.eval(network.parameters(), [decoder.parameters for decoder in decoders])
-    return WenetModel(config, network, decoders, tokenizer, dtype, name=name, files=files)
+    model = WenetModel(config, network, decoders, tokenizer, dtype, name=name, files=files)
+    model.bits = bits_of(weights)
+    return model

@@ -5,8 +5,9 @@ names.
     Hugging Face     model.safetensors, whole or by index, `model.encoder.layers.0.self_attn.q_proj.weight`
     OpenAI           safetensors or npz, `encoder.blocks.0.attn.query.weight`, `mlp.0`
     OpenAI's .pt     one checkpoint of PyTorch's that holds the sizes beside such tensors; no config.json
-    mlx-community    as OpenAI's but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions; also
-                     quantised in groups (`.scales`, `.biases`), which are read by undoing it
+    mlx-community    as OpenAI's but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions
+
+Named tensors may be quantised in MLX's groups (`worker.models.artifacts.grouped`).
 
 The layouts of named tensors are told apart by the names. A checkpoint is read without executing its pickle.
 Every tensor that is missing, surplus or of another shape is named. Knows nothing of how the network computes.
@@ -23,11 +24,12 @@ import numpy as np
 
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.models.artifacts.ctranslate2 import read_binary
-from worker.models.artifacts.grouped import GROUPED, dequantise
+from worker.models.artifacts.grouped import bits_of
 from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.configuration import read_json
-from worker.models.weights import Shape, check_shapes, norm_shapes
+from worker.models.grouped import PARTS
+from worker.models.weights import Shape, check_shapes, norm_shapes, packed_parts
 from worker.models.whisper.config import DecodingSettings, WhisperDims, parse_dims, parse_settings
 from worker.models.whisper.layouts import BLOCK, binary_names, dims_of, openai_names
 from worker.models.whisper.tokenizer import WhisperTokenizer
@@ -48,8 +50,8 @@ class WhisperArtifacts:
     """A model's files, read and held against each other.
 
     tensors: arrays in the dtype they were stored in, under OpenAI's names, convolutions [out, in, 3].
-    files: SHA-256 of the weights' and the tokenizer's file, by role. quantised: the weights were stored in
-    fewer bits than 16.
+    Quantised ones are expanded, and beside it packed where they stay so. files: SHA-256 of the weights' and
+    the tokenizer's file, by role. bits: of quantised weights, those of a weight in the file.
     """
 
     name: str
@@ -58,7 +60,7 @@ class WhisperArtifacts:
     tokenizer: WhisperTokenizer
     tensors: Mapping[str, mx.array]
     files: Mapping[str, str]
-    quantised: bool = False
+    bits: int | None = None
 
 
 def is_whisper_folder(folder: Path) -> bool:
@@ -87,20 +89,22 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
     config = {} if checkpoint else read_json(folder / CONFIG)
     weights = checkpoint or _weights_file(folder)
-    source, quantised = str(weights), False
+    source, bits = str(weights), None
     if checkpoint:
         config, named = _read_checkpoint(checkpoint)
         dims = parse_dims(config, source)
     elif weights.name == BINARY:
-        variables, quantised = read_binary(weights, "WhisperSpec")
+        variables, bits = read_binary(weights, "WhisperSpec")
         dims = dims_of(variables, source)
         named = {key: mx.array(value) for key, value in binary_names(variables, source).items()}
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
-        stored = read_tensors(weights).tensors
-        quantised = any(name.endswith(GROUPED) for name in stored)
-        named = openai_names(dequantise(stored, config, source))
+        stored = read_tensors(weights)
+        bits = bits_of(stored)
+        plain = {name: stored.read(name) for name in stored.shapes}
+        packed = (packed_parts(stored, name, name) for name in plain)
+        named = openai_names(plain | {key: part for parts in packed for key, part in parts.items()})
     tensors = check_tensors(named, dims, source)
     tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
     generation = folder / GENERATION
@@ -120,7 +124,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         "settings": stated,
     }
     files = {role: sha256_of(path) for role, path in read.items()}
-    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, quantised)
+    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, bits)
 
 
 def shapes_of(dims: WhisperDims) -> dict[str, Shape]:
@@ -150,9 +154,10 @@ def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str)
     expected = shapes_of(dims)
     # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
     named = {POSITIONS: sinusoids(dims.n_audio_ctx, dims.n_audio_state), **named}
-    shapes = {name: tuple(value.shape) for name, value in named.items()}
+    packed = {name: value for name, value in named.items() if name.endswith(PARTS)}
+    shapes = {name: tuple(value.shape) for name, value in named.items() if name not in packed}
     check_shapes(expected, shapes, DERIVED, source)
-    return {name: named[name] for name in expected}
+    return packed | {name: named[name] for name in expected}
 
 
 def checkpoint_of(folder: Path) -> Path | None:

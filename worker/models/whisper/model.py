@@ -124,7 +124,7 @@ class WhisperModel:
             files=self.files,
             chunking=CHUNKING,
             family="whisper",
-            quantised=artifacts.quantised,
+            bits=artifacts.bits,
             **precision(dtype),
         )
 
