@@ -284,7 +284,7 @@ def _compile_kernel(
     return load_launch(library), library
 
 
-def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
+def buffer_of(array: mx.array) -> np.ndarray[Any, Any]:
     """The memory of an evaluated array, row contiguous; bfloat16, which numpy lacks, as its bits."""
     view = np.asarray(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
     return view if view.flags.c_contiguous else np.ascontiguousarray(view)
@@ -325,7 +325,7 @@ def _launch_on_cpu(
     buffers: list[np.ndarray[Any, Any]] = []
     of_shapes: list[int] = []
     for (shape, strides, rank), array in zip(_list_wants(kernel), inputs, strict=True):
-        view = _buffer(array)
+        view = buffer_of(array)
         buffers.append(view)
         of_shapes += range(len(buffers), len(buffers) + shape + strides + rank)
         if shape:
@@ -335,7 +335,7 @@ def _launch_on_cpu(
         if rank:
             buffers.append(np.array([view.ndim], np.int32))
     moved = sum(buffer.nbytes for buffer in buffers)
-    outputs_of = [_buffer(array) for array in results]
+    outputs_of = [buffer_of(array) for array in results]
     buffers += outputs_of
     threads = threads_for(moved)
     grid, group = (groups * simdgroups * width, 1, 1), (simdgroups * width, 1, 1)

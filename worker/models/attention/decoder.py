@@ -4,15 +4,17 @@ One step is one pass over all live hypotheses of all utterances, each at its own
 pass serves prompts, scores and what families make of attention. Knows no rule on logits and no search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.attention.cross_attention import tile_keys
+from kernels.attention.cross_attention import TILE, tile_keys
 from kernels.attention.self_attention import self_attention
+from kernels.runtime.device import buffer_of, fresh_array
 from worker.models.attention.layers import (
     CrossAttention,
     Linear,
@@ -139,6 +141,35 @@ class AttentionDecoder:
                 )
             )
         return tuple(pairs)
+
+    def gather(self, frames: Iterator[mx.array], lengths: NDArray[np.int32]) -> EncodedBatch:
+        """Utterances that are encoded one after another, each [1, T, d] of one T, as one batch: a step
+        attends to it in one launch. Each is written in its place, and nothing is held twice."""
+        count, heads = len(lengths), self.weights.heads
+        first = next(frames)
+        _, length, width = first.shape
+        tiles, depth = -(-length // TILE), width // heads
+        everything = fresh_array((count, length, width), first.dtype)
+        cross = tuple(
+            (
+                mx.zeros((count, heads, tiles, depth, TILE), first.dtype),
+                fresh_array((count, heads, length, depth), first.dtype),
+            )
+            for _ in self.blocks
+        )
+        mx.eval(everything, cross)
+        for row, own in enumerate(chain([first], frames)):
+            mx.eval(own)
+            buffer_of(everything)[row] = buffer_of(own)[0]
+            for block, (keys, values) in zip(self.blocks, cross, strict=True):
+                memory = block.cross.memory(own)
+                mx.eval(memory)
+                both = buffer_of(memory)[0].reshape(length, 2, heads, depth)
+                for at in range(0, length, TILE):
+                    part = both[at : at + TILE, 0]
+                    buffer_of(keys)[row, :, at // TILE, :, : len(part)] = part.transpose(1, 2, 0)
+                buffer_of(values)[row] = both[:, 1].swapaxes(0, 1)
+        return EncodedBatch(everything, lengths, cross)
 
     def start(
         self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]], beam: int

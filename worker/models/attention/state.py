@@ -34,22 +34,6 @@ class EncodedBatch:
         return self.lengths if self.masked else np.full(len(self.lengths), self.frames.shape[1], np.int32)
 
 
-def join_encoded(batches: list[EncodedBatch]) -> EncodedBatch:
-    """One batch of the utterances of several, which have frames of one length: a step attends to it in one
-    launch. Empties the list, so that each layer's arrays go when they are copied."""
-    frames = mx.concatenate([batch.frames for batch in batches])
-    lengths, masked = np.concatenate([batch.lengths for batch in batches]), batches[0].masked
-    layers = list(zip(*(batch.cross for batch in batches), strict=True))
-    batches.clear()
-    joined = []
-    for layer in range(len(layers)):
-        keys, values = zip(*layers[layer], strict=True)
-        joined.append((mx.concatenate(list(keys)), mx.concatenate(list(values))))
-        mx.eval(joined[-1])
-        layers[layer] = ()
-    return EncodedBatch(frames, lengths, tuple(joined), masked)
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedWindow:
     """One utterance of a batch."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
-from worker.models.attention.state import EncodedBatch, EncodedWindow, join_encoded
+from worker.models.attention.state import EncodedBatch, EncodedWindow
 from worker.models.attention.unread import pause_spans, unread_windows
 from worker.models.attention.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 from worker.models.base import (
@@ -150,20 +150,15 @@ class WhisperModel:
         """
         if not windows:
             return []
-        size = 1 if is_cpu() else len(windows)
-        parts = [
-            self._encode([np.asarray(window, np.float32) for window in windows[first : first + size]])
-            for first in range(0, len(windows), size)
-        ]
-        batch = parts[0] if len(parts) == 1 else join_encoded(parts)
-        return [EncodedWindow(batch, index) for index in range(len(windows))]
-
-    def _encode(self, windows: Sequence[NDArray[np.float32]]) -> EncodedBatch:
         lengths = np.array([len(window) // HOP // 2 for window in windows], np.int32)
-        frames = self.encoder(mx.array(np.stack([log_mel(window, self.dims.n_mels) for window in windows])))
-        cross = self.head.cross_memory(frames)
-        mx.eval(frames, cross)
-        return EncodedBatch(frames, lengths, cross)
+        mels = (log_mel(np.asarray(window, np.float32), self.dims.n_mels) for window in windows)
+        if is_cpu():
+            batch = self.head.gather((self.encoder(mx.array(mel[None])) for mel in mels), lengths)
+        else:
+            frames = self.encoder(mx.array(np.stack(list(mels))))
+            batch = EncodedBatch(frames, lengths, self.head.cross_memory(frames))
+            mx.eval(frames, batch.cross)
+        return [EncodedWindow(batch, index) for index in range(len(windows))]
 
     def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window
         return ENCODER_FRAMES
