@@ -39,6 +39,7 @@ from .base_attention import (
     Prompt as Prompt,
     Question as Question,
     Reading as Reading,
+    RuleState as RuleState,
     SAMPLE_RATE as SAMPLE_RATE,
     TimedText as TimedText,
     TokenTimes as TokenTimes,

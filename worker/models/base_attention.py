@@ -81,6 +81,26 @@ class AttentionHead(Protocol[State]):
 
 
 @dataclass(frozen=True, slots=True)
+class Trail:
+    """What a greedy search leaves of an answer that ended: how the prompt's tokens, the answer's and the end
+    heard the frames, and the log-probability of each of the answer's among the tokens below the end."""
+
+    heard: mx.array
+    log_probs: NDArray[np.float32]
+
+
+@runtime_checkable
+class TrailHead(Protocol):
+    """An `AttentionHead` whose states may keep how an utterance's tokens heard its frames."""
+
+    def keeps_trail(self, beam: int) -> bool:
+        """Whether states of so many hypotheses an utterance do."""
+
+    def trail(self, state: Any, utterance: int, tokens: int) -> mx.array:  # noqa: ANN401 - the head's own
+        """How the first `tokens` of an utterance, its prompt's among them, heard the frames."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndRule:
     """What ends a hypothesis, and what becomes of it.
 
@@ -202,7 +222,7 @@ NO_OPENING = Opening()
 class HeardWindow:
     """A window, what the encoder gave for it, and the tokens that are kept as its answer to a prompt, times
     and other orders among them. samples: the window's own. log_probs: of each token, if the search kept
-    them."""
+    them. trail: what the search left of exactly these tokens, if it did."""
 
     window: Window
     encoded: Any
@@ -210,6 +230,7 @@ class HeardWindow:
     tokens: tuple[int, ...]
     samples: NDArray[np.float32]
     log_probs: tuple[float, ...] = ()
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True, slots=True)

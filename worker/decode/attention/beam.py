@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from worker.decode.attention.fused import FusedTokens
 from worker.decode.fusion.fusion import FusionState
-from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
+from worker.models.attention.layers import log_sum_exp
+from worker.models.base_attention import AttentionHead, LogitsRules, RuleState, Trail, TrailHead
 from worker.models.turns import give_way
 
 GROWTH = 32  # tokens by which the histories grow
@@ -48,11 +49,12 @@ class ScoredTokens:
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
     """An utterance's hypotheses as its search orders them, and the index of the answer; none if its scores
-    contain NaN. key: its request's."""
+    contain NaN. key: its request's. trail: of an only hypothesis that ended, where the decoder keeps it."""
 
     hypotheses: tuple[ScoredTokens, ...]
     answer: int = 0
     key: Hashable = None
+    trail: Trail | None = None
 
 
 @dataclass(slots=True)
@@ -650,6 +652,7 @@ class _Live:
     taken: NDArray[np.int32]  # steps of each, counted on the host to avoid reading back
     fusion: FusedTokens | None
     fused: FusionState
+    log_probs: mx.array | None  # float32 [B, 1, room], of the tokens among text, where trails are kept
 
 
 class AttentionSearch:
@@ -670,6 +673,9 @@ class AttentionSearch:
         on_gpu = mx.default_device() != mx.Device(mx.cpu)
         self._between = STEPS_BETWEEN_CHECKS if on_gpu else 1
         self._steps = 0
+        one_answer = isinstance(settings, BeamSettings) and settings.wanted == 1
+        traced = head if one_answer and isinstance(head, TrailHead) else None
+        self._traced = traced if traced is not None and traced.keeps_trail(settings.beam) else None
 
     def add(self, request: SearchRequest) -> None:
         """Queue an utterance; it enters when there is room. Raises ValueError if its prompt leaves no room
@@ -700,6 +706,8 @@ class AttentionSearch:
         shape = (count, beam, candidates)
         live.taken += 1
         live.beams.grow(int(live.taken.max()))
+        if live.log_probs is not None:
+            live.log_probs = self._keep_log_probs(live, logits, tokens)
         live.beams, parents, live.tokens = self.settings.advance(
             live.beams, tokens.reshape(shape), scores.reshape(shape), self.head.eos
         )
@@ -728,6 +736,17 @@ class AttentionSearch:
         while self.pending:
             answers.update({answer.key: answer for answer in self.step()})
         return [answers[key] for key in order]
+
+    def _keep_log_probs(self, live: _Live, logits: mx.array, tokens: mx.array) -> mx.array:
+        """With those of one token more: tokens int32 [B, 1], each among the tokens below the end."""
+        assert live.log_probs is not None
+        text = logits[:, : self.head.eos]
+        chosen = mx.take_along_axis(logits, mx.maximum(tokens, 0), axis=1)
+        added = chosen.astype(mx.float32) - log_sum_exp(text)
+        room = live.beams.histories.shape[2]
+        known = mx.pad(live.log_probs, [(0, 0), (0, 0), (0, room - live.log_probs.shape[2])])
+        kept: mx.array = live.beams.extend(known, mx.zeros(tokens.shape, mx.int32), added)
+        return kept
 
     def _admit(self) -> None:
         live = self._live
@@ -767,6 +786,7 @@ class AttentionSearch:
             np.zeros(len(requests), np.int32),
             fusion,
             () if fusion is None else fusion.start(beam),
+            mx.zeros((len(requests), 1, GROWTH)) if self._traced is not None else None,
         )
 
     def _fusion_of(self, requests: Sequence[SearchRequest]) -> FusedTokens | None:
@@ -783,22 +803,37 @@ class AttentionSearch:
             np.concatenate([first.taken, second.taken]),
             self._fusion_of([*first.requests, *second.requests]),
             tuple(mx.concatenate(list(pair)) for pair in zip(first.fused, second.fused, strict=True)),
+            _join_rows(first.log_probs, second.log_probs),
         )
 
     def _collect(self) -> list[SearchAnswer]:
         live = self._live
         assert live is not None
         done = np.array(live.beams.done)
+        if self._traced is not None:
+            # A trail goes on to the end, which is fed in the step behind the one that found it.
+            done &= np.array(live.beams.steps) < live.taken
         answers = []
         for row in np.flatnonzero(done).tolist():
             if not live.answered[row]:
                 live.answered[row] = True
                 answer = self.settings.collect(live.beams, row)
-                answers.append(replace(answer, key=live.requests[row].key))
+                answers.append(replace(answer, key=live.requests[row].key, trail=self._trail(row, answer)))
         left = live.answered.count(False)
         if left == 0 or len(live.requests) - left >= max(1.0, len(live.requests) * WORTH_A_CHANGE):
             self._drop_answered()
         return answers
+
+    def _trail(self, row: int, answer: SearchAnswer) -> Trail | None:
+        live = self._live
+        assert live is not None
+        if self._traced is None or live.log_probs is None:
+            return None
+        if not answer.hypotheses or not answer.hypotheses[0].ended:
+            return None
+        tokens = len(answer.hypotheses[0].tokens)
+        heard = self._traced.trail(live.kv, row, len(live.requests[row].prompt) + tokens + 1)
+        return Trail(heard, np.array(live.log_probs[row, 0, :tokens]))
 
     def _drop_answered(self) -> None:
         live = self._live
@@ -819,4 +854,14 @@ class AttentionSearch:
                 live.taken[kept],
                 self._fusion_of(requests),
                 tuple(each[chosen] for each in live.fused),
+                None if live.log_probs is None else live.log_probs[chosen],
             )
+
+
+def _join_rows(first: mx.array | None, second: mx.array | None) -> mx.array | None:
+    """[B, 1, room] of two, the shorter room filled with zeros."""
+    if first is None or second is None:
+        return None
+    room = max(first.shape[2], second.shape[2])
+    filled = [mx.pad(each, [(0, 0), (0, 0), (0, room - each.shape[2])]) for each in (first, second)]
+    return mx.concatenate(filled)

@@ -284,7 +284,8 @@ def _hear(
             continue
         heard.append(_HeardWindow(searched, verdict, again=verdict.again))
         if verdict.kept or searched.utterance.single:
-            prompt = searched.question.prompts[verdict.reading]
+            prompt, found = searched.question.prompts[verdict.reading], searched.found[verdict.reading]
+            trail = found.trail if found.hypotheses[0].tokens == verdict.kept else None
             spoken[index] = HeardWindow(
                 searched.window,
                 searched.encoded,
@@ -292,6 +293,7 @@ def _hear(
                 verdict.kept,
                 searched.samples,
                 _log_probs(searched, verdict),
+                trail,
             )
     for (index, own), timed in zip(spoken.items(), time_words(model, list(spoken.values())), strict=True):
         each = heard[index]

@@ -15,7 +15,7 @@ from kernels.attention.dtw import dtw
 from worker.models.attention.decoder import AttentionDecoder
 from worker.models.attention.layers import log_sum_exp
 from worker.models.attention.state import EncodedWindow, Memory
-from worker.models.base_attention import TokenTimes
+from worker.models.base_attention import TokenTimes, Trail
 
 Float32 = NDArray[np.float32]
 MEDIAN_WIDTH = 7
@@ -28,17 +28,24 @@ FRAMES_MIN = 2
 
 def align_tokens(
     decoder: AttentionDecoder,
-    heads: Sequence[tuple[int, int]],
     encoded: Sequence[EncodedWindow],
     prompts: Sequence[Sequence[int]],
     tokens: Sequence[Sequence[int]],
     frame_seconds: float,
+    trails: Sequence[Trail | None] = (),
 ) -> list[TokenTimes | None]:
-    """When each text token of each utterance was spoken behind its prompt, by these heads (layer, head); None
-    where nothing can be told."""
+    """When each text token of each utterance was spoken behind its prompt, by the decoder's alignment heads;
+    None where nothing can be told. trails: what a search of that prompt left of these tokens; others are
+    read once more."""
     usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]
     # Window by window: what stands in the matrix must not know the batch.
-    heard = [_hear(decoder, heads, encoded[index], prompts[index], tokens[index]) for index in usable]
+    heard = []
+    for index in usable:
+        trail = trails[index] if trails else None
+        if trail is None:
+            heard.append(_hear(decoder, encoded[index], prompts[index], tokens[index]))
+        else:
+            heard.append((_products(decoder, encoded[index], trail.heard), np.exp(trail.log_probs)))
     answers = time_tokens(
         [products for products, _ in heard],
         [len(prompts[index]) - 1 for index in usable],
@@ -51,16 +58,26 @@ def align_tokens(
     return times
 
 
+def _products(decoder: AttentionDecoder, window: EncodedWindow, queries: mx.array) -> Float32:
+    """Products of the alignment heads' queries [heads, rows, D] over the window's own frames, [heads, rows,
+    frames]."""
+    products = []
+    for (layer, head), query in zip(decoder.alignment_heads, queries, strict=True):
+        tiles = window.batch.cross[layer][0][window.index, head]
+        products.append((query.astype(mx.float32) @ tiles.astype(mx.float32)).swapaxes(0, 1))
+    joined = mx.stack(products)
+    return np.array(joined.reshape(*joined.shape[:2], -1)[:, :, : window.length])
+
+
 def _hear(
     decoder: AttentionDecoder,
-    heads: Sequence[tuple[int, int]],
     window: EncodedWindow,
     prompt: Sequence[int],
     text: Sequence[int],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Products of the alignment heads over the window's own frames, [heads, rows, frames], and each text
     token's probability among text tokens."""
-    rows = np.array([[*prompt, *text, decoder.eos]], np.int32)
+    rows, heads = np.array([[*prompt, *text, decoder.eos]], np.int32), decoder.alignment_heads
     forced = decoder.force(Memory.of([window]), rows, keep=[layer for layer, _ in heads])
     products = [
         forced.products[layer][0, mx.array(own)]

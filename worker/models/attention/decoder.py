@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kernels.attention.cross_attention import TILE, tile_keys
 from kernels.attention.self_attention import self_attention
+from kernels.nn.row_products import RowProducts
 from kernels.runtime.device import buffer_of, fresh_array
 from worker.models.attention.layers import (
     CrossAttention,
@@ -86,13 +87,14 @@ def tokens_last(weight: mx.array, bias: mx.array | None = None) -> Product:
 class ForcedPass:
     """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm, states of it behind each layer;
     keys and values of each layer [R, H, n, D]; products: of the cross attention of each layer that was asked
-    for, float32 [U, H, Q, T]."""
+    for, float32 [U, H, Q, T], and the queries that they were made with, [U, H, Q, D]."""
 
     hidden: mx.array
     states: list[mx.array]
     keys: list[mx.array]
     values: list[mx.array]
     products: dict[int, mx.array]
+    queries: dict[int, mx.array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +107,29 @@ class TokenTree:
 
 
 class AttentionDecoder:
-    """The decoder's weights, and every pass over them. A family adds how it aligns text."""
+    """The decoder's weights, and every pass over them. A family adds how it aligns text.
 
-    def __init__(self, weights: DecoderWeights, dtype: mx.Dtype, eos: int) -> None:
+    alignment_heads: (layer, head) whose cross attention follows time.
+    """
+
+    def __init__(
+        self,
+        weights: DecoderWeights,
+        dtype: mx.Dtype,
+        eos: int,
+        alignment_heads: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self.weights = replace(
             weights, table=pack(weights.table), blocks=tuple(block.pack() for block in weights.blocks)
         )
         self.dtype, self.eos = dtype, eos
         self.blocks = self.weights.blocks
         self._head_width = weights.head_width or int(weights.positions.shape[1]) // weights.heads
+        self.alignment_heads = tuple(sorted(alignment_heads))
+        self._heads_of = {
+            layer: mx.array([head for at, head in self.alignment_heads if at == layer])
+            for layer, _ in self.alignment_heads
+        }
 
     @property
     def max_tokens(self) -> int:
@@ -181,10 +197,16 @@ class AttentionDecoder:
         heads = (self.weights.heads, self._head_width)
         state = empty_state(encoded, beam, len(self.blocks), heads, int(lengths.max()) + 1, self.dtype)
         state.positions = lengths
+        if self.keeps_trail(beam):
+            shape = (len(encoded), len(self.alignment_heads), state.capacity, heads[1])
+            state.queries = mx.zeros(shape, self.dtype)
         if lengths.max() > 0:
             # Columns behind a shorter prompt hold the padding's, until the utterance writes there itself.
-            forced = self.force(state.memory, pad_rows([prompt[:-1] for prompt in prompts]))
+            kept = list(self._heads_of)
+            forced = self.force(state.memory, pad_rows([prompt[:-1] for prompt in prompts]), keep=kept)
             filled = int(lengths.max()) * beam
+            if state.queries is not None:
+                state.queries[:, :, :filled] = self._of_alignment(forced.queries)
             for layer, (keys, values) in enumerate(zip(forced.keys, forced.values, strict=True)):
                 state.keys[layer][:, :, :filled:beam] = keys
                 state.values[layer][:, :, :filled:beam] = values
@@ -198,6 +220,7 @@ class AttentionDecoder:
         positions = self.weights.positions[mx.array(state.positions)][:, None]
         x = self._embed(tokens.reshape(-1)).reshape(count, beam, -1) + positions
         x = self._normalise(x)
+        heard: dict[int, mx.array] = {}
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
             queries, keys, values = mx.split(fused, 3, axis=-1)
@@ -212,12 +235,29 @@ class AttentionDecoder:
             )
             x = x + block.attention.out(attended.reshape(count, beam, -1))
             queries = block.cross.query(block.cross.norm(x)).reshape(count * beam, heads, -1)
+            heard[layer] = queries
             attended = state.memory.attend(queries, layer, beam)
             x = x + block.cross.out(attended.reshape(count, beam, -1))
             x = x + block.mlp(x)
+        if state.queries is not None:
+            state.keep_queries(self._of_alignment(heard))
         # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
         state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)
         return self.logits(self.weights.norm(x).reshape(count * beam, -1)), state
+
+    def keeps_trail(self, beam: int) -> bool:
+        """As `TrailHead.keeps_trail`: where heads align, of one hypothesis, and of products whose bits depend
+        on no other row."""
+        return beam == 1 and bool(self.alignment_heads) and isinstance(self.weights.table, RowProducts)
+
+    def trail(self, state: DecoderState, utterance: int, tokens: int) -> mx.array:
+        """As `TrailHead.trail`: the queries of the alignment heads, [heads, tokens, D]."""
+        assert state.queries is not None
+        return state.queries[utterance, :, :tokens]
+
+    def _of_alignment(self, queries: dict[int, mx.array]) -> mx.array:
+        """Of each layer's [B, H, …] the alignment heads, [B, heads, …] in their order."""
+        return mx.concatenate([queries[layer][:, heads] for layer, heads in self._heads_of.items()], axis=1)
 
     def project(self, frames: mx.array) -> mx.array:
         """Encoder frames [B, T, d_model] as the decoder attends to them, [B, T, d]."""
@@ -317,7 +357,7 @@ class AttentionDecoder:
         else:
             x = self._normalise(x + self.weights.positions[mx.array(tree.depths)])
             mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
-        states, all_keys, all_values, kept = [], [], [], {}
+        states, all_keys, all_values, kept, heard = [], [], [], {}, {}
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
             queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
@@ -325,22 +365,22 @@ class AttentionDecoder:
             all_values.append(values)
             x = x + block.attention.out(join_heads(attend_table(queries, keys, values, mask)))
             shared = x.reshape(utterances, -1, width)
-            added, products = self._cross(block.cross, shared, memory, layer)
+            added, products, asked = self._cross(block.cross, shared, memory, layer)
             x = x + added.reshape(x.shape)
             x = x + block.mlp(x)
             states.append(x)
             if layer in keep:
-                kept[layer] = products
-        return ForcedPass(self.weights.norm(x), states, all_keys, all_values, kept)
+                kept[layer], heard[layer] = products, asked
+        return ForcedPass(self.weights.norm(x), states, all_keys, all_values, kept, heard)
 
     def _cross(
         self, cross: CrossAttention, x: mx.array, memory: Memory, layer: int
-    ) -> tuple[mx.array, mx.array]:
-        """x [U, Q, d] -> what is to be added, and the products [U, H, Q, T]."""
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """x [U, Q, d] -> what is to be added, the products [U, H, Q, T], and the queries [U, H, Q, D]."""
         queries = split_heads(cross.query(cross.norm(x)), self.weights.heads)
         pairs = [memory.cross(group, layer) for group in range(len(memory.rows))]
         output, products = attend_frames(queries, pairs)
-        return cross.out(join_heads(output)), products
+        return cross.out(join_heads(output)), products, queries
 
     def _embed(self, tokens: mx.array) -> mx.array:
         """tokens [N] -> [N, d]."""

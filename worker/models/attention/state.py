@@ -112,7 +112,8 @@ class DecoderState:
 
     keys, values: a layer's pool [B, H, capacity * K, D]; column s * K + k was written by hypothesis k at
     position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions:
-    int32 [B], where the next token stands.
+    int32 [B], where the next token stands. queries: with which the alignment heads heard the frames at each
+    position, [B, heads, capacity, D], where they are kept; of one hypothesis alone.
     """
 
     memory: Memory
@@ -120,6 +121,7 @@ class DecoderState:
     values: list[mx.array]
     owners: mx.array
     positions: NDArray[np.int32]
+    queries: mx.array | None = None
 
     @property
     def utterances(self) -> int:
@@ -149,12 +151,21 @@ class DecoderState:
         self.keys = [mx.pad(array, columns) for array in self.keys]
         self.values = [mx.pad(array, columns) for array in self.values]
         self.owners = mx.pad(self.owners, [(0, 0), (0, 0), (0, added)])
+        if self.queries is not None:
+            self.queries = mx.pad(self.queries, [(0, 0), (0, 0), (0, added), (0, 0)])
 
     def write(self, layer: int, keys: mx.array, values: mx.array, columns: mx.array) -> None:
         """Puts [B, H, K, D] into columns int32 [B, K]."""
         where = mx.broadcast_to(columns[:, None, :, None], keys.shape)
         self.keys[layer] = mx.put_along_axis(self.keys[layer], where, keys, axis=2)
         self.values[layer] = mx.put_along_axis(self.values[layer], where, values, axis=2)
+
+    def keep_queries(self, queries: mx.array) -> None:
+        """Puts [B, heads, D] of the alignment heads at the utterances' positions."""
+        assert self.queries is not None
+        where = mx.array(self.positions)[:, None, None, None]
+        where = mx.broadcast_to(where, (*queries.shape[:2], 1, queries.shape[2]))
+        self.queries = mx.put_along_axis(self.queries, where, queries[:, :, None], axis=2)
 
     def columns(self) -> mx.array:
         """The columns that the hypotheses write at their positions, int32 [B, K]."""
@@ -188,6 +199,7 @@ class DecoderState:
             [array[chosen] for array in self.values],
             self.owners[chosen],
             self.positions[list(utterances)],
+            None if self.queries is None else self.queries[chosen],
         )
 
 
@@ -223,4 +235,5 @@ def join_states(states: Sequence[DecoderState]) -> DecoderState:
         [mx.concatenate(list(arrays)) for arrays in zip(*(state.values for state in states), strict=True)],
         mx.concatenate([state.owners for state in states]),
         np.concatenate([state.positions for state in states]),
+        mx.concatenate(kept) if (kept := [s.queries for s in states if s.queries is not None]) else None,
     )

@@ -8,7 +8,7 @@ from worker.models.attention.alignment import align_tokens
 from worker.models.attention.blocks import Tensors
 from worker.models.attention.decoder import AttentionDecoder, DecoderWeights, tokens_last
 from worker.models.attention.state import EncodedWindow
-from worker.models.base_attention import TokenTimes
+from worker.models.base_attention import TokenTimes, Trail
 from worker.models.whisper.config import FRAME_SECONDS, SpecialTokens, WhisperDims
 from worker.models.whisper.layouts import BLOCK
 
@@ -25,7 +25,6 @@ class WhisperHead(AttentionDecoder):
     ) -> None:
         self.dims = dims
         self.ids = SpecialTokens(dims.n_vocab)
-        self.alignment_heads = tuple(alignment_heads)
         source = Tensors(tensors, dtype)
         weights = DecoderWeights(
             table=tokens_last(source.array("decoder.token_embedding.weight")),
@@ -37,7 +36,7 @@ class WhisperHead(AttentionDecoder):
             norm=source.norm("decoder.ln"),
             heads=dims.n_text_head,
         )
-        super().__init__(weights, dtype, self.ids.eot)
+        super().__init__(weights, dtype, self.ids.eot, alignment_heads)
 
     def align(
         self,
@@ -45,13 +44,14 @@ class WhisperHead(AttentionDecoder):
         tokens: Sequence[Sequence[int]],
         languages: Sequence[str | None] | None = None,
         tasks: Sequence[str] | None = None,
+        trails: Sequence[Trail | None] = (),
     ) -> list[TokenTimes | None]:
         """When each text token of each utterance was spoken, asked in its language (default English) for its
         task (default to transcribe), as openai-whisper's find_alignment does; None where nothing can be
-        told."""
+        told. trails: as in `align_tokens`."""
         spoken = languages or [None] * len(encoded)
         prompts = [
             self.ids.prompt(language or "en", task, timestamps=False)
             for language, task in zip(spoken, tasks or ["transcribe"] * len(encoded), strict=True)
         ]
-        return align_tokens(self, self.alignment_heads, encoded, prompts, tokens, FRAME_SECONDS)
+        return align_tokens(self, encoded, prompts, tokens, FRAME_SECONDS, trails)

@@ -229,11 +229,20 @@ class WhisperModel:
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the cross attention."""
         texts = [[token for token in each.tokens if self.is_text(token)] for each in windows]
+        tasks = ["translate" if self._translates(each.prompt) else "transcribe" for each in windows]
+        # Times are told without what was said before, and by text alone.
+        trails = [
+            each.trail
+            if each.prompt.tokens[0] == self.ids.sot and not each.prompt.timestamps and text == [*each.tokens]
+            else None
+            for each, text in zip(windows, texts, strict=True)
+        ]
         times = self.head.align(
             [each.encoded for each in windows],
             texts,
             [each.prompt.language for each in windows],
-            ["translate" if self._translates(each.prompt) else "transcribe" for each in windows],
+            tasks,
+            trails,
         )
         timed = []
         for each, text, spoken in zip(windows, texts, times, strict=True):

@@ -1,5 +1,6 @@
 """Features, encoder, decoder, languages and word times against the numpy restatement."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import mlx.core as mx
@@ -13,13 +14,14 @@ from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, openai_warp, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
-from worker.decode import compression_ratio
+from worker.decode import AttentionSearch, BeamSettings, SearchRequest, compression_ratio
 from worker.models import (
     LANGUAGE_CODES,
     DecodeRequest,
     HeardWindow,
     Languages,
     PreprocessorConfig,
+    RuleState,
     SpecialTokens,
     Task,
     Window,
@@ -210,6 +212,52 @@ def test_times_are_those_of_an_utterance_alone() -> None:
         assert len(alone.starts) == len(texts[index]) + 1
         assert (np.diff(alone.starts) >= 0).all()
         assert alone.starts[-1] <= SECONDS[index]
+
+
+class Script:
+    """Rules by which each utterance says its text and then ends; its options are its number."""
+
+    def __init__(self, texts: Sequence[Sequence[int]], end: int) -> None:
+        longest = max(map(len, texts)) + 1
+        self._next = mx.array([[*text, *[end] * (longest - len(text))] for text in texts])
+
+    def start(self, requests: Sequence[int], beam: int) -> RuleState:
+        rows = mx.array(list(requests))[:, None]
+        return {"row": mx.broadcast_to(rows, (len(requests), beam)), "said": mx.zeros_like(rows)}
+
+    def best(
+        self, logits: mx.array, state: RuleState, count: int, gains: mx.array | None = None
+    ) -> tuple[mx.array, mx.array]:
+        said = mx.minimum(state["said"], self._next.shape[1] - 1)
+        tokens = self._next[state["row"], said].astype(mx.int32)
+        return tokens, mx.zeros(tokens.shape)
+
+    def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
+        return {**state, "said": state["said"] + 1}
+
+
+@pytest.mark.skipif(not can_run(), reason="only products that are packed for a CPU leave trails")
+def test_a_search_leaves_the_times_of_its_answers() -> None:
+    # Given answers of unlike lengths, of which two are searched at once
+    model, encoded = tiny_model(), windows()
+    texts = [[100 + 3 * at for at in range(5 + 4 * index)] for index in range(len(encoded))]
+    prompt = tuple(model.ids.prompt("en", timestamps=False))
+    search = AttentionSearch(model.head, Script(texts, model.ids.eot), BeamSettings(), width=2)
+    # When they have been found
+    answers = search.run(SearchRequest(row, each, prompt, row) for row, each in enumerate(encoded))
+    # Then their times are those of a pass of its own, and a beam leaves none
+    assert [list(answer.hypotheses[0].tokens) for answer in answers] == texts
+    read, left = (
+        model.head.align(encoded, texts),
+        model.head.align(encoded, texts, trails=[a.trail for a in answers]),
+    )
+    for forced, found in zip(read, left, strict=True):
+        assert forced is not None
+        assert found is not None
+        assert np.array_equal(forced.starts, found.starts)
+        assert np.allclose(forced.probabilities, found.probabilities, rtol=1e-4)
+    beam = AttentionSearch(model.head, model.rules, BeamSettings(2, max_new_tokens=3))
+    assert beam.run([SearchRequest(0, encoded[0], prompt)])[0].trail is None
 
 
 @pytest.mark.parametrize(("task", "token"), [("transcribe", 50359), ("translate", 50358)])
