@@ -89,6 +89,14 @@ class Languages:
         return tuple((code, round(share, 3)) for code, share in ranked if share >= 0.001)
 
 
+@dataclass(frozen=True, slots=True)
+class Features:
+    """A window's log-mel [3000, mels] float32, and its encoder frames of real sound."""
+
+    mel: NDArray[np.float32]
+    length: int
+
+
 class WhisperModel:
     """Encoder, decoder head, tokenizer and rules of one model."""
 
@@ -144,20 +152,25 @@ class WhisperModel:
         return 2 * self.dims.n_text_layer * ENCODER_FRAMES * self.dims.n_text_state * self.dtype.size
 
     def encode(self, windows: Sequence[NDArray[np.float32]]) -> list[EncodedWindow]:
-        """Windows of at most 30 s, each [N] float32 at 16 kHz in -1 ... 1. Raises AudioTooLong.
+        """Windows of at most 30 s, each [N] float32 at 16 kHz in -1 ... 1. Raises AudioTooLong."""
+        return self.encode_features([self.features(window) for window in windows])
 
-        A CPU takes them one by one: the bits of a product depend on its number of rows there.
-        """
+    def features(self, window: NDArray[np.float32]) -> Features:
+        """What `encode_features` takes of a window."""
+        return Features(log_mel(np.asarray(window, np.float32), self.dims.n_mels), len(window) // HOP // 2)
+
+    def encode_features(self, windows: Sequence[Features]) -> list[EncodedWindow]:
+        """A CPU takes them one by one: the bits of a product depend on its number of rows there."""
         if not windows:
             return []
-        lengths = np.array([len(window) // HOP // 2 for window in windows], np.int32)
-        mels = (log_mel(np.asarray(window, np.float32), self.dims.n_mels) for window in windows)
+        lengths = np.array([window.length for window in windows], np.int32)
         if is_cpu():
-            batch = self.head.gather((self.encoder(mx.array(mel[None])) for mel in mels), lengths)
+            frames = (self.encoder(mx.array(window.mel[None])) for window in windows)
+            batch = self.head.gather(frames, lengths)
         else:
-            frames = self.encoder(mx.array(np.stack(list(mels))))
-            batch = EncodedBatch(frames, lengths, self.head.cross_memory(frames))
-            mx.eval(frames, batch.cross)
+            together = self.encoder(mx.array(np.stack([window.mel for window in windows])))
+            batch = EncodedBatch(together, lengths, self.head.cross_memory(together))
+            mx.eval(together, batch.cross)
         return [EncodedWindow(batch, index) for index in range(len(windows))]
 
     def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window

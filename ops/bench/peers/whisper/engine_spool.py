@@ -18,17 +18,17 @@ from worker.models.whisper.rules import WhisperOptions  # noqa: E402
 
 
 class SpoolWhisper:
-    """See `child.Engine`. Features are computed with the encoder, as in a worker."""
+    """See `child.Engine`."""
 
     def __init__(self, path: str) -> None:
         self.model = load_whisper(path)
         self.prompt = tuple(self.model.ids.prompt("en", "transcribe", timestamps=False))
 
     def features(self, samples: list[Samples]) -> Made:
-        return samples
+        return [self.model.features(each) for each in samples]
 
     def encode(self, features: Made) -> Made:
-        return self.model.encode(features)
+        return self.model.encode_features(features)
 
     def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
         head = self.model.heads["attention"]
