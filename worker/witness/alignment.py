@@ -143,6 +143,19 @@ def _emissions(frames: PhoneFrames, first: int, last: int) -> NDArray[np.float32
     return costs
 
 
+def _joined_emissions(
+    frames: PhoneFrames, lines: Sequence[Line]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The emissions of the lines' frames, each stretch once however far apart they are, and where each line's
+    begin."""
+    stretches = list(dict.fromkeys((line.first, line.last) for line in lines))
+    offsets = np.cumsum([0, *(last - first for first, last in stretches)])
+    places = dict(zip(stretches, offsets.tolist(), strict=False))
+    parts = [_emissions(frames, *stretch) for stretch in stretches]
+    costs = np.concatenate([*(part[:-1] for part in parts), parts[0][-1:]])
+    return costs, np.array([places[line.first, line.last] for line in lines])
+
+
 def _is_quiet(table: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Where silence or a word's end is the best that is heard."""
     quiet: NDArray[np.bool_] = np.minimum(table[:, SILENCE], table[:, END]) == 0
@@ -155,10 +168,8 @@ def _viterbi(
     """Scores and last states of lines, [B] each. back: filled with how many states back each state came from,
     [T, B, S]."""
     chain = _chain(lines)
-    first, last = min(line.first for line in lines), max(line.last for line in lines)
-    costs = _emissions(frames, first, last)
-    starts = np.array([line.first - first for line in lines])
-    stops = np.array([line.last - first for line in lines])
+    costs, starts = _joined_emissions(frames, lines)
+    stops = starts + np.array([line.last - line.first for line in lines])
     longest = int((stops - starts).max())
     best = np.full(chain.classes.shape, IMPOSSIBLE, np.float32)
     best[:, 0] = 0

@@ -115,6 +115,15 @@ def read_clip(speech: Path, row: Row) -> Samples:
     return np.asarray(samples, np.float32)
 
 
+def babbles(speech: Path, count: int) -> list[Samples]:
+    """Babbles of eight test speakers each."""
+    rows = [row for row in read_manifest(speech) if (row["domain"], row["split"]) == ("so762", "test")]
+    rng = np.random.default_rng(9)
+    return [
+        _babble([read_clip(speech, rows[at]) for at in rng.integers(len(rows), size=8)]) for _ in range(count)
+    ]
+
+
 def _babble(clips: Sequence[Samples]) -> Samples:
     size = int(SOUND_SECONDS * RATE)
     voices = [np.resize(clip / max(float(np.sqrt((clip**2).mean())), 1e-4), size) for clip in clips]

@@ -1,5 +1,7 @@
 """Forced alignment of lines with phones that are known."""
 
+import tracemalloc
+
 import numpy as np
 
 from tests.worker.witness.sounds import LEXICON, hear
@@ -54,3 +56,16 @@ def test_a_line_that_does_not_fit_scores_as_impossible() -> None:
     assert score_lines(FRAMES, [short])[0] == -COST_MAX * short.phones
     empty = Line(5, 5, line(SAID).words)
     assert score_lines(FRAMES, [empty, line(SAID)])[0] == -COST_MAX * empty.phones
+
+
+def test_lines_far_apart_score_as_alone_and_take_no_memory_between() -> None:
+    frames, _ = hear([(2.0, SAID), (3600.0, SAID)], 3610.0)
+    words = line(SAID).words
+    near, far = Line(50, 350, words), Line(frames.frame(3599.0), frames.frame(3605.0), words)
+    tracemalloc.start()
+    together = score_lines(frames, [near, far])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(together, [score_lines(frames, [each])[0] for each in (near, far)], atol=1e-4)
+    assert min(together) > -near.phones
+    assert most < 2_000_000, "an hour of emissions is 30 MB"
