@@ -14,11 +14,13 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+import soundfile
 import tokenizers
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest, ModelUnreadable, WeightsMismatch
 from worker.engine import decode_utterances
+from worker.local import transcribe_files
 from worker.models import (
     DecodeRequest,
     SearchOptions,
@@ -325,6 +327,21 @@ def test_long_audio_is_answered_window_by_window() -> None:
     assert whole.hypotheses[0].tokens == tuple(token for each in alone for token in each.hypotheses[0].tokens)
     texts = [cohere.tokenizer.decode(each.hypotheses[0].tokens).strip() for each in alone]
     assert whole.text == " ".join(text for text in texts if text)
+
+
+@pytest.mark.parametrize("clip", [4.0, 35.0])
+def test_recordings_are_cut_for_it_as_for_jobs(tmp_path: Path, clip: float) -> None:
+    folder = copy("cohere", tmp_path / "cohere")
+    settings = json.loads((folder / "processor_config.json").read_text())
+    settings["feature_extractor"] |= {"max_audio_clip_s": clip, "overlap_chunk_second": 1.0}
+    (folder / "processor_config.json").write_text(json.dumps(settings))
+    soundfile.write(tmp_path / "talk.wav", np.concatenate([audio()[2]] * 8), 16_000)
+    ask = DecodeRequest(language="en")
+    (result,) = transcribe_files([tmp_path / "talk.wav"], str(folder), SearchOptions(), ask=ask)
+    assert result.transcript is not None
+    assert result.transcript.text
+    assert len(result.chunks) > 40 / clip
+    assert max(each.end - each.start for each in result.chunks) <= clip * 16_000
 
 
 def test_the_dither_is_torchs() -> None:

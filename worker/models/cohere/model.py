@@ -74,8 +74,8 @@ class CohereModel(ConformerAttentionModel):
     @property
     def chunking(self) -> Independent:
         longest = min(self.config.clip_seconds, MAX_UTTERANCE_SECONDS)
-        aim = max(self.config.clip_seconds - self.config.search_seconds, longest / 2)
-        return Independent(aim=min(aim, longest), max=longest, overlap=UNTIMED_OVERLAP)
+        rest = min(5.0, longest / 4)
+        return Independent(longest - rest - UNTIMED_OVERLAP, longest, UNTIMED_OVERLAP, rest)
 
     def prepare(self, options: DecodeRequest) -> PreparedRequest:
         """As `SpeechModel.prepare`; `previous` is the whole prompt. Without a language it is English."""
