@@ -5,8 +5,10 @@ Reads `config.json` of a model's folder for numbers only: what the engine refuse
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,10 +158,63 @@ class WhisperShape:
         return self.decoder_layers * (28 * self.width**2 + attention) + 2.0 * self.vocabulary * self.width
 
 
-Shape = ModelShape | WhisperShape
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """A Conformer under a CTC head that attends within blocks of `block` frames, and whose `pooled` layers
+    halve the frames (Granite Speech 5), all sizes in numbers of values.
+
+    `inner` is the width of the feed-forwards, `expansion` how many times as wide as the frames the
+    convolution is inside. `labels` counts blank. The middle layer's frames are labelled too, and what comes
+    of it is fed back.
+    """
+
+    name: str
+    mels: int = 80
+    layers: int = 16
+    width: int = 1024
+    inner: int = 4096
+    heads: int = 8
+    head_width: int = 128
+    block: int = 128
+    kernel: int = 7
+    expansion: int = 2
+    pooled: tuple[int, ...] = (0, 1)
+    labels: int = 16_384
+
+    @property
+    def encoder_weights(self) -> int:
+        """Matrices of the encoder; its output layer, which is the head, among them."""
+        attention = 4 * self.heads * self.head_width
+        layer = self.width * (4 * self.inner + attention + 3 * self.expansion * self.width)
+        return self.layers * layer + 4 * self.mels * self.width + 2 * self.labels * self.width
+
+    def count_frames(self, seconds: float) -> tuple[int, ...]:
+        """Frames that enter each layer, and those that leave the last."""
+        frames = [math.ceil(int(seconds * FEATURE_FRAMES) / 2)]
+        for layer in range(self.layers):
+            frames.append(frames[-1] // 2 if layer in self.pooled else frames[-1])
+        return tuple(max(1, count) for count in frames)
+
+    def dense_operations(self, seconds: float) -> float:
+        """Of one utterance without attention and the search. A layer that halves does so within its
+        convolution."""
+        frames, square = self.count_frames(seconds), self.width * self.width
+        before = (
+            self.width * (2 * self.inner + 4 * self.heads * self.head_width) + 2 * self.expansion * square
+        )
+        behind = self.expansion * self.width * (self.width + self.kernel) + 2 * self.width * self.inner
+        total = (
+            4 * self.mels * self.width * frames[0] + 2 * self.labels * self.width * frames[self.layers // 2]
+        )
+        for entering, leaving in pairwise(frames):
+            total += entering * before + leaving * behind
+        return 2.0 * total
+
+
+Shape = ModelShape | WhisperShape | BlockShape
 
 _FLASH = DecoderShape(4, 1024, stamped=True)
-KNOWN: Mapping[str, ModelShape] = {
+KNOWN: Mapping[str, ModelShape | BlockShape] = {
     shape.name: shape
     for shape in (
         ModelShape("parakeet-tdt-0.6b", 128, 24, 1024, lstm_layers=2),
@@ -171,6 +226,7 @@ KNOWN: Mapping[str, ModelShape] = {
             "cohere-transcribe", 128, 48, 1280, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)
         ),
         ModelShape("canary-1b", 128, 24, 1024, labels=4128, decoder=DecoderShape(24, 1024, prompt=5)),
+        BlockShape("granite-speech-5.0-470m-turboctc"),
     )
 }
 KNOWN_WHISPERS: Mapping[str, WhisperShape] = {
@@ -188,9 +244,12 @@ KNOWN_WHISPERS: Mapping[str, WhisperShape] = {
     )
 }
 # The first that a name contains; canary-1b is in the names of two others.
-_SHORT = {"0.6b": "parakeet-tdt-0.6b", "110m": "parakeet-tdt_ctc-110m"} | {
-    name: name for name in KNOWN if name.startswith(("canary", "cohere"))
-}
+_SHORT = {
+    "0.6b": "parakeet-tdt-0.6b",
+    "110m": "parakeet-tdt_ctc-110m",
+    "granite-speech-5": "granite-speech-5.0-470m-turboctc",
+} | {name: name for name in KNOWN if name.startswith(("canary", "cohere"))}
+GRANITE = "granite_speech5_ctc"
 LANGUAGE_MODEL = "lstm_language_model"
 """The `model_type` of a folder whose model only reads the hypotheses of others."""
 
@@ -237,6 +296,8 @@ def _read_folder(folder: Path) -> Shape:
         tree = json.loads(path.read_text(encoding="utf-8"))
         if tree.get("model_type") == LANGUAGE_MODEL:
             raise InvalidRequest(f"{path} is a language model, which takes almost no time; plan without it.")
+        if tree.get("model_type") == GRANITE:
+            return _check(_block_shape(tree, name))
         # CTranslate2's configuration has no sizes, so they are those of the folder's name.
         return _check(
             _whisper_shape(tree, name)
@@ -254,6 +315,8 @@ def _check(shape: Shape) -> Shape:
     sizes: tuple[int, ...]
     if isinstance(shape, WhisperShape):
         sizes = (shape.mels, shape.width, shape.encoder_layers, shape.decoder_layers, shape.vocabulary)
+    elif isinstance(shape, BlockShape):
+        sizes = (shape.mels, shape.layers, shape.width, shape.inner, shape.block, shape.kernel, shape.labels)
     else:
         sizes = (shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor)
     if min(sizes) < 1:
@@ -343,6 +406,26 @@ def _hub_shape(tree: Mapping[str, Any], name: str) -> ModelShape | None:
         labels=labels if is_attention else labels - 1,
         durations=len(tree.get("durations", range(5))) if kind == "parakeet_tdt" else 0,
         decoder=DecoderShape(layers, inside, prompt=_HUB[kind]["prompt"]) if is_attention else None,
+    )
+
+
+def _block_shape(tree: Mapping[str, Any], name: str) -> BlockShape:
+    """Granite's, with transformers' values for what is left out."""
+    encoder = {key: value for key, value in tree.get("encoder_config", {}).items() if value is not None}
+    width, heads = int(encoder.get("hidden_size", 1024)), int(encoder.get("num_attention_heads", 8))
+    return BlockShape(
+        name=name,
+        mels=int(encoder.get("num_mel_bins", 80)),
+        layers=int(encoder.get("num_hidden_layers", 16)),
+        width=width,
+        inner=int(encoder.get("intermediate_size", 4096)),
+        heads=heads,
+        head_width=int(encoder.get("head_dim", width // heads)),
+        block=int(encoder.get("context_size", 128)),
+        kernel=int(encoder.get("conv_kernel_size", 7)),
+        expansion=int(encoder.get("conv_expansion_factor", 2)),
+        pooled=tuple(int(layer) for layer in encoder.get("subsample_layers", (0, 1))),
+        labels=int(tree.get("vocab_size", 16_384)),
     )
 
 

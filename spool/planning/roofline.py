@@ -17,6 +17,7 @@ from spool.planning.model_size import (
     HEAD_WIDTH,
     WINDOW_FRAMES,
     WINDOW_SECONDS,
+    BlockShape,
     DecoderShape,
     ModelShape,
     Shape,
@@ -95,6 +96,8 @@ def cost_of(shape: Shape, batch: Batch) -> Cost:
     """What a batch takes of a model."""
     if isinstance(shape, WhisperShape):
         return _whisper_cost(shape, batch)
+    if isinstance(shape, BlockShape):
+        return _block_cost(shape, batch)
     frames = count_frames(shape, batch.seconds)
     seen = frames if shape.window is None else min(frames, shape.window)
     # WeNet's attention has no scores by distance, and projects half as many positions.
@@ -195,6 +198,23 @@ def _whisper_cost(shape: WhisperShape, batch: Batch) -> Cost:
     )
 
 
+def _block_cost(shape: BlockShape, batch: Batch) -> Cost:
+    """Scores by distance are computed for twice the block, of which a result takes half."""
+    *entering, left = shape.count_frames(batch.seconds)
+    seen = [min(frames, shape.block) for frames in entering]
+    pairs = sum(frames * near for frames, near in zip(entering, seen, strict=True))
+    moved = VALUES_MOVED * shape.width * sum(entering) + SCORES_MOVED * shape.heads * pairs
+    head = shape.width * shape.labels
+    return Cost(
+        dense=batch.utterances * shape.dense_operations(batch.seconds),
+        attention=batch.utterances * 8 * pairs * shape.heads * shape.head_width,
+        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_weights + batch.utterances * moved),
+        search=batch.utterances * left * 2 * head,
+        search_bytes=BYTES_PER_VALUE * head,
+        steps=float(left) if batch.decoder == "beam" else 1.0,
+    )
+
+
 def cost_of_reading(shape: Shape, batch: Batch) -> Cost:
     """What a second model takes to read the hypotheses of a batch that a beam has searched. Raises
     InvalidRequest for a model without an attention decoder."""
@@ -205,9 +225,10 @@ def cost_of_reading(shape: Shape, batch: Batch) -> Cost:
         windows = batch.utterances * math.ceil(batch.seconds / WINDOW_SECONDS)
         values: float = shape.step_weights + windows * shape.cross_values
     else:
-        reader = shape.decoder or shape.reads_forwards
+        reader = None if isinstance(shape, BlockShape) else shape.decoder or shape.reads_forwards
         if reader is None:
             raise InvalidRequest(f"{shape.name} has no attention decoder that could rescore.")
+        assert isinstance(shape, ModelShape)
         search = _count_reading(shape, reader, batch, count_frames(shape, batch.seconds))
         values = reader.layers * 14 * reader.width**2 + shape.labels * reader.width
     dense, search_bytes = cost.dense + cost.positions, BYTES_PER_VALUE * values

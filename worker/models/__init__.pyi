@@ -46,7 +46,7 @@ from .base_attention import (
     Verdict as Verdict,
     Window as Window,
 )
-from .tokenizers.bytes import byte_table as byte_table
+from .tokenizers.bytes import WordByteTokenizer as WordByteTokenizer, byte_table as byte_table
 from .canary.config import (
     CanaryConfig as CanaryConfig,
     parse_canary as parse_canary,
@@ -79,6 +79,12 @@ from .conformer.subsampling import Conv2dSubsampling as Conv2dSubsampling
 from .conformer.streaming import EncoderSteps as EncoderSteps, EncoderStream as EncoderStream
 from .front_ends.dithered import torch_randn as torch_randn
 from .front_ends.log_mel import FeatureExtractor as FeatureExtractor, mel_filters as mel_filters
+from .granite.config import GraniteConfig as GraniteConfig, parse_granite as parse_granite
+from .granite.model import (
+    GRANITE as GRANITE,
+    GraniteModel as GraniteModel,
+    GraniteNetwork as GraniteNetwork,
+)
 from .heads.config import JointConfig as JointConfig, PredictionConfig as PredictionConfig
 from .heads.ctc import CtcDecoder as CtcDecoder, CtcHead as CtcHead
 from .heads.transducer import (

@@ -10,6 +10,7 @@ from worker.models.base import ModelFamily, ModelFiles, SpeechModel
 from worker.models.canary.hub import CanaryFolder
 from worker.models.canary.load import Canary
 from worker.models.cohere.load import Cohere
+from worker.models.granite.load import Granite
 from worker.models.hama.load import Hama
 from worker.models.nemo.hub import Parakeet
 from worker.models.nemo.load import Nemo
@@ -19,6 +20,7 @@ from worker.models.whisper.model import Whisper
 
 FAMILIES: tuple[ModelFamily, ...] = (
     Whisper(),
+    Granite(),
     Qwen3Asr(),
     Parakeet(),
     CanaryFolder(),

@@ -35,12 +35,14 @@ NAMED_AT_MOST = 8
 class NameMap:
     """How a family's checkpoints call parameters. renames: patterns of our names and what replaces them, one
     after another. otherwise: of the name that these give, what else a checkpoint may have in its place.
-    ignored: tensors that nothing reads. also: other names for the same, each a map of its own."""
+    ignored: tensors that nothing reads. also: other names for the same, each a map of its own. matrices:
+    pointwise convolutions are stored as matrices."""
 
     ignored: re.Pattern[str]
     renames: tuple[tuple[str, str], ...] = ()
     otherwise: tuple[tuple[str, str], ...] = ()
     also: "tuple[NameMap, ...]" = ()
+    matrices: bool = False
 
     def names_of(self, name: str) -> tuple[str, ...]:
         """What a checkpoint calls our parameter, any of these."""
@@ -128,7 +130,7 @@ def read_stored(name: str, shape: Shape, channels_last: bool, names_of: NameMap 
     if len(shape) == 2 and SUBSAMPLING_POINTWISE.search(name):
         rows, columns = shape
         return (Stored(names, (rows, 1, 1, columns) if channels_last else (rows, columns, 1, 1)),)
-    if len(shape) == 2 and POINTWISE.search(name):
+    if len(shape) == 2 and POINTWISE.search(name) and not names_of.matrices:
         rows, columns = shape
         return (Stored(names, (rows, 1, columns) if channels_last else (rows, columns, 1)),)
     if len(shape) in (3, 4) and not channels_last:

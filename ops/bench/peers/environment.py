@@ -28,6 +28,12 @@ STEPS = {
         [WHISPER_NEEDS],
         [["--no-deps", "openai-whisper==20250625"]],
     ],
+    "transformers": [
+        [["torch==2.13.0", "--index-url", TORCH_INDEX], ["torch==2.13.0"]],
+        [["transformers==5.24.0", "safetensors", "soundfile", "sentencepiece", "protobuf", "jinja2"]],
+        # Its features are plain PyTorch; the compiled part is of another PyTorch (`peer_python` drops it).
+        [["--no-deps", "torchaudio==2.11.0"]],
+    ],
     "parakeet-mlx": [[["parakeet-mlx==0.7.0", "mlx[cpu]==0.32.4", "scipy-openblas32", "lazy_loader"]]],
 }
 
@@ -42,6 +48,8 @@ def peer_python(peer: str, cache: Path) -> Path:
     venv.create(folder, with_pip=True, clear=True)
     for ways in STEPS[peer]:
         _install(python, ways)
+    for library in folder.glob("lib/python*/site-packages/torchaudio/lib/*.so"):
+        library.unlink()
     finished.touch()
     return python
 

@@ -11,6 +11,7 @@ from spool.errors import InvalidRequest
 from spool.planning import (
     CHIPS,
     Batch,
+    BlockShape,
     DecoderShape,
     ModelShape,
     cap,
@@ -216,6 +217,7 @@ def test_a_language_model_is_not_planned_for(tmp_path: Path) -> None:
 
 def test_a_second_model_reads_every_hypothesis_in_one_pass() -> None:
     batch, flash = Batch(30, 8, "beam", 5), read_shape("canary-1b-flash")
+    assert isinstance(flash, ModelShape)
     read, alone = cost_of_reading(flash, batch), cost_of(flash, Batch(30, 8))
     assert (read.dense, read.attention) == (alone.dense + alone.positions, alone.attention)
     tokens, frames = 9 + 3.75 * 30, 375
@@ -255,3 +257,42 @@ def test_folders_in_transformers_layout_have_the_sizes_of_their_configuration(tm
     assert isinstance(folder, ModelShape)
     assert folder.encoder_weights == known.encoder_weights
     assert (folder.decoder, folder.labels, folder.head) == (known.decoder, known.labels, "attention")
+
+
+def test_a_granites_name_and_folder_tell_its_shape(tmp_path: Path) -> None:
+    known = read_shape("ibm-granite/granite-speech-5.0-470m-turboctc")
+    assert isinstance(known, BlockShape)
+    assert known.encoder_weights == pytest.approx(470e6, rel=0.002)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "granite_speech5_ctc"}))
+    assert read_shape(str(tmp_path)) == replace(known, name=tmp_path.name)
+    encoder = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "subsample_layers": [1]}
+    tree = {"model_type": "granite_speech5_ctc", "encoder_config": encoder, "vocab_size": 300}
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    small = read_shape(str(tmp_path))
+    assert isinstance(small, BlockShape)
+    assert (small.layers, small.width, small.head_width, small.pooled, small.labels) == (4, 64, 16, (1,), 300)
+    assert small.count_frames(1.01) == (51, 51, 25, 25, 25)
+    encoder["hidden_size"] = 0
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    with pytest.raises(InvalidRequest, match="does not give the model's sizes"):
+        read_shape(str(tmp_path))
+
+
+def test_a_granites_operations_are_counted_at_each_layers_rate() -> None:
+    # One layer of 8 values, one head of 4, blocks of 3, feed-forwards of 10, a convolution of 16, 5 labels.
+    shape = BlockShape("toy", 2, 2, 8, 10, 1, 4, 3, 7, 2, (0,), 5)
+    cost = cost_of(shape, Batch(0.2, 3))
+    layers = [(10, 5), (5, 5)]
+    dense = sum(t * (2 * 8 * 10 + 4 * 8 * 4 + 8 * 32) + u * (16 * 8 + 7 * 16 + 2 * 8 * 10) for t, u in layers)
+    dense += 10 * 8 * 8 + 5 * 2 * 8 * 5
+    assert cost.dense == 3 * 2 * dense
+    assert cost.attention == 3 * 8 * 15 * 3 * 4
+    assert cost.search == 3 * 5 * 2 * 8 * 5
+    assert cost.steps == 1
+    assert cost_of(shape, Batch(0.2, 3, "beam")).steps == 5
+    # Time grows with the length, and no faster.
+    large = BlockShape("granite")
+    hour, minute = (cost_of(large, Batch(seconds, 1)).operations for seconds in (3600.0, 60.0))
+    assert hour == pytest.approx(60 * minute, rel=0.01)
+    with pytest.raises(InvalidRequest, match="no attention decoder"):
+        cost_of_reading(large, Batch(30, 1, "beam"))

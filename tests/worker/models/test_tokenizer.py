@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from spool.errors import InvalidRequest, ModelUnreadable
 from tests.worker.models.golden import FOLDER
-from worker.models import Tokenizer
+from worker.models import Tokenizer, WordByteTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,44 @@ def test_what_has_no_token_is_refused(tokenizer: Tokenizer) -> None:
     for one in (tokenizer, Tokenizer(tokenizer.pieces)):
         with pytest.raises(InvalidRequest, match="'the 猫' holds what the model has no token for"):
             one.encode("the 猫")
+
+
+@pytest.fixture(scope="module")
+def bytewise() -> WordByteTokenizer:
+    path = FOLDER / "granite" / "wide" / "tokenizer.json"
+    return WordByteTokenizer(tokenizers.Tokenizer.from_file(str(path)), 270, 270, frozenset({0}))
+
+
+def test_bytes_are_pieces_in_sentencepieces_form(bytewise: WordByteTokenizer) -> None:
+    assert {"▁the", "▁", "é", "ing", "<0xC3>", "<0x0A>"} < set(bytewise.pieces)
+    assert bytewise.pieces[0] == ""
+    assert bytewise.missing == 0
+    assert len(set(bytewise.pieces)) == 270
+
+
+def test_bytewise_words_take_the_space_before_them(bytewise: WordByteTokenizer) -> None:
+    tokens = bytewise.encode("the Über, café\N{SNOWMAN} wing")
+    assert bytewise.decode(tokens) == " the Über, café\N{SNOWMAN} wing"
+    assert bytewise.pieces[tokens[0]] == "▁the"
+    spans = bytewise.words(tokens)
+    assert [span.text for span in spans] == ["the", "Über,", "café\N{SNOWMAN}", "wing"]
+    assert [spans[0].first, *(span.last for span in spans)] == [0, *(s.first for s in spans[1:]), len(tokens)]
+    assert bytewise.words(tokens[1:])[0].text == "Über,"
+    assert bytewise.words([]) == []
+
+
+def test_bytewise_special_tokens_are_no_text(bytewise: WordByteTokenizer) -> None:
+    assert bytewise.decode([0, 0]) == ""
+    assert bytewise.words([0]) == []
+    assert 0 not in bytewise.encode("<|blank|>")
+    with pytest.raises(IndexError):
+        bytewise.decode([270])
+
+
+def test_a_text_without_tokens_is_refused() -> None:
+    few = tokenizers.Tokenizer(tokenizers.models.BPE({"<|blank|>": 0, "Ġ": 1, "a": 2}, []))
+    few.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = WordByteTokenizer(few, 3, 3, frozenset({0}))
+    assert tokenizer.encode("a a") == [1, 2, 1, 2]
+    with pytest.raises(InvalidRequest, match="no token for"):
+        tokenizer.encode("ab")

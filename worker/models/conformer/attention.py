@@ -1,5 +1,5 @@
 """Self-attention with relative positions ("Transformer-XL", Dai et al., 2019), over all frames or near ones,
-as WeNet has it without a shift, and without positions.
+within blocks, as WeNet has it without a shift, and without positions.
 
 score(i, j) = ((q_i + u) . k_j + (q_i + v) . p_{i-j}) / sqrt(head width). Full attention may be restricted by
 a mask; local attention [l, r] computes only frames within l to the left and r to the right, block by block,
@@ -86,14 +86,15 @@ def _mask_scores(mask: mx.array, scores: mx.array, scale: float) -> mx.array:
 class PlainAttention(nn.Module):
     """Multi-head attention over the whole utterance, whose frames hold their positions."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, *, biased: bool | None = None) -> None:
         super().__init__()
-        width, self._heads = config.d_model, config.n_heads
-        self.linear_q = Linear(width, width, bias=config.use_bias)
-        self.linear_k = Linear(width, width, bias=config.use_bias)
-        self.linear_v = Linear(width, width, bias=config.use_bias)
-        self.linear_out = Linear(width, width, bias=config.use_bias)
-        self._fused = Linear(width, 3 * width, bias=config.use_bias)
+        width, self._heads, inner = config.d_model, config.n_heads, config.n_heads * config.head_width
+        biased = config.use_bias if biased is None else biased
+        self.linear_q = Linear(width, inner, bias=biased)
+        self.linear_k = Linear(width, inner, bias=biased)
+        self.linear_v = Linear(width, inner, bias=biased)
+        self.linear_out = Linear(inner, width, bias=biased)
+        self._fused = Linear(width, 3 * inner, bias=biased)
 
     def fold(self) -> None:
         """Makes queries, keys and values by one product from now on. The weights are those of the three."""
@@ -292,6 +293,42 @@ class UnshiftedAttention(PositionedAttention):
         )
         count, out = x.shape[1], self._finish(_attend(queries, keys, values, own + mask))
         return out, (keys[:, :, count:], values[:, :, count:], own[..., count:])
+
+
+class BlockAttention(PlainAttention):
+    """Relative attention within blocks of frames, counted from an utterance's first; the last may be short.
+    What a distance adds is learned as it stands, the same for every head ("Self-Attention with Relative
+    Position Representations", Shaw et al., 2018): score(i, j) = q_i . (k_j + r_{i-j}) / sqrt(head width)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config, biased=False)
+        self.linear_out = Linear(config.n_heads * config.head_width, config.d_model)
+        # From the furthest behind to the furthest ahead.
+        self.rel_pos_emb = nn.Embedding(2 * config.pos_emb_max_len + 1, config.head_width)
+        self._block, self._zero = config.block, config.pos_emb_max_len
+        self._scale = config.head_width**-0.5
+
+    def __call__(self, x: mx.array, positions: Positions | None, sight: AttentionContext) -> mx.array:  # noqa: ARG002
+        """x [B, T, d], the lengths those of the utterances. Frames past them come out as anything finite."""
+        batch, frames, _ = x.shape
+        block = min(self._block, frames)
+        count = -(-frames // block)
+        fused = mx.pad(self._fused(x), [(0, 0), (0, count * block - frames), (0, 0)])
+        parts = fused.reshape(batch * count, block, 3, self._heads, -1)
+        query, keys, values = (parts[:, :, part].swapaxes(1, 2) for part in range(3))
+        lengths = mx.clip(sight.lengths[:, None] - mx.arange(count) * block, 0, block).reshape(-1)
+        # Distances block - 1 … 1 - block, each once for all blocks and heads.
+        near = self.rel_pos_emb.weight[self._zero - block + 1 : self._zero + block][::-1]
+        scores = (mx.contiguous(query).reshape(-1, query.shape[-1]) @ near.T).reshape(*query.shape[:3], -1)
+        if compiles_for_cpu():
+            content = query @ keys.swapaxes(-1, -2)
+            seen = relative_softmax(content, scores, lengths, query.shape[-1]) @ values
+        else:
+            mask = (mx.arange(block) < lengths[:, None])[:, None, None]
+            bias = _mask_scores(mask, shift(scores, block), self._scale)
+            seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
+        out: mx.array = self.linear_out(join_heads(seen).reshape(batch, count * block, -1)[:, :frames])
+        return out
 
 
 def _attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array | None) -> mx.array:

@@ -62,13 +62,16 @@ class EncoderConfig:
     """A Conformer or a transformer over subsampled features, as NeMo's ConformerEncoder names its parts;
     lengths are encoder frames unless said.
 
-    subsampling: "dw_striding", "conv1d" or one of `CONVOLUTIONS`. self_attention_model: "rel_pos",
-    "rel_pos_local_attn", "rel_pos_unshifted" (WeNet's), "abs_pos", which adds positions to the frames, or
-    "no_pos". conv_norm_type: "folded" if the checkpoint's convolutions hold their batch norm.
-    conv_kernel_size: 0 for layers without a convolution. conv_biases: whether its pointwise and its depthwise
-    parts have one, None for `use_bias`. conv_pads: whether the zeros around a recording are
-    those of the depthwise convolution or of the whole convolution module. inner: width of the feed-forwards,
-    0 for `ff_expansion_factor` times `d_model`. any_chunk: trained in chunks of every size.
+    subsampling: "dw_striding", "conv1d", "linear" (each feature frame is one of the encoder's) or one of
+    `CONVOLUTIONS`. self_attention_model: "rel_pos", "rel_pos_local_attn", "rel_pos_unshifted" (WeNet's),
+    "rel_pos_blocks" (within blocks of `block` frames), "abs_pos", which adds positions to the frames, or
+    "no_pos". head_dim: width of a head, 0 for its share of `d_model`. conv_norm_type: "folded" if the
+    checkpoint's convolutions hold their batch norm. conv_kernel_size: 0 for layers without a convolution.
+    conv_expansion: how many times as wide as the frames it is inside. conv_biases: whether its pointwise and
+    its depthwise parts have one, None for `use_bias`. pooled_layers: those that halve the frames. conv_pads:
+    whether the zeros around a recording are those of the depthwise convolution or of the whole convolution
+    module. inner: width of the feed-forwards, 0 for `ff_expansion_factor` times `d_model`. any_chunk: trained
+    in chunks of every size.
     """
 
     feat_in: int
@@ -99,7 +102,20 @@ class EncoderConfig:
     has_feature_norm: bool = False
     has_final_norm: bool = False
     any_chunk: bool = False
+    head_dim: int = 0
+    block: int = 0
+    conv_expansion: int = 1
     conv_biases: tuple[bool, bool] | None = None
+    pooled_layers: tuple[int, ...] = ()
+
+    @property
+    def head_width(self) -> int:
+        return self.head_dim or self.d_model // self.n_heads
+
+    @property
+    def conv_width(self) -> int:
+        """Channels of the depthwise convolution."""
+        return self.d_model * self.conv_expansion
 
     @property
     def is_local(self) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernels.runtime.device import on_gpu
 from worker.models.conformer.attention import AttentionContext, Positions, position_table, sinusoids
 from worker.models.conformer.config import EncoderConfig
-from worker.models.conformer.layer import ConformerLayer, RowNorm, TransformerLayer
+from worker.models.conformer.layer import ConformerLayer, PooledLayer, RowNorm, TransformerLayer
 from worker.models.conformer.subsampling import SUBSAMPLINGS, Conv2dSubsampling
 from worker.models.turns import give_way
 
@@ -60,7 +60,8 @@ class ConformerEncoder(nn.Module):
         super().__init__()
         self.pre_encode = SUBSAMPLINGS.get(config.subsampling, Conv2dSubsampling)(config)
         kind = ConformerLayer if config.conv_kernel_size else TransformerLayer
-        self.layers = [kind(config) for _ in range(config.n_layers)]
+        pooled = config.pooled_layers
+        self.layers = [(PooledLayer if at in pooled else kind)(config) for at in range(config.n_layers)]
         if config.has_feature_norm:
             self.global_cmvn = FeatureNorm(config.feat_in)
         if config.has_final_norm:

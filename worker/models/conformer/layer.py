@@ -14,6 +14,7 @@ from kernels.nn.elementwise import layer_norm, residual_norm, silu
 from kernels.runtime.device import compiles_for_cpu, on_gpu
 from worker.models.conformer.attention import (
     AttentionContext,
+    BlockAttention,
     Past,
     PlainAttention,
     Positions,
@@ -73,9 +74,9 @@ class DepthwiseConvolution(nn.Module):
 
     def __init__(self, config: EncoderConfig, *, biased: bool) -> None:
         super().__init__()
-        self.weight = mx.zeros((config.d_model, config.conv_kernel_size, 1))
+        self.weight = mx.zeros((config.conv_width, config.conv_kernel_size, 1))
         if biased:
-            self.bias = mx.zeros((config.d_model,))
+            self.bias = mx.zeros((config.conv_width,))
 
 
 class BatchNorm(nn.Module):
@@ -119,12 +120,12 @@ class Convolution(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        width = config.d_model
+        width = config.conv_width
         pointwise, depthwise = config.conv_biases or (config.use_bias, config.use_bias)
-        self.pointwise_conv1 = Linear(width, 2 * width, bias=pointwise)
+        self.pointwise_conv1 = Linear(config.d_model, 2 * width, bias=pointwise)
         self.depthwise_conv = DepthwiseConvolution(config, biased=depthwise)
         self.batch_norm = NORMS[config.conv_norm_type](width)
-        self.pointwise_conv2 = Linear(width, width, bias=pointwise)
+        self.pointwise_conv2 = Linear(width, config.d_model, bias=pointwise)
         self._padding = config.convolution_padding
         self._kernel = self.depthwise_conv.weight
         self._taps = taps_of(self._kernel)
@@ -216,8 +217,20 @@ class InputPaddedConvolution(Convolution):
         return out
 
 
+class PooledConvolution(Convolution):
+    """The same at every other frame, an odd last one left out."""
+
+    def __call__(self, x: mx.array, valid: mx.array, lengths: mx.array) -> mx.array:  # noqa: ARG002
+        """[B, T, d] -> [B, T // 2, d]."""
+        half = x.shape[1] // 2
+        x = glu_conv(self.pointwise_conv1(x), self._taps, self._offset, lengths, lead=self._padding[0])
+        out: mx.array = self.pointwise_conv2(x[:, : 2 * half : 2])
+        return out
+
+
 ATTENTIONS: dict[str, type[RelPositionAttention | PlainAttention]] = {
     "rel_pos": RelPositionAttention,
+    "rel_pos_blocks": BlockAttention,
     "rel_pos_local_attn": RelPositionLocalAttention,
     "rel_pos_unshifted": UnshiftedAttention,
     "abs_pos": PlainAttention,
@@ -298,3 +311,23 @@ class ConformerLayer(nn.Module):
         x = x + 0.5 * self.feed_forward2(self.norm_feed_forward2(x))
         out: mx.array = self.norm_out(x)
         return out, LayerPast(attention, kept)
+
+
+class PooledLayer(ConformerLayer):
+    """A layer whose convolution halves the frames: what it adds to is the mean of two."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.conv = PooledConvolution(config)
+
+    def __call__(
+        self, x: mx.array, positions: Positions, sight: AttentionContext, valid: mx.array
+    ) -> mx.array:
+        """[B, T, d] -> [B, T // 2, d]."""
+        change = self.feed_forward1(self.norm_feed_forward1(x))
+        x, normed = self.norm_self_att.behind(x, change, half=True)
+        x, normed = self.norm_conv.behind(x, self.self_attn(normed, positions, sight))
+        pairs = x[:, : x.shape[1] // 2 * 2].reshape(x.shape[0], -1, 2, x.shape[2])
+        change = self.conv(normed, valid, sight.lengths)
+        x, normed = self.norm_feed_forward2.behind(mx.mean(pairs, axis=2), change)
+        return self.norm_out.behind(x, self.feed_forward2(normed), half=True)[1]

@@ -257,7 +257,38 @@ class Conv1dSubsampling(nn.Module):
         return gelu(self.out(patches) * GELU_SCALE, self._no_bias) / GELU_SCALE
 
 
-SUBSAMPLINGS: dict[str, type[DwStridingSubsampling] | type[Conv1dSubsampling]] = {
+class LinearInput(nn.Module):
+    """Features [B, T, bands] to as many frames [B, T, d_model], by one linear map. frames_of: frames of the
+    last layer, behind those that pool."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.out = Linear(config.feat_in, config.d_model)
+        self._halvings = len(config.pooled_layers)
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames that come of that many feature frames."""
+        return features >> self._halvings
+
+    @property
+    def windows(self) -> Windows:
+        """How a stream is cut."""
+        return Windows(1, 0, 1)
+
+    def features_for(self, frames: int) -> int:
+        """Feature frames that give so many encoder frames at least."""
+        return frames << self._halvings
+
+    def fold(self) -> None:
+        """Does nothing: there is one matrix."""
+
+    def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:  # noqa: ARG002 - no frame reads beyond
+        out: mx.array = self.out(features)
+        return out
+
+
+SUBSAMPLINGS: dict[str, type[DwStridingSubsampling] | type[Conv1dSubsampling] | type[LinearInput]] = {
     "dw_striding": DwStridingSubsampling,
     "conv1d": Conv1dSubsampling,
+    "linear": LinearInput,
 }

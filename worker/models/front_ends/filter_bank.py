@@ -87,10 +87,10 @@ class FilterBank:
         return pad_features([filter_bank(row) if made is None else made for row, made in rows])
 
 
-def pad_features(rows: Sequence[Float32]) -> tuple[mx.array, NDArray[np.int32]]:
-    """Features [T, 80] of each utterance as one array with zeros behind them, and how many there are."""
+def pad_features(rows: Sequence[Float32], width: int = FEATURES) -> tuple[mx.array, NDArray[np.int32]]:
+    """Features [T, width] of each utterance as one array with zeros behind them, and how many there are."""
     lengths = np.array([len(row) for row in rows], np.int32)
-    padded = np.zeros((len(rows), int(lengths.max(initial=0)), FEATURES), np.float32)
+    padded = np.zeros((len(rows), int(lengths.max(initial=0)), width), np.float32)
     for row, each in zip(padded, rows, strict=True):
         row[: len(each)] = each
     return mx.array(padded), lengths

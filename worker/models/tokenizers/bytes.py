@@ -13,8 +13,9 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from spool.errors import ModelUnreadable
+from spool.errors import InvalidRequest, ModelUnreadable
 from worker.models.base import TokenSpan, is_wide
+from worker.models.tokenizers.pieces import WORD_START
 
 # Written without spaces: each character is a word (openai-whisper, tokenizer.py).
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
@@ -22,9 +23,16 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ByteTokenizer:
-    """Text tokens are the first `texts` of `vocabulary_size`. missing: how many of these have no bytes."""
+    """Text tokens are the first `texts` of `vocabulary_size`, without the `special`. missing: how many of
+    these have no bytes."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, texts: int, vocabulary_size: int) -> None:
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        texts: int,
+        vocabulary_size: int,
+        special: frozenset[int] = frozenset(),
+    ) -> None:
         # A prompt that spells a special token is text, not an order to the model.
         tokenizer.encode_special_tokens = True
         self._tokenizer, self._texts, self.vocabulary_size = tokenizer, texts, vocabulary_size
@@ -33,9 +41,9 @@ class ByteTokenizer:
         self._bytes = {
             token: bytes(map(table.__getitem__, piece))
             for piece, token in tokenizer.get_vocab(with_added_tokens=False).items()
-            if token < texts and table.keys() >= frozenset(piece)
+            if token < texts and token not in special and table.keys() >= frozenset(piece)
         }
-        self.missing = texts - len(self._bytes)
+        self.missing = texts - len(special) - len(self._bytes)
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -133,6 +141,46 @@ def read_vocabulary(
     except Exception as cause:  # the package raises nothing more exact
         raise ModelUnreadable(f"{vocabulary}: not a vocabulary with its {merges.name}: {cause}") from cause
     return tokenizer
+
+
+class WordByteTokenizer(ByteTokenizer):
+    """Tokens of a model that writes words as sentencepiece does: a space belongs to the word behind it, and
+    punctuation to the word before it. `pieces` follow sentencepiece's form: a mark for a space, and `<0x0A>`
+    for the bytes of what is no text by itself."""
+
+    @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        return tuple(_piece_of(self._bytes.get(token, b"")) for token in range(self._texts))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of words as they stand behind others. Raises InvalidRequest where there are no tokens
+        for a part of them."""
+        spaced = f" {text.strip()}"
+        tokens = super().encode(spaced)
+        normaliser = self._tokenizer.normalizer
+        if self.decode(tokens) != (normaliser.normalize_str(spaced) if normaliser else spaced):
+            raise InvalidRequest(f"{text!r} holds what the model has no token for")
+        return tokens
+
+    def words(self, tokens: Sequence[int], language: str | None = None) -> list[TokenSpan]:  # noqa: ARG002
+        """The words that tokens spell; their texts joined by spaces are the text of all tokens."""
+        starts = [at for at, token in enumerate(tokens) if at == 0 or self._raw(int(token))[:1] == b" "]
+        ends = [*starts[1:], len(tokens)]
+        spans = (
+            TokenSpan(self.decode(tokens[first:last]).strip(), first, last)
+            for first, last in zip(starts, ends, strict=False)
+        )
+        return [span for span in spans if span.text]
+
+
+def _piece_of(raw: bytes) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and WORD_START not in text and not text.replace(" ", "").split()[1:] and text.isprintable():
+        return text.replace(" ", WORD_START)
+    return "".join(f"<0x{byte:02X}>" for byte in raw)
 
 
 def byte_table() -> dict[str, int]:

@@ -1,0 +1,48 @@
+"""transformers for `compare.py`, in its own environment: processor and model as its documentation has it."""
+
+import os
+from typing import Any
+
+import torch
+from transformers import AutoModelForCTC, AutoProcessor
+
+from ops.bench.peers.child import Engine, Made, Samples, serve
+
+
+class Granite:
+    """See `child.Engine`."""
+
+    def __init__(self, path: str) -> None:
+        self.processor = AutoProcessor.from_pretrained(path)
+        self.model: Any = AutoModelForCTC.from_pretrained(path, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def features(self, samples: list[Samples]) -> Made:
+        return self.processor(samples, sampling_rate=16_000)
+
+    @torch.inference_mode()
+    def encode(self, features: Made) -> Made:
+        return self.model.encoder(features["input_features"], attention_mask=features["attention_mask"])
+
+    @torch.inference_mode()
+    def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
+        assert beam is None
+        labels = self.model.ctc_head(encoded.last_hidden_state).argmax(-1)
+        labels = labels.masked_fill(~encoded.attention_mask.bool(), 0)
+        self.processor.batch_decode(labels, skip_special_tokens=True)
+        return [[token for token in torch.unique_consecutive(row).tolist() if token] for row in labels]
+
+
+ENGINES = {"granite_speech5_ctc": Granite}
+
+
+def make(path: str) -> Engine:
+    """The engine of a folder's `model_type`."""
+    from transformers import AutoConfig
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return ENGINES[AutoConfig.from_pretrained(path).model_type](path)
+
+
+if __name__ == "__main__":
+    serve(make)
