@@ -1,3 +1,4 @@
+from .allocator import return_memory as return_memory
 from .blas import preload_blas as preload_blas
 from .hardware import (
     Hardware as Hardware,

@@ -15,6 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from spool.catalogue import Progress, fetch_model, hold_model, load_catalogue
 from spool.errors import UnknownModel
 from spool.settings import load_settings
+from worker.machine.allocator import return_memory
 from worker.models.base import ModelFiles, SpeechModel
 from worker.models.language.lstm import LstmLanguageModel, is_language_model
 from worker.models.language.ngram import NgramLanguageModel, is_arpa
@@ -55,7 +56,9 @@ def load_reader(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel 
     with hold_model(str(path), load_settings()):
         if is_language_model(files.config):
             return LstmLanguageModel(files.path, files.config, files.name)
-        return load_files(files, dtype)
+        loaded = load_files(files, dtype)
+    return_memory()
+    return loaded
 
 
 def model_files(path: str | Path) -> ModelFiles:
