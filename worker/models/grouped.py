@@ -2,7 +2,7 @@
 
 A matrix [out, in] is `packed`, uint32 [out, in · bits / 32], beside `scales` and `biases` [out, in / group]:
 a weight is its integer times the scale of its group, plus the bias of its group. On a GPU they stay packed.
-On a CPU they are expanded when a model is loaded, because MLX's product with packed ones takes 5 to 40 times
+On a CPU they are expanded when a model is loaded, because MLX's product with packed ones takes 5 to 50 times
 as long there (ops/bench/LOG.md).
 """
 
