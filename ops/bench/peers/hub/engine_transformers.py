@@ -1,10 +1,11 @@
 """transformers for `compare.py`, in its own environment: processor and model as its documentation has it."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import AutoModelForCTC, AutoProcessor
+from transformers import AutoModelForCTC, AutoProcessor, CohereAsrForConditionalGeneration
 
 from ops.bench.peers.child import Engine, Made, Samples, serve
 
@@ -33,7 +34,35 @@ class Granite:
         return [[token for token in torch.unique_consecutive(row).tolist() if token] for row in labels]
 
 
-ENGINES = {"granite_speech5_ctc": Granite}
+class Cohere:
+    """See `child.Engine`."""
+
+    def __init__(self, path: str) -> None:
+        self.processor = AutoProcessor.from_pretrained(path)
+        model = CohereAsrForConditionalGeneration.from_pretrained(path, dtype=torch.float32)
+        self.model: Any = model.eval()
+
+    @torch.inference_mode()
+    def features(self, samples: list[Samples]) -> Made:
+        return self.processor(samples, sampling_rate=16_000, language="en")
+
+    @torch.inference_mode()
+    def encode(self, features: Made) -> Made:
+        inputs, mask = features["input_features"], features["attention_mask"]
+        return self.model.model.encoder(inputs, attention_mask=mask), features["decoder_input_ids"]
+
+    @torch.inference_mode()
+    def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
+        frames, prompt = encoded
+        found = self.model.generate(
+            encoder_outputs=frames, decoder_input_ids=prompt, num_beams=beam or 1, do_sample=False
+        )[:, prompt.shape[1] :]
+        self.processor.batch_decode(found, skip_special_tokens=True)
+        special = (self.model.generation_config.eos_token_id, self.model.generation_config.pad_token_id)
+        return [[token for token in row.tolist() if token not in special] for row in found]
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {"cohere_asr": Cohere, "granite_speech5_ctc": Granite}
 
 
 def make(path: str) -> Engine:

@@ -14,12 +14,18 @@ from pathlib import Path
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    CohereAsrConfig,
+    CohereAsrFeatureExtractor,
+    CohereAsrForConditionalGeneration,
+    CohereAsrProcessor,
+    GenerationConfig,
     GraniteSpeech5CTCConfig,
     GraniteSpeech5EncoderConfig,
     GraniteSpeech5FeatureExtractor,
     GraniteSpeech5ForCTC,
     GraniteSpeech5Processor,
     ParakeetTokenizer,
+    TokenizersBackend,
 )
 
 BLANKS = 0.7  # of the frames, as a trained model has them
@@ -52,7 +58,38 @@ def make_granite(folder: Path, layers: int) -> None:
     GraniteSpeech5Processor(extractor, tokenizer).save_pretrained(folder)
 
 
-MAKERS: dict[str, Callable[[Path, int], None]] = {"granite": make_granite}
+PROMPT = (
+    *("<unk>", "<|nospeech|>", "<pad>", "<|endoftext|>", "<|startoftranscript|>", "<|pnc|>", "<|nopnc|>"),
+    *("<|startofcontext|>", "<|itn|>", "<|noitn|>", "<|timestamp|>", "<|notimestamp|>", "<|diarize|>"),
+    *("<|nodiarize|>", "<|spkchange|>", "<|audioseparator|>", "<|emo:undefined|>", "<|en|>", "▁"),
+)
+
+
+def make_cohere(folder: Path, layers: int) -> None:
+    """cohere-transcribe-03-2026's sizes. Answers have as many tokens as half a minute of English."""
+    config = CohereAsrConfig(encoder_config={"model_type": "parakeet_encoder", "num_hidden_layers": layers})
+    model, extractor = CohereAsrForConditionalGeneration(config).eval(), CohereAsrFeatureExtractor()
+    with torch.inference_mode():
+        model.proj_out.bias[3] -= 100  # never an end, so that both write as much
+    tokenizer = TokenizersBackend(
+        tokenizer_object=byte_tokens(config.vocab_size, PROMPT),
+        bos_token="<|startoftranscript|>",
+        eos_token="<|endoftext|>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+    )
+    model.generation_config = GenerationConfig(
+        bos_token_id=4,
+        eos_token_id=3,
+        pad_token_id=2,
+        max_new_tokens=100,
+        decoder_start_token_id=PROMPT.index("▁"),
+    )
+    model.save_pretrained(folder)
+    CohereAsrProcessor(extractor, tokenizer).save_pretrained(folder)
+
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {"cohere": make_cohere, "granite": make_granite}
 
 
 def main() -> None:
