@@ -7,7 +7,18 @@
 from pathlib import Path
 
 MODELS = Path(__file__).parents[1] / "worker" / "models"
-FAMILIES = ("canary", "cohere", "granite", "hama", "nemo", "qwen3_asr", "sortformer", "wenet", "whisper")
+FAMILIES = (
+    "canary",
+    "cohere",
+    "granite",
+    "hama",
+    "nemo",
+    "qwen3_aligner",
+    "qwen3_asr",
+    "sortformer",
+    "wenet",
+    "whisper",
+)
 
 
 def count_lines() -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from spool.errors import InvalidRequest
+from spool.planning.language_shape import KNOWN_LANGUAGE, LanguageShape, find_language, language_shape
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
@@ -211,7 +212,7 @@ class BlockShape:
         return 2.0 * total
 
 
-Shape = ModelShape | WhisperShape | BlockShape
+Shape = ModelShape | WhisperShape | BlockShape | LanguageShape
 
 _FLASH = DecoderShape(4, 1024, stamped=True)
 KNOWN: Mapping[str, ModelShape | BlockShape] = {
@@ -267,14 +268,16 @@ def read_shape(model: str) -> Shape:
         return shape
     raise InvalidRequest(
         f"The sizes of the model {model!r} are not known: it is not a folder with a {CONFIG_NAME} that gives "
-        f"them, and its name contains none of {', '.join(KNOWN)} or whisper- with "
+        f"them, and its name contains none of {', '.join((*KNOWN, *KNOWN_LANGUAGE))} or whisper- with "
         f"{', '.join(KNOWN_WHISPERS)}. Name one with --model."
     )
 
 
 def _find_known(model: str) -> Shape | None:
-    return _find_whisper(model) or next(
-        (KNOWN[name] for short, name in _SHORT.items() if short in model.lower()), None
+    return (
+        _find_whisper(model)
+        or find_language(model)
+        or next((KNOWN[name] for short, name in _SHORT.items() if short in model.lower()), None)
     )
 
 
@@ -301,6 +304,7 @@ def _read_folder(folder: Path) -> Shape:
         # CTranslate2's configuration has no sizes, so they are those of the folder's name.
         return _check(
             _whisper_shape(tree, name)
+            or language_shape(tree, name)
             or _find_whisper(name)
             or _hub_shape(tree, name)
             or _nemo_shape(tree, name)
@@ -313,7 +317,9 @@ def _read_folder(folder: Path) -> Shape:
 
 def _check(shape: Shape) -> Shape:
     sizes: tuple[int, ...]
-    if isinstance(shape, WhisperShape):
+    if isinstance(shape, LanguageShape):
+        sizes = shape.sizes
+    elif isinstance(shape, WhisperShape):
         sizes = (shape.mels, shape.width, shape.encoder_layers, shape.decoder_layers, shape.vocabulary)
     elif isinstance(shape, BlockShape):
         sizes = (shape.mels, shape.layers, shape.width, shape.inner, shape.block, shape.kernel, shape.labels)

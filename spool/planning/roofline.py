@@ -12,6 +12,7 @@ from typing import Literal
 from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
+from spool.planning.language_shape import LanguageShape
 from spool.planning.model_size import (
     FEATURE_FRAMES,
     HEAD_WIDTH,
@@ -98,6 +99,8 @@ def cost_of(shape: Shape, batch: Batch) -> Cost:
         return _whisper_cost(shape, batch)
     if isinstance(shape, BlockShape):
         return _block_cost(shape, batch)
+    if isinstance(shape, LanguageShape):
+        return _language_cost(shape, batch)
     frames = count_frames(shape, batch.seconds)
     seen = frames if shape.window is None else min(frames, shape.window)
     # WeNet's attention has no scores by distance, and projects half as many positions.
@@ -215,6 +218,25 @@ def _block_cost(shape: BlockShape, batch: Batch) -> Cost:
     )
 
 
+def _language_cost(shape: LanguageShape, batch: Batch) -> Cost:
+    """The sound once, its prompt once for all hypotheses, then a token a step."""
+    rows, steps = shape.count_rows(batch.seconds), 1.0 + WHISPER_TOKENS_PER_SECOND * batch.seconds
+    dense = shape.tower_operations(batch.seconds) + shape.prompt_operations(batch.seconds)
+    attention = shape.tower_attention(batch.seconds) + rows * shape.token_attention(rows / 2)
+    moved = VALUES_MOVED * rows * (shape.audio_layers * shape.audio_width + shape.layers * shape.width)
+    tokens, behind = steps * batch.utterances * batch.hypotheses, rows + steps / 2
+    remembered = batch.utterances * (rows + batch.hypotheses * steps / 2) * shape.position_values
+    return Cost(
+        dense=batch.utterances * dense,
+        attention=batch.utterances * attention,
+        encoder_bytes=BYTES_PER_VALUE
+        * (shape.tower_weights + shape.layer_weights + batch.utterances * moved),
+        search=tokens * (2 * shape.step_weights + shape.token_attention(behind)),
+        search_bytes=BYTES_PER_VALUE * steps * (shape.step_weights + remembered),
+        steps=steps,
+    )
+
+
 def cost_of_reading(shape: Shape, batch: Batch) -> Cost:
     """What a second model takes to read the hypotheses of a batch that a beam has searched. Raises
     InvalidRequest for a model without an attention decoder."""
@@ -224,6 +246,10 @@ def cost_of_reading(shape: Shape, batch: Batch) -> Cost:
         search = batch.utterances * batch.beam * tokens * shape.token_operations(tokens / 2)
         windows = batch.utterances * math.ceil(batch.seconds / WINDOW_SECONDS)
         values: float = shape.step_weights + windows * shape.cross_values
+    elif isinstance(shape, LanguageShape):
+        rows, tokens = shape.count_rows(batch.seconds), WHISPER_TOKENS_PER_SECOND * batch.seconds
+        operations = 2 * shape.step_weights + shape.token_attention(rows + tokens / 2)
+        search, values = batch.utterances * batch.beam * tokens * operations, shape.step_weights
     else:
         reader = None if isinstance(shape, BlockShape) else shape.decoder or shape.reads_forwards
         if reader is None:

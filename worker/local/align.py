@@ -10,17 +10,28 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spool.domain.archive.alignment import Typescript
-from spool.domain.recognition import DecodedChunk
+from spool.domain.recognition import ChunkSpan, DecodedChunk
 from spool.domain.transcript import ModelFacts, Transcript
-from worker.audio import open_audio
+from spool.errors import InvalidRequest
+from worker.audio import SAMPLE_RATE, open_audio
+from worker.decode.alignment.recording import PlacedWord
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.align.assembly import align_text, chunk_request, emissions_in_core, spell_request
+from worker.jobs.align.assembly import (
+    align_text,
+    chunk_request,
+    emissions_in_core,
+    refuse_too_many,
+    spell_request,
+    with_places,
+)
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
-from worker.models.base import ModelInfo, SpeechModel
+from worker.models.base import ModelInfo, SpeechModel, TextAligner
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
 
 CHUNKS_AT_ONCE = 16
@@ -33,8 +44,41 @@ def align_file(model: SpeechModel, path: Path, text: Typescript) -> Transcript:
     InvalidRequest for a model without a CTC head, a text without a word that the model can spell, and a text
     too long for the recording; and what `open_audio` raises.
     """
+    if isinstance(model, TextAligner):
+        return _align_whole(model, path, text)
     heard = hear_file(model, path, text)
     return align_text(heard.transcript, heard.chunks, text, heard.info)
+
+
+def _align_whole(model: TextAligner, path: Path, text: Typescript) -> Transcript:
+    """As `align_file`, by a model that places words in one pass over the recording."""
+    blocks: list[NDArray[np.float32]] = []
+    with open_audio(path) as audio:
+        refuse_too_long(path.name, model, audio.known_length.expected_seconds)
+        for block in audio.blocks():
+            blocks.append(block[:, 0])
+            refuse_too_long(path.name, model, audio.samples_read / SAMPLE_RATE)
+    samples = np.concatenate([np.zeros(0, np.float32), *blocks])
+    refuse_too_many(path.name, text, len(samples) / SAMPLE_RATE)
+    placed, end = [], 0.0
+    for word, place in zip(text.texts, model.place(samples, text.texts), strict=True):
+        # A word without a sound stands where the one before it ends.
+        start, end = (end, end) if place is None else (place.start, place.end)
+        placed.append(PlacedWord(word, start, end, None if place is None else place.share))
+    whole = DecodedChunk(ChunkSpan(0, 0, 0, len(samples), 0, len(samples), speech=False))
+    facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
+    options: dict[str, JsonValue] = {"align": text.kept.model_dump(mode="json")}
+    heard = transcript_of(None, [whole], len(samples), audio_facts(path.name, audio), facts, options)
+    return with_places(heard, text, placed)
+
+
+def refuse_too_long(name: str, model: TextAligner, seconds: float | None) -> None:
+    """Raise InvalidRequest for a recording that is longer than the model takes."""
+    if seconds is not None and seconds > model.longest_seconds:
+        raise InvalidRequest(
+            f"{name}: {model.info.name} aligns recordings of at most {model.longest_seconds:g} s; cut it, or "
+            "align with a model that has a CTC head"
+        )
 
 
 class HeardFile(NamedTuple):

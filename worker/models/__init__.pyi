@@ -124,6 +124,11 @@ from .front_ends.filter_bank import (
 from .wenet.load import load_wenet as load_wenet
 from .wenet.model import WENET as WENET, WenetModel as WenetModel, WenetNetwork as WenetNetwork
 from .tokenizers.units import UnitTokenizer as UnitTokenizer, read_units as read_units
+from .qwen3_aligner.model import (
+    QwenAligner as QwenAligner,
+    repair_times as repair_times,
+    split_units as split_units,
+)
 from .qwen3_asr.config import QwenConfig as QwenConfig, parse_qwen as parse_qwen
 from .qwen3_asr.load import Qwen3Asr as Qwen3Asr
 from .qwen3_asr.model import QwenModel as QwenModel

@@ -205,6 +205,14 @@ class TokenSpan:
     last: int
 
 
+class WordPlace(NamedTuple):
+    """When a word is spoken, in seconds, and how probable both times are."""
+
+    start: float
+    end: float
+    share: float
+
+
 class Encoded(Protocol):
     """Encoder frames of a batch of utterances."""
 
@@ -265,6 +273,22 @@ class ModelWithFront(Protocol):
         ahead: Ahead | None = None,
     ) -> Any:  # noqa: ANN401 - as `SpeechModel.encode`
         """As `SpeechModel.encode`, with what `front` has made of each already. The same bits as without."""
+
+
+@runtime_checkable
+class TextAligner(Protocol):
+    """A model that tells when given words are spoken, and recognises none."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    @property
+    def longest_seconds(self) -> float:
+        """Of a recording that it can align."""
+
+    def place(self, samples: NDArray[np.float32], words: Sequence[str]) -> list[WordPlace | None]:
+        """When each word is spoken in samples [N] at 16 kHz; None for a word that has no sound. Raises
+        InvalidRequest for a recording that is longer than the model takes."""
 
 
 class CacheAwareModel(SpeechModel, Protocol):

@@ -14,6 +14,7 @@ from worker.models.granite.load import Granite
 from worker.models.hama.load import Hama
 from worker.models.nemo.hub import Parakeet
 from worker.models.nemo.load import Nemo
+from worker.models.qwen3_aligner.model import Qwen3Aligner
 from worker.models.qwen3_asr.load import Qwen3Asr
 from worker.models.wenet.load import Wenet
 from worker.models.whisper.model import Whisper
@@ -21,6 +22,7 @@ from worker.models.whisper.model import Whisper
 FAMILIES: tuple[ModelFamily, ...] = (
     Whisper(),
     Granite(),
+    Qwen3Aligner(),
     Qwen3Asr(),
     Parakeet(),
     CanaryFolder(),

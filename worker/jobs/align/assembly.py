@@ -69,7 +69,12 @@ def align_text(
         info.spelling,
         info.frame_seconds,
     )
-    placed = place_words(text.texts, info.spelling, heard.words, frames, check)
+    return with_places(heard, text, place_words(text.texts, info.spelling, heard.words, frames, check))
+
+
+def with_places(heard: Transcript, text: Typescript, placed: Sequence[PlacedWord]) -> Transcript:
+    """The transcript with the text's words where they were placed."""
+    duration = heard.audio.duration
     scored = [word.score for word in placed if word.score is not None]
     score = round(sum(scored) / len(scored), 3) if scored else 0.0
     facts = AlignmentFacts(sha256=text.sha256, score=score, belongs=score >= MATCH_SCORE)
