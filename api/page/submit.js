@@ -108,6 +108,7 @@ export async function openSubmit(given) {
         const { job, unchanged } = await submitFile(file, request, (what, bytes) => {
           meter.value = bytes / (file.size || 1);
           doing.textContent = `${what}: ${sizes(bytes, file.size)}`;
+          line.scrollIntoView({ block: "nearest" }); // it has grown by a line of text where the page is narrow
         });
         jobs.push(job);
         if (unchanged) same++;

@@ -187,6 +187,31 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
     expect(page.locator(".state")).to_have_text("queued")
 
 
+def test_what_was_submitted_before_is_not_sent_again(page: Page, live: Live, tmp_path: Path) -> None:
+    tapes = [tmp_path / "one.wav", tmp_path / "two.wav"]
+    for tape in tapes:
+        tape.write_bytes(sound())
+
+    def choose(*chosen: Path) -> None:
+        page.goto("/#/jobs")
+        page.get_by_role("button", name="Submit…").click()
+        page.locator("input[type=file]").set_input_files(chosen)
+
+    choose(tapes[0])
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="one.wav")).to_be_visible()
+    choose(*tapes)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_text("1 unchanged, 1 new.")).to_be_visible()
+    expect(page.locator("main td.name a")).to_have_text(["two.wav", "one.wav"])
+    choose(tapes[0])
+    page.get_by_label("transcribe again what was submitted before").check()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="one.wav")).to_be_visible()
+    page.goto("/#/jobs")
+    expect(page.locator("main td.name a")).to_have_text(["one.wav", "two.wav", "one.wav"])
+
+
 def test_a_failed_job_says_why(page: Page, live: Live) -> None:
     http_job = live.services
     with http_job.database.begin() as tx:
