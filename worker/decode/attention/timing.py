@@ -65,7 +65,7 @@ def _words(
     """The words with their start and end; as sure as the least probable of their tokens."""
     return tuple(
         Word(
-            text=span.text,
+            text=span.text.strip(),
             start=start,
             end=end,
             confidence=float(shares[span.first : span.last].min(initial=1.0)),

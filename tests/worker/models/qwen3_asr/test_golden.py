@@ -81,4 +81,6 @@ def test_confidences_are_those_of_forcing_the_answer(model: QwenModel) -> None:
     forced = np.exp(model.head.log_probabilities(encoded[0], prompt, [tokens])[0])
     first = model.opening(tokens).length
     assert first > 0
+    assert answer.spoken is not None
+    assert all(word.text == word.text.strip() for word in answer.spoken)
     assert np.abs(forced[first:] - np.array(answer.hypotheses[0].confidences)[first:]).max() < 1e-4
