@@ -130,7 +130,7 @@ def transcript(
 
 
 def cancel(*job_ids: Ids, which: Which = Which(), server: Server = Server()) -> None:
-    """Cancel jobs: these, or every unfinished job that the filters choose.
+    """Cancel jobs, by their ids or by filters.
 
     A running job stops at its next chunk.
     """
@@ -145,7 +145,10 @@ def _cancelled(job: JobDetail) -> str:
 
 
 def retry(*job_ids: Ids, which: Which = Which(), server: Server = Server()) -> None:
-    """Queue failed or cancelled jobs again: these, or every failed job that the filters choose."""
+    """Queue failed or cancelled jobs again, by their ids or by filters.
+
+    Filters choose failed jobs only.
+    """
     with server.connect() as spool:
         _change_all(
             server, job_ids, lambda: _choose(spool, which, "failed"), spool.retry, lambda job: job.state.value

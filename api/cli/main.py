@@ -60,8 +60,10 @@ COMMANDS = {
         "archive.language_models", "app", _WORDS, "Build language models from texts, for jobs to use."
     ),
     "export": Command("archive.outputs", "export", _FLOW, "Write a job's output files again."),
-    "cancel": Command("jobs", "cancel", _JOBS, "Cancel a job."),
-    "retry": Command("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
+    "cancel": Command("jobs", "cancel", _JOBS, "Cancel jobs, by their ids or by filters."),
+    "retry": Command(
+        "jobs", "retry", _JOBS, "Queue failed or cancelled jobs again, by their ids or by filters."
+    ),
     "rerun": Command(
         "archive.versions", "rerun", _JOBS, "Transcribe recordings again, for example with a better model."
     ),

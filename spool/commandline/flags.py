@@ -50,7 +50,10 @@ def describe_faults(model: type[BaseModel], error: ValidationError) -> str:
     """What is wrong with the flags of a model, as one sentence."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
     message = fault_message(fault)
-    flag = flag_at(model, [str(part) for part in fault["loc"]])
+    path = [str(part) for part in fault["loc"]]
+    field = model.model_fields.get(path[0])
+    named = [each.name for each in field.metadata if isinstance(each, Parameter)] if field else []
+    flag = named[0][0] if named and named[0] else flag_at(model, path)
     return f"{flag}: {message[:1].lower()}{message[1:]}."
 
 

@@ -38,12 +38,12 @@ from .base_attention import (
     Opening as Opening,
     Prompt as Prompt,
     Question as Question,
-    Reading as Reading,
+    PromptAnswer as PromptAnswer,
     RuleState as RuleState,
     SAMPLE_RATE as SAMPLE_RATE,
     TimedText as TimedText,
     TokenTimes as TokenTimes,
-    Verdict as Verdict,
+    WindowOutcome as WindowOutcome,
     Window as Window,
 )
 from .tokenizers.bytes import WordByteTokenizer as WordByteTokenizer, byte_table as byte_table

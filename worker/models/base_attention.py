@@ -157,7 +157,7 @@ class Question:
     languages: tuple[tuple[str, float], ...] = ()
     others: tuple[Prompt, ...] = ()
 
-    def others_for(self, verdict: "Verdict") -> tuple[Prompt, ...]:
+    def others_for(self, verdict: "WindowOutcome") -> tuple[Prompt, ...]:
         """The other prompts by the answers so far: those of the language that is kept, all where none is."""
         if verdict.outcome != "kept":
             return self.others
@@ -180,7 +180,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PromptAnswer:
     """A window's best answer to one prompt. tokens: without prompt and end, times among them; ended: the
     model ended it itself; words and compression (UTF-8 bytes over what zlib makes of them): of its text;
     mean: the log-probability of a token, the end among them."""
@@ -194,7 +194,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WindowOutcome:
     """What becomes of a window. `silent`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
     tokens that are the window's words, times among them. again: windows to be asked next. reading: which of
@@ -289,10 +289,10 @@ class AttentionModel(SpeechModel, Protocol):
     def judge(
         self,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: NDArray[np.float32],
-    ) -> Verdict:
+    ) -> WindowOutcome:
         """What becomes of a window of these samples, by its answers. Neither clock nor chance may decide."""
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:

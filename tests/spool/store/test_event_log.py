@@ -161,7 +161,7 @@ def test_lines_of_a_batch_are_not_told_one_by_one(db: Database) -> None:
         assert tx.scalar(select(func.count()).select_from(event_inbox)) == 2
     found = logged(db, batch_id=batch_id)
     assert types(found) == ["batch.created", "batch.received"]
-    assert found[1].data == {"accepted": 50, "lines": 50, "bad": 0, "skipped": 0}
+    assert found[1].data == {"accepted": 50, "lines": 50, "bad": 0, "unchanged": 0, "skipped": 0}
 
 
 def test_a_batch_ends_once_and_again_after_a_retry(db: Database) -> None:

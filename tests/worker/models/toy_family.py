@@ -26,13 +26,13 @@ from worker.models import (
     Opening,
     PreparedRequest,
     Prompt,
+    PromptAnswer,
     Question,
-    Reading,
     TimedText,
     TokenSpan,
     TokenTimes,
-    Verdict,
     Window,
+    WindowOutcome,
     refuse_unsupported,
 )
 
@@ -145,8 +145,10 @@ class ToyModel:
     def opening(self, tokens: Sequence[int]) -> Opening:
         return NO_OPENING
 
-    def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
-        return Verdict("kept", readings[0].tokens)
+    def judge(
+        self, window: Window, readings: Sequence[PromptAnswer], question: Any, samples: Any
+    ) -> WindowOutcome:
+        return WindowOutcome("kept", readings[0].tokens)
 
     def unread(self, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
         return ()

@@ -32,12 +32,12 @@ from worker.models.base_attention import (
     SAMPLE_RATE,
     AttentionModel,
     HeardWindow,
+    PromptAnswer,
     Question,
-    Reading,
     SplittingModel,
     TimedText,
-    Verdict,
     Window,
+    WindowOutcome,
 )
 from worker.models.requests import DecodeRequest, SearchOptions
 
@@ -87,7 +87,7 @@ class _HeardWindow:
     over."""
 
     searched: _SearchedWindow
-    verdict: Verdict
+    verdict: WindowOutcome
     timed: TimedText | None = None
     passed: tuple[Window, ...] = ()
     again: tuple[Window, ...] = ()
@@ -253,17 +253,17 @@ def _request_of(model: AttentionModel, utterance: _Utterance, window: Window) ->
     return replace(utterance.request, context=(*utterance.request.context, *before))
 
 
-def _judge(model: AttentionModel, searched: _SearchedWindow) -> Verdict:
+def _judge(model: AttentionModel, searched: _SearchedWindow) -> WindowOutcome:
     """What becomes of a window by its answers; one that is read by itself keeps its only one."""
     bests = [answer.hypotheses[answer.answer] for answer in searched.found]
     if searched.utterance.single:
-        return Verdict("kept", bests[0].tokens)
+        return WindowOutcome("kept", bests[0].tokens)
     readings = []
     for prompt, best in zip(searched.question.prompts, bests, strict=True):
         text = model.tokenizer.decode(text_tokens(model, best.tokens))
         mean = best.score / (len(best.tokens) + 1)
         words, compression = len(text.split()), compression_ratio(text)
-        readings.append(Reading(prompt, best.tokens, best.ended, words, compression, mean))
+        readings.append(PromptAnswer(prompt, best.tokens, best.ended, words, compression, mean))
     return model.judge(searched.window, readings, searched.question, searched.samples)
 
 
@@ -275,7 +275,7 @@ def _hear(
     heard, spoken = [], {}
     for index, searched in enumerate(windows):
         if searched.has_nan:
-            heard.append(_HeardWindow(searched, Verdict("lost")))
+            heard.append(_HeardWindow(searched, WindowOutcome("lost")))
             continue
         verdict = _judge(model, searched)
         before = known[index] if known else None
@@ -303,7 +303,7 @@ def _hear(
     return heard
 
 
-def _log_probs(searched: _SearchedWindow, verdict: Verdict) -> tuple[float, ...]:
+def _log_probs(searched: _SearchedWindow, verdict: WindowOutcome) -> tuple[float, ...]:
     """Of the tokens that are kept, if the search kept theirs, all are kept, and nobody else had a say."""
     if searched.utterance.request.lm is not None or searched.utterance.request.phrases:
         return ()

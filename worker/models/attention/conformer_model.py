@@ -26,12 +26,12 @@ from worker.models.base_attention import (
     HeardWindow,
     Opening,
     Prompt,
+    PromptAnswer,
     Question,
-    Reading,
     TimedText,
     TokenTimes,
-    Verdict,
     Window,
+    WindowOutcome,
 )
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.encoder import ConformerEncoder, EncoderPart
@@ -159,10 +159,10 @@ class ConformerAttentionModel:
     def judge(
         self,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,  # noqa: ARG002 - the protocol's
         samples: NDArray[np.float32],
-    ) -> Verdict:
+    ) -> WindowOutcome:
         return judge_answer(window, readings[0], samples)
 
     def unread(

@@ -7,7 +7,7 @@ No clock and no chance; nothing of another window. Knows no family.
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
+from worker.models.base_attention import SAMPLE_RATE, PromptAnswer, Window, WindowOutcome
 
 ROUNDS_MAX = 4  # beyond the first
 COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
@@ -23,7 +23,7 @@ STEADY_DECIBELS = 6.0
 STEADY_FRAME = SAMPLE_RATE // 20
 
 
-def repeats_itself(reading: Reading) -> bool:
+def repeats_itself(reading: PromptAnswer) -> bool:
     """Whether an answer never ended, or its text is a loop."""
     return not reading.ended or reading.compression > COMPRESSION_MAX
 
@@ -81,13 +81,13 @@ def quietest(samples: NDArray[np.float32]) -> int:
     return int(centres[np.argmin(power[right] - power[left])])
 
 
-def judge_answer(window: Window, reading: Reading, samples: NDArray[np.float32]) -> Verdict:
+def judge_answer(window: Window, reading: PromptAnswer, samples: NDArray[np.float32]) -> WindowOutcome:
     """What becomes of a window of these samples, at 16 kHz, that was asked once: a loop is halved and asked
     again, and cut where the window cannot be halved any more."""
     if reading.words == 0:
-        return Verdict("silent")
+        return WindowOutcome("silent")
     if not repeats_itself(reading):
-        return Verdict("kept", reading.tokens)
+        return WindowOutcome("kept", reading.tokens)
     if window.round < ROUNDS_MAX and window.seconds > HALVED_SECONDS_MIN:
-        return Verdict("divided", again=halves(window, samples))
-    return Verdict("kept", cut_runs(reading.tokens))
+        return WindowOutcome("divided", again=halves(window, samples))
+    return WindowOutcome("kept", cut_runs(reading.tokens))

@@ -26,7 +26,15 @@ from worker.models.base import (
     PreparedRequest,
     refuse_unsupported,
 )
-from worker.models.base_attention import EndRule, Opening, Prompt, Question, Reading, Verdict, Window
+from worker.models.base_attention import (
+    EndRule,
+    Opening,
+    Prompt,
+    PromptAnswer,
+    Question,
+    Window,
+    WindowOutcome,
+)
 from worker.models.front_ends.whisper_mel import HOP, whole_log_mel
 from worker.models.qwen3_asr.config import QwenConfig
 from worker.models.qwen3_asr.output import CODES, LANGUAGES, parse_output
@@ -159,13 +167,13 @@ class QwenModel(UntimedModel):
     def judge(
         self,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,  # noqa: ARG002 - the protocol's
         samples: NDArray[np.float32],
-    ) -> Verdict:
+    ) -> WindowOutcome:
         """As `AttentionModel.judge`: the surest answer's, which is no loop if one is none."""
         if is_steady(samples):
-            return Verdict("silent")
+            return WindowOutcome("silent")
         best = max(range(len(readings)), key=lambda at: (readings[at].ended, readings[at].mean))
         verdict = judge_answer(window, readings[best], samples)
-        return Verdict(verdict.outcome, verdict.kept, verdict.again, best)
+        return WindowOutcome(verdict.outcome, verdict.kept, verdict.again, best)

@@ -32,12 +32,12 @@ from worker.models.base_attention import (
     HeardWindow,
     Opening,
     Prompt,
+    PromptAnswer,
     Question,
-    Reading,
     TimedText,
     TokenTimes,
-    Verdict,
     Window,
+    WindowOutcome,
 )
 from worker.models.front_ends.whisper_mel import HOP, log_mel
 from worker.models.requests import DecodeRequest
@@ -233,10 +233,10 @@ class WhisperModel:
     def judge(
         self,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: NDArray[np.float32],
-    ) -> Verdict:
+    ) -> WindowOutcome:
         return judge(window, readings, question.no_speech, samples, self.ids)
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:

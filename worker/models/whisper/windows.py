@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, is_steady, repeats_itself
-from worker.models.base_attention import SAMPLE_RATE, Reading, Verdict, Window
+from worker.models.base_attention import SAMPLE_RATE, PromptAnswer, Window, WindowOutcome
 from worker.models.whisper.config import MAX_NEW_TOKENS, NO_SPEECH_THRESHOLD, TIME_STEP, SpecialTokens
 
 TAIL_SECONDS = 1.0  # a shorter rest is not asked again
@@ -30,37 +30,37 @@ DOUBTFUL_MEAN = -0.7
 
 def judge(
     window: Window,
-    readings: Sequence[Reading],
+    readings: Sequence[PromptAnswer],
     no_speech: float,
     samples: NDArray[np.float32],
     ids: SpecialTokens,
-) -> Verdict:
+) -> WindowOutcome:
     """What becomes of a window. samples: its own, at 16 kHz.
 
     `silent`: nothing is spoken, or the sound is steady. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, the halves are asked. `lost`: they loop and cannot be divided further.
     """
     if no_speech > NO_SPEECH_THRESHOLD or is_steady(samples):
-        return Verdict("silent")
+        return WindowOutcome("silent")
     sound = [reading for reading in readings if not is_loop(reading)]
     if not sound:
         if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
-            return Verdict("lost")
-        return Verdict("divided", again=halves(window, samples))
+            return WindowOutcome("lost")
+        return WindowOutcome("divided", again=halves(window, samples))
     best = choose(window, sound)
     place = readings.index(best)
     if not best.prompt.timestamps:
-        return Verdict("kept", best.tokens, reading=place, doubtful=best.mean < DOUBTFUL_MEAN)
+        return WindowOutcome("kept", best.tokens, reading=place, doubtful=best.mean < DOUBTFUL_MEAN)
     if window.round >= ROUNDS_MAX:
-        return Verdict("kept", best.tokens, reading=place)
+        return WindowOutcome("kept", best.tokens, reading=place)
     tokens, end = close_timestamps(best.tokens, ids)
     if end <= CLOSED_SECONDS_MIN or window.seconds - end <= TAIL_SECONDS:
-        return Verdict("kept", best.tokens, reading=place)
+        return WindowOutcome("kept", best.tokens, reading=place)
     rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
-    return Verdict("kept", tokens, (rest,), place)
+    return WindowOutcome("kept", tokens, (rest,), place)
 
 
-def choose(window: Window, sound: Sequence[Reading]) -> Reading:
+def choose(window: Window, sound: Sequence[PromptAnswer]) -> PromptAnswer:
     """Which of a window's answers, none of them a loop, is kept.
 
     The languages are compared by their answers without times, or with them where there is no other: the
@@ -77,7 +77,7 @@ def choose(window: Window, sound: Sequence[Reading]) -> Reading:
     return longest
 
 
-def is_loop(reading: Reading) -> bool:
+def is_loop(reading: PromptAnswer) -> bool:
     """Whether an answer repeats itself or never ended."""
     return repeats_itself(reading) or len(reading.tokens) >= MAX_NEW_TOKENS - 1
 

@@ -14,13 +14,13 @@ from worker.models import (
     DecodeRequest,
     HeardWindow,
     Languages,
+    PromptAnswer,
     Question,
-    Reading,
     SearchOptions,
     TokenTimes,
-    Verdict,
     WhisperModel,
     Window,
+    WindowOutcome,
 )
 
 RATE = 16_000
@@ -42,13 +42,13 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
     def judge(
         self: WhisperModel,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: np.ndarray,
-    ) -> Verdict:
+    ) -> WindowOutcome:
         if window.stop - window.start > middle:
-            return Verdict("divided", again=(Window(0, middle, 1), Window(middle, 2 * middle, 1)))
-        return Verdict("kept", readings[0].tokens)
+            return WindowOutcome("divided", again=(Window(0, middle, 1), Window(middle, 2 * middle, 1)))
+        return WindowOutcome("kept", readings[0].tokens)
 
     monkeypatch.setattr(WhisperModel, "judge", judge)
     monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
@@ -77,12 +77,12 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
     def judge(
         self: WhisperModel,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: np.ndarray,
-    ) -> Verdict:
+    ) -> WindowOutcome:
         assert [each.prompt.language for each in readings] == ["de", "en"][-len(readings) :]
-        return Verdict("kept", readings[-1].tokens, reading=len(readings) - 1)
+        return WindowOutcome("kept", readings[-1].tokens, reading=len(readings) - 1)
 
     # Given a model that thinks German a little likelier, and answers that speak for English
     monkeypatch.setattr(WhisperModel, "judge", judge)
@@ -115,16 +115,16 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
     def judge(
         self: WhisperModel,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: np.ndarray,
-    ) -> Verdict:
+    ) -> WindowOutcome:
         asked.append([(each.prompt.language, each.prompt.timestamps) for each in readings])
         if reason == "loop" and len(readings) == 2:
-            return Verdict("divided", again=(Window(0, 2 * RATE, 1), Window(2 * RATE, 4 * RATE, 1)))
+            return WindowOutcome("divided", again=(Window(0, 2 * RATE, 1), Window(2 * RATE, 4 * RATE, 1)))
         place = min(1, len(readings) - 1)
         text = tuple(token for token in readings[place].tokens if self.is_text(token))
-        return Verdict("kept", text, reading=place, doubtful=reason == "doubt")
+        return WindowOutcome("kept", text, reading=place, doubtful=reason == "doubt")
 
     def unread(self: WhisperModel, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
         return [Window(0, RATE, 4)] if reason == "unread" and len(asked) == 1 else []
@@ -174,12 +174,12 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
     def keep(
         self: WhisperModel,
         window: Window,
-        readings: Sequence[Reading],
+        readings: Sequence[PromptAnswer],
         question: Question,
         samples: np.ndarray,
-    ) -> Verdict:
+    ) -> WindowOutcome:
         text = tuple(token for token in readings[0].tokens if self.is_text(token))
-        return Verdict("kept", text[:20])
+        return WindowOutcome("kept", text[:20])
 
     monkeypatch.setattr(WhisperModel, "judge", keep)  # random weights answer in loops
     options, requests = SearchOptions("greedy"), [DecodeRequest(language="en")]

@@ -9,9 +9,9 @@ from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, sound, to
 from worker.models import (
     DecodeRequest,
     Prompt,
-    Reading,
-    Verdict,
+    PromptAnswer,
     Window,
+    WindowOutcome,
     cut_runs,
     judge_answer,
     prompt_slots,
@@ -114,11 +114,11 @@ def test_a_word_without_a_stamp_stays_between_its_neighbours() -> None:
     assert times("9 the 5 3 work 259") == [("the", 0.9, 0.9), ("work", 0.9, 10.0)]
 
 
-def reading(tokens: tuple[int, ...], *, ended: bool = True, compression: float = 1.0) -> Reading:
-    return Reading(Prompt(()), tokens, ended, len(tokens), compression, -0.5)
+def reading(tokens: tuple[int, ...], *, ended: bool = True, compression: float = 1.0) -> PromptAnswer:
+    return PromptAnswer(Prompt(()), tokens, ended, len(tokens), compression, -0.5)
 
 
-def verdict(answer: Reading, seconds: float = 10.0, turn: int = 0) -> Verdict:
+def verdict(answer: PromptAnswer, seconds: float = 10.0, turn: int = 0) -> WindowOutcome:
     samples = sound(seconds)
     return judge_answer(Window(0, len(samples), turn), answer, samples)
 

@@ -7,10 +7,10 @@ from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models import (
     SAMPLE_RATE,
     Prompt,
-    Reading,
+    PromptAnswer,
     SpecialTokens,
-    Verdict,
     Window,
+    WindowOutcome,
     close_timestamps,
     is_steady,
     quietest,
@@ -41,12 +41,12 @@ def reading(
     ended: bool = True,
     mean: float = -0.5,
     language: str = "en",
-) -> Reading:
+) -> PromptAnswer:
     prompt = Prompt((), timestamps=timestamps, language=language)
-    return Reading(prompt, tokens, ended, words, compression, mean)
+    return PromptAnswer(prompt, tokens, ended, words, compression, mean)
 
 
-def decide(*readings: Reading, window: Window = SPOKEN, no_speech: float = 0.0) -> Verdict:
+def decide(*readings: PromptAnswer, window: Window = SPOKEN, no_speech: float = 0.0) -> WindowOutcome:
     return judge(window, readings, no_speech, NOISE, IDS)
 
 
@@ -55,14 +55,14 @@ EARLY = (T, 5, 6, T + 200, T + 200, 7)  # the second segment was opened at 4 s a
 
 
 def test_silence_is_a_hush() -> None:
-    assert decide(reading(WHOLE), no_speech=0.61) == Verdict("silent")
+    assert decide(reading(WHOLE), no_speech=0.61) == WindowOutcome("silent")
     assert decide(reading(WHOLE), no_speech=0.6).outcome == "kept"
 
 
 def test_a_steady_sound_is_a_hush_however_loud() -> None:
     for make in (white_noise, room_tone, hum):
         for level in (-60.0, -20.0):
-            assert judge(SPOKEN, [reading(WHOLE)], 0.0, make(10.0, level), IDS) == Verdict("silent")
+            assert judge(SPOKEN, [reading(WHOLE)], 0.0, make(10.0, level), IDS) == WindowOutcome("silent")
     assert not is_steady(NOISE)
     assert not is_steady(hum(3.9))
     # A second of sound in ten of hum is no part of it.
@@ -72,22 +72,22 @@ def test_a_steady_sound_is_a_hush_however_loud() -> None:
 
 
 def test_a_window_read_to_its_end_is_kept() -> None:
-    assert decide(reading(WHOLE)) == Verdict("kept", WHOLE)
+    assert decide(reading(WHOLE)) == WindowOutcome("kept", WHOLE)
 
 
 def test_the_rest_behind_the_last_closed_time_is_asked_again() -> None:
     rest = Window(1000 + 4 * SAMPLE_RATE, SPOKEN.stop, 1)
-    assert decide(reading(EARLY)) == Verdict("kept", (T, 5, 6, T + 200), (rest,))
+    assert decide(reading(EARLY)) == WindowOutcome("kept", (T, 5, 6, T + 200), (rest,))
 
 
 def test_the_last_round_keeps_everything() -> None:
-    assert decide(reading(EARLY), window=Window(1000, SPOKEN.stop, 4)) == Verdict("kept", EARLY)
+    assert decide(reading(EARLY), window=Window(1000, SPOKEN.stop, 4)) == WindowOutcome("kept", EARLY)
 
 
 def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
     plain = reading((5, 6, 7), 5, timestamps=False)
-    assert decide(reading(WHOLE, 6), plain) == Verdict("kept", (5, 6, 7), reading=1)
-    assert decide(reading(WHOLE, 7), plain) == Verdict("kept", WHOLE)
+    assert decide(reading(WHOLE, 6), plain) == WindowOutcome("kept", (5, 6, 7), reading=1)
+    assert decide(reading(WHOLE, 7), plain) == WindowOutcome("kept", WHOLE)
     # However sure it is.
     assert decide(reading(WHOLE, 6, mean=-0.1), plain).reading == 1
     assert decide(reading(WHOLE, 7, mean=-0.9), plain).reading == 0
@@ -96,8 +96,8 @@ def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
 def test_an_unsure_answer_without_times_is_doubtful() -> None:
     tokens = (5, 6, 7)
     sure, unsure = (reading(tokens, timestamps=False, mean=mean) for mean in (-0.69, -0.71))
-    assert decide(sure) == Verdict("kept", tokens)
-    assert decide(unsure) == Verdict("kept", tokens, doubtful=True)
+    assert decide(sure) == WindowOutcome("kept", tokens)
+    assert decide(unsure) == WindowOutcome("kept", tokens, doubtful=True)
     assert not decide(reading(WHOLE, mean=-0.9)).doubtful
 
 
@@ -114,7 +114,7 @@ def test_in_a_short_window_the_mode_with_times_must_be_surer_too() -> None:
 def test_the_language_is_kept_whose_answer_without_times_is_surer() -> None:
     german = [reading(WHOLE, 9, mean=-0.1, language="de"), reading((8,), timestamps=False, language="de")]
     english = [reading(WHOLE), reading((5, 6, 7), timestamps=False, mean=-0.4)]
-    assert decide(*german, *english) == Verdict("kept", (5, 6, 7), reading=3)
+    assert decide(*german, *english) == WindowOutcome("kept", (5, 6, 7), reading=3)
     # A loop says nothing for its language; the answer with times does then.
     loop = reading((5, 6, 7), timestamps=False, mean=-0.1, compression=2.5)
     assert decide(*german, reading(WHOLE, mean=-0.6), loop).reading == 0
@@ -130,14 +130,16 @@ def test_the_language_is_kept_whose_answer_without_times_is_surer() -> None:
     "loop",
     [reading(WHOLE, 90, compression=2.5), reading(tuple(range(223)), 90), reading(WHOLE, 90, ended=False)],
 )
-def test_a_loop_is_rejected(loop: Reading) -> None:
+def test_a_loop_is_rejected(loop: PromptAnswer) -> None:
     plain = reading((5,), 1, timestamps=False)
-    assert decide(loop, plain) == Verdict("kept", (5,), reading=1)
+    assert decide(loop, plain) == WindowOutcome("kept", (5,), reading=1)
     divided = decide(loop)
     cut = 1000 + quietest(NOISE)
-    assert divided == Verdict("divided", again=(Window(1000, cut, 1), Window(cut, SPOKEN.stop, 1)))
-    assert decide(loop, window=Window(0, 10 * SAMPLE_RATE, 4)) == Verdict("lost")
-    assert judge(Window(0, 4 * SAMPLE_RATE), [loop], 0.0, NOISE[: 4 * SAMPLE_RATE], IDS) == Verdict("lost")
+    assert divided == WindowOutcome("divided", again=(Window(1000, cut, 1), Window(cut, SPOKEN.stop, 1)))
+    assert decide(loop, window=Window(0, 10 * SAMPLE_RATE, 4)) == WindowOutcome("lost")
+    assert judge(Window(0, 4 * SAMPLE_RATE), [loop], 0.0, NOISE[: 4 * SAMPLE_RATE], IDS) == WindowOutcome(
+        "lost"
+    )
 
 
 def test_every_chain_of_windows_ends() -> None:
