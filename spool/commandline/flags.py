@@ -52,8 +52,10 @@ def describe_faults(model: type[BaseModel], error: ValidationError) -> str:
     message = fault_message(fault)
     path = [str(part) for part in fault["loc"]]
     field = model.model_fields.get(path[0])
-    named = [each.name for each in field.metadata if isinstance(each, Parameter)] if field else []
-    flag = named[0][0] if named and named[0] else flag_at(model, path)
+    flag = flag_at(model, path)
+    if field is not None and declaration_of(model, path[0]) is None:
+        named = [name for each in field.metadata if isinstance(each, Parameter) for name in each.name or ()]
+        flag = named[0] if named else flag
     return f"{flag}: {message[:1].lower()}{message[1:]}."
 
 
