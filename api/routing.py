@@ -51,7 +51,17 @@ _EVENTS: dict[str, Any] = {
 _OPENAI: dict[str, Any] = {"media": openai.MEDIA, "body": {FORM: openai.FORM}}
 
 ROUTES = (
-    Route("POST", "/jobs", jobs.create, SUBMIT, _NEW_JOB, 202, REPEATED, body=jobs.BODY, header="Location"),
+    Route(
+        "POST",
+        "/jobs",
+        jobs.create,
+        SUBMIT,
+        f"{_NEW_JOB} not_found",
+        202,
+        REPEATED,
+        body=jobs.BODY,
+        header="Location",
+    ),
     Route("GET", "/jobs", jobs.list_jobs, READ),
     Route("GET", _JOB, jobs.get_job, READ, "not_found"),
     Route("DELETE", _JOB, jobs.cancel, SUBMIT, "not_found conflict"),

@@ -64,6 +64,7 @@ class BatchEvent(BaseModel):
     accepted: int | None = None
     bad: int | None = None
     skipped: int | None = None
+    unchanged: int | None = None
     retried: int | None = Field(None, description="Of `batch.retried`: jobs queued again.")
     cancelled: int | None = Field(None, description="Of `batch.cancelled`: jobs that were waiting.")
     asked_to_stop: int | None = Field(None, description="Of `batch.cancelled`: jobs that were running.")

@@ -158,5 +158,5 @@ def test_the_command_says_it_too(recordings: Path, commands: Commands) -> None:
     (job,) = json.loads(told.stdout)
     assert (job["priority"], job["deadline"]) == ("high", LATER)
     assert "2199-11-20 18:00:00 UTC" in commands.run("status", job["id"]).stdout
-    refused = commands.run("submit", path, "--deadline", PASSED, code=1)
+    refused = commands.run("submit", path, "--again", "--deadline", PASSED, code=1)
     assert "deadline: is in the past" in refused.stderr
