@@ -136,11 +136,15 @@ def cancel(*job_ids: Ids, which: Which = Which(), server: Server = Server()) -> 
     """
     with server.connect() as spool:
         _change_all(
-            server, job_ids, lambda: _choose(spool, which, "running", "queued"), spool.cancel, _cancelled
+            server,
+            job_ids,
+            lambda: _choose(spool, which, "running", "queued"),
+            spool.cancel,
+            _describe_cancelled,
         )
 
 
-def _cancelled(job: JobDetail) -> str:
+def _describe_cancelled(job: JobDetail) -> str:
     return "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
 
 

@@ -123,7 +123,7 @@ def _measure_quality(
     if dtype not in DTYPES:
         raise InvalidRequest(f"{dtype!r} is not one of {', '.join(DTYPES)}")
     names = {Path(each).name: known for known, each in settings.models.items()}
-    made = {names.get(each, each): each for each in quality.quantised_from(place) if not against}
+    made = {names.get(each, each): each for each in quality.find_quantised(place) if not against}
     try:
         known = quality.spoken_words()
         spoken = quality.spread(known, recordings or len(known))

@@ -87,7 +87,7 @@ def _without_channel(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "channel"}
 
 
-def _witnessed(transcript: Transcript) -> dict[str, Any]:
+def _present_witness(transcript: Transcript) -> dict[str, Any]:
     """What the witness found, each segment with its words."""
     assert transcript.witness is not None
     segments = []
@@ -145,7 +145,7 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         ]
         document["diarization"] = result.transcript.diarization.model_dump(mode="json")
     if result.transcript.witness is not None:
-        document |= _witnessed(result.transcript)
+        document |= _present_witness(result.transcript)
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

@@ -75,11 +75,11 @@ def transcribe_files(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
     if diarization is not None:
-        results = _diarized(results, diarization, diarizer)
+        results = _diarize(results, diarization, diarizer)
     return results if listener is None else [check_result(listener, each) for each in results]
 
 
-def _diarized(results: Sequence[FileResult], diarization: Diarization, diarizer: str) -> list[FileResult]:
+def _diarize(results: Sequence[FileResult], diarization: Diarization, diarizer: str) -> list[FileResult]:
     """The results with their speakers."""
     is_file = diarizer.endswith(".nemo")
     place = diarizer if is_file else place_of(diarizer, load_settings().diarization_models)

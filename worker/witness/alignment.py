@@ -143,7 +143,7 @@ def _emissions(frames: PhoneFrames, first: int, last: int) -> NDArray[np.float32
     return costs
 
 
-def _joined_emissions(
+def _join_emissions(
     frames: PhoneFrames, lines: Sequence[Line]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The emissions of the lines' frames, each stretch once however far apart they are, and where each line's
@@ -168,7 +168,7 @@ def _viterbi(
     """Scores and last states of lines, [B] each. back: filled with how many states back each state came from,
     [T, B, S]."""
     chain = _chain(lines)
-    costs, starts = _joined_emissions(frames, lines)
+    costs, starts = _join_emissions(frames, lines)
     stops = starts + np.array([line.last - line.first for line in lines])
     longest = int((stops - starts).max())
     best = np.full(chain.classes.shape, IMPOSSIBLE, np.float32)

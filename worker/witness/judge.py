@@ -136,9 +136,9 @@ def check_transcript(
     now and then and may raise to stop."""
     reason = _reason_to_abstain(given, channels, lexicon)
     if reason:
-        kept = tuple(_unjudged(each, reason) for each in given.segments)
+        kept = tuple(_abstain_from(each, reason) for each in given.segments)
         return Findings(kept, (), reason)
-    found: list[CheckedSegment] = [_unjudged(each, "") for each in given.segments]
+    found: list[CheckedSegment] = [_abstain_from(each, "") for each in given.segments]
     for channel, frames in enumerate(channels):
         own = [at for at, each in enumerate(given.segments) if each.channel == channel]
         judged = _Channel(frames, lexicon, check).judge([given.segments[at] for at in own])
@@ -167,7 +167,7 @@ def _reason_to_abstain(given: GivenTranscript, channels: Sequence[PhoneFrames], 
     return ""
 
 
-def _unjudged(given: GivenSegment, reason: str) -> CheckedSegment:
+def _abstain_from(given: GivenSegment, reason: str) -> CheckedSegment:
     words = tuple(CheckedWord(each.text, *_times(each, given), None) for each in given.words)
     return CheckedSegment(given, flagged=False, evidence=None, words=words, reason=reason)
 
@@ -277,7 +277,7 @@ class _Channel:
     def _verdict(self, segment: GivenSegment, pieces: Sequence[_Piece]) -> CheckedSegment:
         judged = [each for each in pieces if each.phones >= LEAST_PHONES]
         if not judged:
-            return _unjudged(segment, self._why_unjudged(segment))
+            return _abstain_from(segment, self._why_unjudged(segment))
         weakest = min(judged, key=lambda each: each.odds)
         flagged = weakest.odds < SEGMENT_LIMIT
         return CheckedSegment(
@@ -285,10 +285,10 @@ class _Channel:
             flagged=flagged,
             evidence=round(_share(weakest.odds), 3),
             words=tuple(self._words(segment, pieces, flagged=flagged)),
-            frames=tuple(frames for each in judged for frames in self._covered(each)),
+            frames=tuple(frames for each in judged for frames in self._list_covered(each)),
         )
 
-    def _covered(self, piece: _Piece) -> Iterable[tuple[int, int]]:
+    def _list_covered(self, piece: _Piece) -> Iterable[tuple[int, int]]:
         """The frames of its words; all of them and its times if a word's sounds are unknown."""
         if all(piece.words):
             return ((word.first, word.last) for word in piece.aligned.words)

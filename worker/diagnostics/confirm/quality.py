@@ -82,7 +82,7 @@ def original_of(model: str) -> str:
     return model if entry is None or entry.quantised is None else entry.quantised.of
 
 
-def quantised_from(model: str) -> list[str]:
+def find_quantised(model: str) -> list[str]:
     """The models of this machine's store that were quantised from this one, a name or a folder there."""
     made = (row for row in open_store(load_settings()).entries() if row.state == "installed")
     return [

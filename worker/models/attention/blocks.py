@@ -95,14 +95,14 @@ class Tensors:
         queries of so many heads, with attention's scale: one over the root of a head's width."""
         shapes = {self._packed_shape(name) for name in names}
         if len(shapes) == 1 and None not in shapes:
-            return self._grouped(names, query_heads)
+            return self._group(names, query_heads)
         first, *others = (self.linear(name) for name in names)
         if query_heads:
             scale = _attention_scale(first.bias.shape[0], query_heads)
             first = Linear(first.weight * scale, first.bias * scale)
         return _side_by_side([first, *others])
 
-    def _grouped(self, names: Sequence[str], query_heads: int) -> Grouped:
+    def _group(self, names: Sequence[str], query_heads: int) -> Grouped:
         packed = [self._tensors[f"{name}.packed"] for name in names]
         scales, biases = ([self.array(f"{name}.{kind}") for name in names] for kind in ("scales", "biases"))
         bias = [self._bias(name, each.shape[0]) for name, each in zip(names, packed, strict=True)]

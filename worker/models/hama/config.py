@@ -40,7 +40,7 @@ def read_symbols(path: Path) -> tuple[str, ...]:
 def encoder_of(shapes: Mapping[str, Shape], source: str) -> EncoderConfig:
     """The encoder of these tensors. Raises WeightsMismatch, ModelUnreadable."""
     numbers = {int(name.split(".")[3]) for name in shapes if re.match(rf"{re.escape(BLOCKS)}\.\d+\.", name)}
-    filters = [shapes[name] for name in exported(shapes, "Conv") if len(shapes[name]) == 3]
+    filters = [shapes[name] for name in find_exported(shapes, "Conv") if len(shapes[name]) == 3]
     output = shapes.get(f"{OUTPUT}.weight", ())
     wide = shapes.get(f"{BLOCKS}.0.ffn1.fc1.bias", ())
     if len(output) != 3 or len(wide) != 1 or len(filters) < 2 or numbers != set(range(len(numbers))):
@@ -64,7 +64,7 @@ def encoder_of(shapes: Mapping[str, Shape], source: str) -> EncoderConfig:
     )
 
 
-def exported(shapes: Mapping[str, Shape], kind: str) -> list[str]:
+def find_exported(shapes: Mapping[str, Shape], kind: str) -> list[str]:
     """The tensors that the exporter named, in order."""
     found = [name for name in shapes if re.fullmatch(rf"onnx::{kind}_\d+", name)]
     return sorted(found, key=lambda name: int(name.rpartition("_")[2]))
@@ -72,14 +72,14 @@ def exported(shapes: Mapping[str, Shape], kind: str) -> list[str]:
 
 def friendly_names(shapes: Mapping[str, Shape], layers: int) -> dict[str, str]:
     """Every tensor's own name by one that says what it is."""
-    convolutions = [f"{part}.{kind}" for part in _convolved(layers) for kind in ("weight", "bias")]
+    convolutions = [f"{part}.{kind}" for part in _list_convolutions(layers) for kind in ("weight", "bias")]
     matrices = [f"{BLOCKS}.{layer}.{part}.weight" for layer in range(layers) for part in MATRICES]
     names = {name: name for name in shapes if not name.startswith("onnx::")}
-    names |= dict(zip(convolutions, exported(shapes, "Conv"), strict=False))
-    return names | dict(zip(matrices, exported(shapes, "MatMul"), strict=False))
+    names |= dict(zip(convolutions, find_exported(shapes, "Conv"), strict=False))
+    return names | dict(zip(matrices, find_exported(shapes, "MatMul"), strict=False))
 
 
-def _convolved(layers: int) -> list[str]:
+def _list_convolutions(layers: int) -> list[str]:
     return ["stem", *(f"{BLOCKS}.{layer}.conv.depthwise" for layer in range(layers))]
 
 

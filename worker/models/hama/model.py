@@ -103,7 +103,7 @@ class HamaNetwork(nn.Module):
 
 
 class HamaModel(FrameModel):
-    """The recogniser."""
+    """A phoneme recogniser with a CTC head; its tokens are phonetic symbols."""
 
     def __init__(
         self,
