@@ -37,7 +37,6 @@ class FleetState:
     now: datetime
     read_at: float
     workers: tuple[Worker, ...]
-    default_model: str | None
     unserved: tuple[Unserved, ...]
 
     @property
@@ -89,9 +88,9 @@ class FleetView(BackgroundLoop):
 
     def default(self, head: str | None = None, preferred: str | None = None) -> str:
         """The model of jobs that name none, or the `preferred` one; if they need a `head`, one that has it
-        where that is known."""
+        where that is known. A new default holds in every process at once. Raises StorageError."""
         state = self.recent()
-        model = preferred or state.default_model or self._settings.default_model
+        model = preferred or self._read_default() or self._settings.default_model
         if head is None:
             return model
         facts = [worker.model_facts for worker in state.workers if worker.alive]
@@ -140,6 +139,10 @@ class FleetView(BackgroundLoop):
                 reasons[job.id] = reason
         return reasons
 
+    def _read_default(self) -> str | None:
+        with self._database.read() as tx:
+            return default_model(tx)
+
     def _names(self, state: FleetState) -> frozenset[str]:
         return state.models | frozenset(self._settings.models)
 
@@ -162,4 +165,4 @@ def _state_of(tx: Connection) -> FleetState:
     workers = tuple(list_recent_workers(tx))
     unserved = find_unserved(tx, [worker.seen for worker in workers])
     now = read_clock(tx)
-    return FleetState(now, time.monotonic(), workers, default_model(tx), tuple(unserved))
+    return FleetState(now, time.monotonic(), workers, tuple(unserved))

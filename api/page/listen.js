@@ -10,7 +10,8 @@ const WAITING = "Waiting for the last words…";
 
 export async function showListen(root, query) {
   const { items } = await get("/v1/models");
-  const able = items.filter(({ streams }) => streams !== false); // null: no worker has loaded it yet
+  // null: no worker has loaded it yet, so it comes after those that are known to stream.
+  const able = [true, null].flatMap((known) => items.filter(({ streams }) => streams === known));
   const chosen = query.get("model") ?? "";
   const model = h("select", { name: "model", "aria-label": "Model" },
     able.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));

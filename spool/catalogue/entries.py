@@ -149,6 +149,8 @@ class Entry(_Frozen):
     languages: tuple[str, ...] = ()
     tasks: tuple[Literal["transcribe", "translate", "diarize", "witness"], ...] = Field(min_length=1)
     decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = ()
+    streams: bool = False
+    """Whether live sessions can use it."""
     good_for: str
     sources: tuple[Source, ...] = Field(min_length=1)
     """In the order in which they are tried; one with wrong bytes ends the attempt."""

@@ -4,7 +4,7 @@ An id names one run of one process (a restarted worker comes back under its old 
 its uptime, and with it the fleet's idle time, is one interval. Rows are kept, since cost lines refer to them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,7 +62,7 @@ def heartbeat(
     reason: str | None = None,
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,
-    loaded_models: Sequence[str] | None = None,
+    loaded_models: tuple[str, ...] | None = None,
     model_facts: Mapping[str, AnnouncedModel] | None = None,
     quality: Mapping[str, Quality] | None = None,
 ) -> None:

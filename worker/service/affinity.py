@@ -55,6 +55,6 @@ class ModelAffinity:
         return self._since is not None and self._clock() - self._since >= self._stays * self._stay_seconds
 
 
-def list_loaded(models: Mapping[str, str], paths: Sequence[str]) -> list[str]:
+def list_loaded(models: Mapping[str, str], paths: Sequence[str]) -> tuple[str, ...]:
     """The names that jobs use for the models in memory, in their order."""
-    return [name for path in paths for name in sorted(models) if models[name] == path]
+    return tuple(name for path in paths for name in sorted(models) if models[name] == path)

@@ -29,7 +29,7 @@ class Announcement:
         self._models = dict(models)
         self._lock = threading.Lock()
         self._facts = {name: _from_catalogue(place) for name, place in models.items()}
-        self._sent: dict[str, AnnouncedModel] | None = None
+        self._stored: dict[str, AnnouncedModel] | None = None
 
     def start(self) -> None:
         """Hash the weights on this machine, in a thread of its own."""
@@ -44,13 +44,14 @@ class Announcement:
             known |= {name: _from_engine(info, known[name]) for name, info in infos.items() if info}
         return {name: facts for name, facts in known.items() if facts != AnnouncedModel()}
 
-    def take_changes(self, engine: Engine) -> dict[str, AnnouncedModel] | None:
-        """The facts if they have changed since the last call, else None."""
+    def find_changes(self, engine: Engine) -> dict[str, AnnouncedModel] | None:
+        """The facts if they are not those that were last stored, else None."""
         facts = self.facts(engine)
-        if facts == self._sent:
-            return None
-        self._sent = facts
-        return facts
+        return None if facts == self._stored else facts
+
+    def record_stored(self, facts: dict[str, AnnouncedModel] | None) -> None:
+        """The worker's row has these facts now; None is no news."""
+        self._stored = self._stored if facts is None else facts
 
     def _hash_all(self) -> None:
         for name, place in self._models.items():
@@ -74,7 +75,7 @@ def _from_catalogue(place: str) -> AnnouncedModel:
     heads = ("ctc",) if "ctc" in entry.decoders else ()
     bits = entry.quantised.bits if entry.quantised else None
     languages, tasks = tuple(sorted(entry.languages)), tuple(sorted(entry.tasks))
-    return AnnouncedModel(entry.family, "", languages, tasks, heads=heads, bits=bits)
+    return AnnouncedModel(entry.family, "", languages, tasks, heads=heads, streams=entry.streams, bits=bits)
 
 
 def _from_engine(info: ModelInfo, before: AnnouncedModel) -> AnnouncedModel:

@@ -42,9 +42,10 @@ class Heartbeat(threading.Thread):
                 return
 
     def _beat(self) -> None:
+        context, engine = self._context, self._context.engine
+        facts = context.announcement.find_changes(engine)
         try:
-            with self._context.db.begin() as tx:
-                context, engine = self._context, self._context.engine
+            with context.db.begin() as tx:
                 state, reason = self._state()
                 heartbeat(
                     tx,
@@ -55,9 +56,10 @@ class Heartbeat(threading.Thread):
                     unbilled_ns=engine.unbilled_ns,
                     counts=context.counters.counts(engine),
                     loaded_models=list_loaded(context.settings.models, engine.loaded),
-                    model_facts=context.announcement.take_changes(engine),
+                    model_facts=facts,
                     quality=read_qualities(context.settings.home),
                 )
+            context.announcement.record_stored(facts)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()
@@ -68,6 +70,7 @@ class Heartbeat(threading.Thread):
         try:
             with self._context.db.begin() as tx:
                 register_worker(tx, self._info)
+            self._context.announcement.record_stored(dict(self._info.model_facts))
         except SpoolError as error:
             log.warning("not registered", error=error.message)
 

@@ -12,7 +12,7 @@ from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.domain import AnnouncedModel
 from spool.ids import new_id
-from spool.store import WorkerInfo, heartbeat, register_worker, stop_worker
+from spool.store import WorkerInfo, heartbeat, register_worker, set_default_model, stop_worker
 
 pytestmark = pytest.mark.integration
 
@@ -97,7 +97,7 @@ def test_a_job_that_is_rescored_waits_for_a_worker_with_both_models(
 
 
 def test_the_default_model_is_one_setting_of_the_system(
-    http: httpx.Client, recordings: Path, register: Callable[..., WorkerInfo]
+    http: httpx.Client, live: Live, recordings: Path, register: Callable[..., WorkerInfo]
 ) -> None:
     register()
     assert submitted(http, recordings).json()["options"]["model"] == "demo-tdt"
@@ -105,6 +105,10 @@ def test_the_default_model_is_one_setting_of_the_system(
     assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_model")
     assert http.put("/v1/models/default", json={"name": "parakeet"}).json() == {"name": "parakeet"}
     assert submitted(http, recordings).json()["options"]["model"] == "parakeet"
+    with live.services.database.begin() as tx:
+        set_default_model(tx, "demo-tdt")  # as another process of the API does it
+    assert submitted(http, recordings).json()["options"]["model"] == "demo-tdt"
+    http.put("/v1/models/default", json={"name": "parakeet"})
     defaults = [model["name"] for model in http.get("/v1/models").json()["items"] if model["default"]]
     assert defaults == ["parakeet"]
 

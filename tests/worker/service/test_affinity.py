@@ -57,7 +57,7 @@ def test_without_a_stay_jobs_come_in_their_order() -> None:
 
 
 def test_paths_in_memory_have_the_names_of_the_settings() -> None:
-    assert list_loaded({"x": "/m/1", "y": "/m/2", "z": "/m/1"}, ["/m/2", "/m/1", "/gone"]) == ["y", "x", "z"]
+    assert list_loaded({"x": "/m/1", "y": "/m/2", "z": "/m/1"}, ["/m/2", "/m/1", "/gone"]) == ("y", "x", "z")
 
 
 @pytest.mark.parametrize(("stay", "most"), [(0.0, 400), (20.0, 30)])
