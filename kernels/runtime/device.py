@@ -43,7 +43,7 @@ from kernels.runtime.build_cpu import (
     compiler,
     load_launch,
 )
-from kernels.runtime.source import Argument, Kernel, Template, cpu_text, cuda_body, cuda_header
+from kernels.runtime.source import CPU_HEADER, Argument, Kernel, Template, cpu_text, cuda_body, cuda_header
 
 Result = TypeVar("Result")
 
@@ -278,9 +278,10 @@ def _compile_kernel(
     kernel: Kernel, dtypes: tuple[str, ...], outputs: tuple[str, ...], template: Template, width: int
 ) -> tuple[Launch, Path]:
     arguments = [Argument(dtype, (1,)) for dtype in dtypes]
-    source = cpu_text(kernel, arguments, list(outputs), template, width)
-    flags = FAST_FLAGS if width == 1 else CHECK_FLAGS
-    library = build_library(kernel.name if width == 1 else f"{kernel.name}-fibers", source, flags)
+    source = cpu_text(kernel, arguments, list(outputs), template)
+    flags = (*(FAST_FLAGS if width == 1 else CHECK_FLAGS), f"-DSIMD_W={width}")
+    name = kernel.name if width == 1 else f"{kernel.name}-fibers"
+    library = build_library(name, source, flags, CPU_HEADER)
     return load_launch(library), library
 
 

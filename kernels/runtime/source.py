@@ -16,6 +16,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1]
 SHIM = Path(__file__).parent / "shim"
 
+CPU_HEADER = "metal_names.h"
+"""Every C++ file begins with it."""
 # Below this many elements MLX hands Metal an input in `constant` memory, not `device`.
 CONSTANT_BELOW = 8
 
@@ -213,10 +215,9 @@ def cuda_body(kernel: Kernel) -> str:
     return _THREADGROUP_ARRAY.sub(r"\1__shared__ \2 \3[\4];", kernel.body)
 
 
-def cpu_text(
-    kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template, width: int
-) -> str:
-    """A C++ file with one exported function, `spool_launch`; `width` lanes a simdgroup, 1 or 32.
+def cpu_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template) -> str:
+    """A C++ file with one exported function, `spool_launch`; SIMD_W says how many lanes a simdgroup has, 1 or
+    32.
 
     A Mac may hold an input in constant memory, a CPU knows one memory: the text is the same for any size.
     """
@@ -242,7 +243,7 @@ def cpu_text(
     values = _template_values(template, METAL_TYPES)
     instance = f"{name}<{', '.join(values)}>" if values else name
     return (
-        f'#define SIMD_W {width}\n#include "metal_names.h"\n#line 1 "{kernel.name}.metal"\n{text}\n'
+        f'#include "{CPU_HEADER}"\n#line 1 "{kernel.name}.metal"\n{text}\n'
         f'#line 1 "{kernel.name}.call"\n#include "ids.h"\n'
         "static inline SPOOL_KERNEL void spool_call(void** buffers, const ThreadIds& ids) {\n"
         f"  (void)ids;\n  {instance}({', '.join(call)});\n}}\n"

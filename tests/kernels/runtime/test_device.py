@@ -168,7 +168,17 @@ def test_processes_may_build_the_same_kernel_at_once(fresh: Path) -> None:
     assert len(outputs) == 1
     assert outputs.pop().startswith("0.731")
     names = sorted(path.name.split("-")[0] for path in fresh.iterdir())
-    assert names == ["pool", "silu"]
+    assert names == ["headers", "pool", "silu"]
+
+
+def test_gcc_reads_the_header_of_all_kernels_once(fresh: Path) -> None:
+    _, version = build_cpu.compiler() or ("", "")
+    with use_backend("cpu"):
+        elementwise.silu(mx.ones(9))
+        kept = [(path, path.stat().st_mtime_ns) for path in fresh.glob("headers-*/*")]
+        assert [path.name for path, _ in kept] == ([] if "clang" in version else ["metal_names.h.gch"])
+        elementwise.layer_norm(mx.ones((2, 100)), mx.ones(100), mx.zeros(100))
+    assert [(path, path.stat().st_mtime_ns) for path in fresh.glob("headers-*/*")] == kept
 
 
 def test_the_number_of_threads_changes_no_bit(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,11 +53,20 @@ CHECKED = [case for case in CASES if case.name in NAMES]
 
 def build(launched: Launched, sanitizer: str, folder: Path) -> Path:
     source, program = folder / "kernel.cpp", folder / "kernel"
-    text = cpu_text(launched.kernel, launched.arguments, launched.made, launched.template, 32)
+    text = cpu_text(launched.kernel, launched.arguments, launched.made, launched.template)
     source.write_text(text + '#include "program.h"\n')
     compiler = shutil.which("g++")
     assert compiler, "the sanitizers need g++"
-    command = [compiler, *FLAGS, SANITIZERS[sanitizer], f"-I{CPU_SHIM}", str(source), "-o", str(program)]
+    command = [
+        compiler,
+        *FLAGS,
+        "-DSIMD_W=32",
+        SANITIZERS[sanitizer],
+        f"-I{CPU_SHIM}",
+        str(source),
+        "-o",
+        str(program),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
