@@ -157,18 +157,18 @@ def retry_failed(
 
     Queue every failed job again. Chunks that were transcribed are kept.
     """
-    retried = 0
+    retried, last = 0, -1
     while True:
         with services.database.begin() as tx:
             batch = get_visible_batch(tx, caller, batch_id)
             if not retried and store.was_retried(tx, batch, idempotency_key):
                 return BatchRetried(retried=0)
-            block = store.retry_failed(tx, batch.id)
+            block = store.retry_failed(tx, batch.id, last)
             if not block:
                 store.note_retried(tx, batch, idempotency_key)
         if not block:
             return BatchRetried(retried=retried)
-        retried += block
+        retried, last = retried + len(block), block[-1]
         services.sweeper.wake()
 
 

@@ -208,15 +208,22 @@ def cancel_batch(tx: Connection, batch_id: str) -> int:
     return waiting + running
 
 
-def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
-    """Queue up to `limit` failed jobs again, as `retry_job` does for one; returns how many. Raises NotFound.
+def retry_failed(tx: Connection, batch_id: str, after: int = -1, limit: int = 1000) -> list[int]:
+    """Queue up to `limit` failed jobs again, as `retry_job` does for one, of lines after `after`; returns
+    their lines in order. Raises NotFound.
 
-    Call it until it returns 0: all jobs in one transaction would block others for too long.
+    Call it with the last line until there are none: all jobs in one transaction would block others for too
+    long, and a job that fails once more meanwhile is not queued twice.
     """
     project = get_batch(tx, batch_id).project
     failed = (
         select(jobs.c.id)
-        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value, whole())
+        .where(
+            jobs.c.batch_id == batch_id,
+            jobs.c.batch_line > after,
+            jobs.c.state == JobState.FAILED.value,
+            whole(),
+        )
         .order_by(jobs.c.batch_line)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -225,12 +232,12 @@ def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
         update(jobs)
         .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value, whole())
         .values(**retry_values())
-        .returning(jobs.c.id, jobs.c.queue)
+        .returning(jobs.c.id, jobs.c.queue, jobs.c.batch_line)
     ).all()
     add_hints(tx, [(row.id, row.queue) for row in requeued])
     if requeued:
         note_batch(tx, BATCH_RETRIED, batch_id, project, {"retried": len(requeued)})
-    return len(requeued)
+    return sorted(row.batch_line for row in requeued)
 
 
 def was_retried(tx: Connection, batch: Batch, key: str | None) -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from ops.testbed.running_api import Live, problem
 from spool.errors import StorageError
@@ -29,11 +30,11 @@ def test_a_retry_under_a_key_is_done_once_and_to_its_end(
     whole = batches.retry_failed
     blocks = []
 
-    def breaks_off(tx: object, batch_id: str, limit: int = 1) -> int:
+    def breaks_off(tx: Connection, batch_id: str, after: int) -> list[int]:
         blocks.append(batch_id)
         if len(blocks) == 2:
             raise StorageError("The database does not answer.")
-        return whole(tx, batch_id, limit)  # type: ignore[arg-type]
+        return whole(tx, batch_id, after, limit=1)
 
     monkeypatch.setattr(batches, "retry_failed", breaks_off)
     problem(retry("again-1"), 503, "storage")

@@ -136,14 +136,18 @@ def test_failed_jobs_are_queued_again_a_block_at_a_time(db: Database) -> None:
         with db.begin() as tx:
             fail_job(tx, claim, "audio_empty", "nothing in it")
     before = waiting(db)
-    moved = []
-    while True:
-        with db.begin() as tx:
-            moved.append(batch_changes.retry_failed(tx, made.id, 2))
-        if not moved[-1]:
-            break
-    assert moved == [2, 1, 0]
-    assert waiting(db) == before + 3
+    with db.begin() as tx:
+        assert batch_changes.retry_failed(tx, made.id, limit=2) == [1, 2]
+    again = claimed(db, jobs[0])
+    with db.begin() as tx:
+        fail_job(tx, again, "audio_empty", "nothing in it still")
+    with db.begin() as tx:
+        assert batch_changes.retry_failed(tx, made.id, 2, limit=2) == [3]
+        assert batch_changes.retry_failed(tx, made.id, 3, limit=2) == []
+    assert reread(db, jobs[0]).state is JobState.FAILED, "it is not tried for as long as it fails"
+    with db.begin() as tx:
+        assert batch_changes.retry_failed(tx, made.id) == [1]
+    assert waiting(db) == before + 4
     assert all(reread(db, job_id).state is JobState.QUEUED for job_id in jobs)
     assert reread(db, jobs[0]).error_code is None
 

@@ -180,7 +180,7 @@ def test_a_batch_ends_once_and_again_after_a_retry(db: Database) -> None:
         assert batches.get_batch(tx, batch_id).ended_at is not None
 
     with db.begin() as tx:
-        assert batch_changes.retry_failed(tx, batch_id) == 1
+        assert len(batch_changes.retry_failed(tx, batch_id)) == 1
     assert types(logged(db, found[-1].id)) == ["batch.retried"]
     with db.read() as tx:
         assert batches.get_batch(tx, batch_id).ended_at is None
