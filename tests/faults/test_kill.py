@@ -259,6 +259,7 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
     assert fault.repeated <= 2, "the batch on the device and nothing else"
 
 
+@long
 def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: Stack) -> None:
     worker = stack.worker()
     recording = stack.record(60)

@@ -105,6 +105,7 @@ def test_everything_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     assert words == "one two one zero"
 
 
+@pytest.mark.long
 def test_an_editable_install_is_typed(sdist: Path, tmp_path: Path) -> None:
     unpacked = tmp_path / "sources"
     unpack(sdist, unpacked)

@@ -93,7 +93,10 @@ FAMILIES: dict[str, tuple[Callable[[], Any], SearchOptions]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(each, marks=pytest.mark.long) if each == "Whisper, beam" else each for each in FAMILIES],
+)
 def test_a_batch_gives_the_same_bits_however_often_it_is_interrupted(family: str) -> None:
     load, options = FAMILIES[family]
     model = load()

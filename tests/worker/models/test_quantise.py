@@ -43,6 +43,8 @@ FAMILIES: dict[str, Callable[[Path], Path]] = {
     "whisper of OpenAI": write_whisper(tiny.write_checkpoint),
 }
 
+OTHER_LAYOUTS = ("whisper of CTranslate2", "whisper of OpenAI")
+
 
 def frames_of(folder: Path) -> np.ndarray:
     encoded: Any = load_model(folder, mx.float32).encode(SAMPLES)
@@ -92,7 +94,13 @@ def expand_by_hand(folder: Path, target: Path, bits: int) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "bits"), [*zip(FAMILIES, [8, 4] * 4, strict=True), ("nemo folder", 4)])
+@pytest.mark.parametrize(
+    ("family", "bits"),
+    [
+        pytest.param(family, bits, marks=pytest.mark.long if family in OTHER_LAYOUTS else ())
+        for family, bits in [*zip(FAMILIES, [8, 4] * 4, strict=True), ("nemo folder", 4)]
+    ],
+)
 def test_a_quantised_model_answers_as_its_weights_expanded_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, bits: int
 ) -> None:
