@@ -71,6 +71,7 @@ class JobQuery:
         pool: Pool | None = None,
         worker: WorkerName | None = None,
         language: str | None = None,
+        content: str | None = None,
     ) -> JobFilter:
         """The filter, with what else a route narrows it by."""
         return JobFilter(
@@ -84,6 +85,7 @@ class JobQuery:
             pool=pool,
             worker=worker,
             language=language,
+            content=content,
         )
 
 

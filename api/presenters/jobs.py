@@ -31,9 +31,14 @@ from spool.store.workers import Worker
 from spool.tables.exports import Export
 
 
-def present_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:
+def present_job(
+    job: Job,
+    holds: Mapping[str, Hold] | None = None,
+    waiting_for: str | None = None,
+    first_words: str | None = None,
+) -> JobOut:
     """A job without its cost; `holds` by project. `waiting_for`: what it needs that no worker has."""
-    return JobOut.of(job, **_differing(job, holds, waiting_for))
+    return JobOut.of(job, **_differing(job, holds, waiting_for), first_words=first_words)
 
 
 def present_job_detail(

@@ -6,17 +6,22 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Annotated
 
+from fastapi import Query
+
 from api.auth.authentication import CallerDep
 from api.presenters.jobs import present_worker
 from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
 from api.submission.openai_models import ITS_MODELS
+from spool.catalogue.entries import load_catalogue
 from spool.domain.fleet.models import can_stream
 from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
 from spool.errors import NotFound, describe_code
 from spool.schemas.common import ListOf
 from spool.schemas.fleet import (
+    CollectionFailureOut,
+    CollectionOut,
     DefaultModel,
     EndedOut,
     ModelDetail,
@@ -29,6 +34,8 @@ from spool.schemas.fleet import (
     WorkerOut,
 )
 from spool.store import workers as store
+from spool.store.archive.collections import Collection, list_collections
+from spool.store.ledger.reports import read_paces
 from spool.store.monitoring import Gauges, Spent, read_gauges
 from spool.store.system import set_default_model
 
@@ -69,8 +76,20 @@ def _models(services: Services) -> list[ModelOut]:
     state, default = services.fleet.read(), services.fleet.default()
     offered = Counter(name for worker in state.workers if worker.alive for name in worker.models)
     facts = [worker.model_facts for worker in state.workers if worker.alive]
+    with services.database.look() as tx:
+        paces = read_paces(tx)
+    catalogue = load_catalogue()
     return [
-        ModelOut(name=name, default=name == default, workers=offered[name], streams=can_stream(name, facts))
+        ModelOut(
+            name=name,
+            default=name == default,
+            workers=offered[name],
+            streams=can_stream(name, facts),
+            languages=sorted({code for models in facts if name in models for code in models[name].languages}),
+            good_for=catalogue.find(name).good_for if catalogue.has(name) else "",
+            ready=any(models[name].sha256 for models in facts if name in models),
+            rtfx=paces.get(name),
+        )
         for name in sorted(state.models | set(services.settings.models) | {default})
     ]
 
@@ -89,13 +108,23 @@ def set_default(
     return body
 
 
-def get_overview(services: ServicesDep, caller: CallerDep) -> Overview:
+def get_overview(
+    services: ServicesDep,
+    caller: CallerDep,
+    batches: Annotated[
+        int,
+        Query(
+            ge=0, le=200, description="List projects in `collections`, and this many of the newest batches."
+        ),
+    ] = 0,
+) -> Overview:
     """Show the overview.
 
     Queued, running and ended jobs, and today's totals; of one project if the key has one.
     """
     with services.database.read() as tx:
         gauges = read_gauges(tx, caller.project, month=False)
+        collections = list_collections(tx, caller.project, batches) if batches else []
     unserved = () if caller.project else services.fleet.recent().unserved
     return Overview.of(
         gauges,
@@ -105,7 +134,16 @@ def get_overview(services: ServicesDep, caller: CallerDep) -> Overview:
             EndedOut.of(one, reason=describe_code(one.error) if one.error else "") for one in gauges.ended
         ],
         today=_today(gauges.today, services.settings.currency),
+        collections=[CollectionOut.of(one, failures=_failures(one)) for one in collections],
     )
+
+
+def _failures(one: Collection) -> list[CollectionFailureOut]:
+    by_jobs = sorted(one.failures.items(), key=lambda failure: (-failure[1], failure[0]))
+    return [
+        CollectionFailureOut(error=error, reason=describe_code(error), jobs=number)
+        for error, number in by_jobs
+    ]
 
 
 def _waiting(gauges: Gauges) -> list[WaitingOut]:

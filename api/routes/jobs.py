@@ -32,6 +32,7 @@ from spool.store.archive.exports import exports_of
 from spool.store.deletions import open_versions, refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
+from spool.store.transcripts.passages import read_first_words
 from spool.store.transcripts.reuse import copies_of
 
 PARTS = frozenset({"request", "transcript"})
@@ -87,17 +88,23 @@ def list_jobs(
     worker: WorkerName | None = None,
     cursor: Cursor = None,
     limit: Limit = 50,
+    first_words: Annotated[bool, Query(description="Add how each transcript begins.")] = False,
+    content: Annotated[
+        str | None,
+        Query(pattern="^[0-9a-f]{64}$", description="Only done jobs on the recording of this SHA-256."),
+    ] = None,
 ) -> Annotated[Response, Page[JobOut]]:
     """List jobs.
 
     A page at a time, newest first.
     """
-    matching = only.to_filter(caller, state=state, pool=pool, worker=worker)
+    matching = only.to_filter(caller, state=state, pool=pool, worker=worker, content=content)
     with services.database.look() as tx:
         page = store.list_jobs(tx, matching, cursor, limit)
         held = find_holds(tx, services.settings.quotas, {job.project for job in page.items})
+        words = read_first_words(tx, [job.id for job in page.items]) if first_words else {}
     waiting = services.fleet.waiting_for(page.items)
-    items = [present_job(job, held, waiting.get(job.id)) for job in page.items]
+    items = [present_job(job, held, waiting.get(job.id), words.get(job.id)) for job in page.items]
     return json_response(Page[JobOut](items=items, next_cursor=page.next_cursor))
 
 

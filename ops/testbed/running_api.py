@@ -106,6 +106,7 @@ class FakeWorker:
         claim: Claim | None = None,
         nbest: tuple[ChunkNbest, ...] = (),
         warnings: list[str] | None = None,
+        content_sha256: str | None = None,
     ) -> None:
         claim = claim or self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice, "nbest": nbest})
@@ -126,6 +127,7 @@ class FakeWorker:
                     complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
                     expected_seconds=expected_seconds,
                     warnings=warnings or [],
+                    content_sha256=content_sha256,
                 ),
                 passages_of(record),
                 doubts,

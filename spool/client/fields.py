@@ -71,6 +71,8 @@ class JobListQuery(JobQuery, total=False):
     state: State | None
     pool: str | None
     worker: str | None
+    first_words: bool | None
+    content: str | None
 
 
 class SearchQuery(JobQuery, total=False):

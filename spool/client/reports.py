@@ -43,9 +43,10 @@ def model(name: str) -> Flow[schemas.ModelDetail]:
     return read(Ask("GET", f"/v1/models/{name}"), schemas.ModelDetail)
 
 
-def overview() -> Flow[schemas.Overview]:
-    """What is queued, running and ended, and the current day's totals."""
-    return read(Ask("GET", "/v1/overview"), schemas.Overview)
+def overview(*, batches: int = 0) -> Flow[schemas.Overview]:
+    """What is queued, running and ended, and the current day's totals; `collections` has the projects
+    and this many of their newest batches."""
+    return read(Ask("GET", "/v1/overview", params={"batches": batches}), schemas.Overview)
 
 
 def readiness() -> Flow[schemas.Readiness]:

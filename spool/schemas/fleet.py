@@ -101,6 +101,16 @@ class ModelOut(AnswerModel):
     streams: bool | None = Field(
         None, description="Whether live sessions can use it; null until a worker has loaded it."
     )
+    languages: list[str] = Field(
+        default_factory=list, description="Codes; empty if it has no choice of language, or is not known yet."
+    )
+    good_for: str = Field("", description="What the catalogue recommends it for; empty for other models.")
+    ready: bool = Field(
+        False, description="Whether a live worker has its weights; otherwise its first job fetches them."
+    )
+    rtfx: float | None = Field(
+        None, description="Audio seconds per engine second since yesterday (UTC); null without any work."
+    )
 
 
 class DefaultModel(RequestModel):
@@ -202,6 +212,31 @@ class EndedOut(AnswerModel):
     jobs: int
 
 
+class CollectionFailureOut(AnswerModel):
+    """Jobs of a collection that failed with the same error."""
+
+    error: str = Field(description="The error's code.")
+    reason: str = Field(description="What the code means, in words.")
+    jobs: int
+
+
+class CollectionOut(AnswerModel):
+    """A project as a whole, or one of its batches."""
+
+    project: str
+    batch: str | None = Field(description="The batch; null for the project as a whole.")
+    name: str
+    created_at: datetime | None = Field(description="When the batch was submitted; null for a project.")
+    counts: dict[JobState, int] = Field(description="Jobs by state.")
+    failures: list[CollectionFailureOut] = Field(description="Why jobs failed, the most frequent first.")
+    doubtful: int = Field(
+        description="Passages of 0.3 `doubt` and more that nobody has checked or corrected."
+    )
+    left_seconds: float | None = Field(
+        description="How long the jobs that have not ended will take; null while unknown."
+    )
+
+
 class TodayOut(AnswerModel):
     """The current UTC day."""
 
@@ -224,4 +259,7 @@ class Overview(AnswerModel):
     running: dict[str, int] = Field(description="Jobs that workers are running, by pool.")
     ended: list[EndedOut]
     batches_receiving: int = Field(validation_alias="open_batches")
+    collections: list[CollectionOut] = Field(
+        default_factory=list, description="Projects with their newest batches, if `batches` asks for them."
+    )
     today: TodayOut

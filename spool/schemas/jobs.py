@@ -338,6 +338,9 @@ class JobOut(AnswerModel):
     output: OutputOut | None = Field(
         None, description="Where its transcript is written, besides Spool's own store."
     )
+    first_words: str | None = Field(
+        None, description="How its transcript begins, in lists that ask for it (`first_words=true`)."
+    )
 
 
 class JobDetail(JobOut):

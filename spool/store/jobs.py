@@ -81,8 +81,8 @@ class NewJob(SubmittedJob):
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
-    key and its value (None: any), `language` the one spoken for most of the recording. `created_from`
-    (inclusive) and `created_to` (exclusive) are aware datetimes."""
+    key and its value (None: any), `language` the one spoken for most of the recording, `content` the SHA-256
+    of a recording that was transcribed. `created_from` (inclusive) and `created_to` (exclusive) are aware datetimes."""
 
     state: JobState | None = None
     project: str | None = None
@@ -92,6 +92,7 @@ class JobFilter:
     name: str | None = None
     tag: tuple[str, str | None] | None = None
     language: str | None = None
+    content: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
 
@@ -331,6 +332,9 @@ def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         jobs.c.language: wanted.language,
     }
     conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
+    if wanted.content is not None:
+        # Where only done jobs have it, which the index holds.
+        conditions += [jobs.c.content_sha256 == wanted.content, jobs.c.state == JobState.DONE.value]
     if wanted.name is not None:
         conditions.append(jobs.c.name.icontains(wanted.name, autoescape=True))
     if wanted.tag is not None:

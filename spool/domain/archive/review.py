@@ -24,6 +24,8 @@ SHORTEST_SPEECH, LONGEST_SPEECH = 2.0, 10.0
 """Speech without words, in seconds: less makes no passage, and more is no more doubtful."""
 CHANGED = 0.25
 """The least doubt where the language changes."""
+WORTH_REVIEW = 0.3
+"""The least doubt that makes a passage count as wanting review."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A job's key, batch and tags are on its lines, so a report is one pass over them.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from spool.domain.ledger import NOTHING, CostReport, CostRow, CostSums, GroupBy
-from spool.domain.pricing import NANOS_PER_SECOND, cost_nanos, money
+from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos, money
 from spool.errors import InvalidRequest
 from spool.store.ledger.charges import sums_of
 from spool.tables import cost_lines, workers
@@ -142,3 +142,19 @@ def spent_since(tx: Connection, start: date) -> dict[str, int]:
         .group_by(cost_lines.c.project)
     )
     return {project: int(nanos) for project, nanos in rows}
+
+
+def read_paces(tx: Connection) -> dict[str, float]:
+    """Audio seconds per engine second of each model, from the bills since yesterday."""
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    seconds = func.sum(cost_lines.c.engine_ns)
+    query = (
+        select(cost_lines.c.model, func.sum(cost_lines.c.audio_samples), seconds)
+        .where(cost_lines.c.day >= yesterday, cost_lines.c.wasted.is_(False))
+        .group_by(cost_lines.c.model)
+        .having(seconds > 0)
+    )
+    return {
+        model: int(samples) / SAMPLE_RATE / (int(engine) / NANOS_PER_SECOND)
+        for model, samples, engine in tx.execute(query)
+    }

@@ -76,6 +76,21 @@ _REVIEW = ManyRows(
 )
 
 
+def read_first_words(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
+    """The first passage's own words of each of these jobs that has any."""
+    if not job_ids:
+        return {}
+    first = (
+        select(func.max(passages.c.id))  # the last passage of a job was written first
+        .where(passages.c.job_id.in_(job_ids))
+        .group_by(passages.c.job_id)
+    )
+    rows = tx.execute(
+        select(passages.c.job_id, passages.c.text, passages.c.own_words).where(passages.c.id.in_(first))
+    )
+    return {row.job_id: " ".join(row.text.split(" ")[: row.own_words]) for row in rows}
+
+
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
     """Delete the passages of these jobs, and their words."""
     for table in (passages, passage_words):

@@ -415,7 +415,7 @@ def _webhooks(story: Story) -> None:
 def _reports(story: Story) -> None:
     for form in ("json", "csv", "svg"):
         story.get("/v1/costs", format=form)
-    story.get("/v1/overview")
+    story.get("/v1/overview", batches="50")
     story.get("/metrics")
 
 
