@@ -10,32 +10,37 @@ import { showJobs } from "./jobs.js";
 import { showGlossaries, showGlossary } from "./glossaries.js";
 import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
-import { showOverview } from "./overview.js";
+import { showHome } from "./home.js";
 import { showReview } from "./review.js";
 import { showSearch } from "./search.js";
 import { showSource, showSources } from "./sources.js";
-import { listenForDrops, openSubmit } from "./submit.js";
+import { listenForDrops, showSubmit } from "./submit.js";
+import { showSystem } from "./system.js";
 import { showBatchDiff, showDiff } from "./versions.js";
 
 const REFRESH_MS = 2000;
 const ANSWER_MS = 6000; // a server that answers later than this is said not to answer
 const CALM_BEATS = 5; // with a live stream, what events do not carry (such as the time left) is polled less often
+const [ARCHIVE, SEARCH, REVIEW, SUBMIT, LIVE, SYSTEM] = ["#/", "#/search", "#/review", "#/submit", "#/live", "#/system"];
+// Each address with its view, its title, and where it belongs in the navigation.
 const VIEWS = [
-  [/^\/$/, showOverview, "Overview"],
-  [/^\/jobs$/, showJobs, "Jobs"],
-  [/^\/jobs\/(\w+)$/, showJob, "Job"],
-  [/^\/jobs\/(\w+)\/diff\/(\w+)$/, showDiff, "Versions"],
-  [/^\/batches$/, showBatches, "Batches"],
-  [/^\/batches\/(\w+)$/, showBatch, "Batch"],
-  [/^\/batches\/(\w+)\/diff$/, showBatchDiff, "Versions"],
-  [/^\/sources$/, showSources, "Sources"],
-  [/^\/sources\/(\w+)$/, showSource, "Source"],
-  [/^\/glossaries$/, showGlossaries, "Glossaries"],
-  [/^\/glossaries\/([\w.@-]+)$/, showGlossary, "Glossary"],
-  [/^\/costs$/, showCosts, "Costs"],
-  [/^\/review$/, showReview, "Review"],
-  [/^\/search$/, showSearch, "Search"],
-  [/^\/listen$/, showListen, "Listen"],
+  [/^\/$/, showHome, "Archive", ARCHIVE],
+  [/^\/jobs$/, showJobs, "Recordings", ARCHIVE],
+  [/^\/jobs\/(\w+)$/, showJob, "Recording", ARCHIVE],
+  [/^\/jobs\/(\w+)\/diff\/(\w+)$/, showDiff, "Versions", ARCHIVE],
+  [/^\/batches\/(\w+)$/, showBatch, "Batch", ARCHIVE],
+  [/^\/batches\/(\w+)\/diff$/, showBatchDiff, "Versions", ARCHIVE],
+  [/^\/glossaries$/, showGlossaries, "Glossaries", ARCHIVE],
+  [/^\/glossaries\/([\w.@-]+)$/, showGlossary, "Glossary", ARCHIVE],
+  [/^\/search$/, showSearch, "Search", SEARCH],
+  [/^\/review$/, showReview, "Review", REVIEW],
+  [/^\/submit$/, showSubmit, "Submit", SUBMIT],
+  [/^\/(?:live|listen)$/, showListen, "Live", LIVE],
+  [/^\/system$/, showSystem, "System", SYSTEM],
+  [/^\/batches$/, showBatches, "Batches", ARCHIVE],
+  [/^\/sources$/, showSources, "Watched folders", SYSTEM],
+  [/^\/sources\/(\w+)$/, showSource, "Watched folder", SYSTEM],
+  [/^\/costs$/, showCosts, "Costs", SYSTEM],
 ];
 
 const main = document.getElementById("main");
@@ -51,18 +56,18 @@ async function draw(moved) {
   stream?.leave();
   view = stream = null;
   const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
-  const route = VIEWS.map(([pattern, show, title]) => [pattern.exec(path), show, title]).find(([match]) => match);
+  const route = VIEWS.map(([pattern, ...view]) => [pattern.exec(path), ...view]).find(([match]) => match);
   for (const link of document.querySelectorAll(".bar nav a")) {
-    const current = link.hash.slice(1) === path || (link.hash !== "#/" && path.startsWith(`${link.hash.slice(1)}/`));
-    if (current) link.setAttribute("aria-current", "page");
+    if (link.hash === route?.[3]) link.setAttribute("aria-current", link.hash.slice(1) === path ? "page" : "true");
     else link.removeAttribute("aria-current");
   }
+  document.getElementById("find").hidden = path === "/search";
   if (!route) {
-    main.replaceChildren(h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to the overview"));
+    main.replaceChildren(h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to the archive"));
     return;
   }
   const [match, show, title] = route;
-  document.title = title === "Overview" ? "Spool" : `${title} · Spool`;
+  document.title = path === "/" ? "Spool" : `${title} · Spool`;
   const root = h("div");
   try {
     const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
@@ -102,6 +107,5 @@ document.getElementById("find").addEventListener("submit", (event) => {
   if (words) location.hash = `#/search?${new URLSearchParams({ q: words })}`;
 });
 window.addEventListener("hashchange", () => draw(true));
-document.getElementById("submit").addEventListener("click", () => openSubmit([]));
 listenForDrops();
 draw(false).then(() => setTimeout(beat, REFRESH_MS));

@@ -1,7 +1,8 @@
 // The costs of a period: a chart and the same numbers as a table, by day or another group.
 
-import { fill, h, hours, money, number, s, table } from "./dom.js";
+import { fill, h, hours, money, number, price, s, table } from "./dom.js";
 import { get, save } from "./http.js";
+import { places } from "./system.js";
 
 const GROUPS = ["day", "project", "model", "worker", "pool", "key", "batch", "tag"];
 const STATES = { within: "done", near: "draining", over: "failed" };
@@ -31,12 +32,12 @@ export async function showCosts(root, query) {
   const { currency } = report;
   const cells = (row, name) => [name, hours(row.audio_seconds), hours(row.engine_seconds),
     row.rtfx === null ? "–" : number(row.rtfx, 1), money(row.billable, currency), money(row.wasted, currency),
-    money(row.per_audio_hour, currency)];
+    price(row.per_audio_hour, currency)];
   const columns = [{ title: group[0].toUpperCase() + group.slice(1), class: "name" },
     ...["Audio", "Engine", "RTFx", "Billable", "Wasted", "Per audio hour"].map((title) => ({ title, number: true }))];
   columns.label = "Costs";
   const rows = [...report.rows].sort((one, other) => one.key.localeCompare(other.key));
-  fill(root, h("h1", {}, "Costs"), form,
+  fill(root, h("h1", {}, "Costs"), places("#/costs"), form,
     report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group, document.body.clientWidth) : h("p", { class: "quiet" }, "Nothing was transcribed in this period."),
     table(columns, rows.map((row) => cells(row, row.key || "–")), cells(report.total, "Total")),
     report.idle_cost === null || report.idle_cost === undefined ? null
@@ -52,8 +53,8 @@ function projection({ projection: one, currency }) {
   if (!one) return null;
   const columns = [{ title: "Service", class: "name" }, { title: "Per hour of audio", number: true }, { title: "Per million hours", number: true }];
   columns.label = "Cost per hour and per million hours of audio";
-  return [h("h2", {}, "Compared with cloud services"), table(columns, [["This system", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
-    ...one.clouds.map((cloud) => [cloud.name, money(cloud.per_audio_hour, one.clouds_currency), money(cloud.per_million_hours, one.clouds_currency)])]),
+  return [h("h2", {}, "Compared with cloud services"), table(columns, [["This system", price(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
+    ...one.clouds.map((cloud) => [cloud.name, price(cloud.per_audio_hour, one.clouds_currency), money(cloud.per_million_hours, one.clouds_currency)])]),
   h("p", { class: "quiet small" }, `This system: ${one.basis} Others: list prices of ${one.clouds_as_of}.`)];
 }
 
@@ -80,7 +81,7 @@ function plot(rows, currency, group, room) {
     "aria-label": `Cost by ${group}; the table below has the numbers` });
   for (let value = 0; value <= most * 1.0001; value += step) {
     image.append(s("line", { x1: left, x2: width, y1: y(value), y2: y(value), class: "grid" }),
-      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, money(String(+value.toPrecision(6)), "").trim()));
+      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, price(String(+value.toPrecision(6)), "").trim()));
   }
   const every = Math.ceil(shown.length / Math.floor(width / 72));
   shown.forEach((row, at) => {

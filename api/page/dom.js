@@ -1,4 +1,8 @@
-// Elements, and how numbers and times read. Text is only ever set as text.
+// Elements. Text is only ever set as text; `format.js` says how numbers and times read.
+
+import { dateTime, shortDateTime } from "./format.js";
+
+export * from "./format.js";
 
 export function h(name, given = {}, ...children) {
   const element = document.createElement(name);
@@ -17,8 +21,6 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
-export const count = (value, one, many) => `${number(value)} ${value === 1 ? one : many}`;
-
 export function s(name, given = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(given)) element.setAttribute(key, value);
@@ -26,60 +28,13 @@ export function s(name, given = {}, ...children) {
   return element;
 }
 
-export function clock(seconds, tenths = false) {
-  if (seconds === null || seconds === undefined) return "–";
-  const full = Math.floor(seconds);
-  const two = (number) => String(number).padStart(2, "0");
-  const hours = Math.floor(full / 3600);
-  const rest = `${two(Math.floor(full / 60) % 60)}:${two(full % 60)}`;
-  const end = tenths ? `.${Math.floor((seconds - full) * 10)}` : "";
-  return (hours ? `${hours}:${rest}` : rest.replace(/^0/, "")) + end;
-}
-
-export function span(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 90) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 172800) return `${(seconds / 3600).toFixed(1)} h`;
-  return `${(seconds / 86400).toFixed(1)} d`;
-}
-
-export function hours(seconds) {
-  if (seconds && seconds < 360) return span(seconds);
-  const value = (seconds ?? 0) / 3600;
-  return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} h`;
-}
-
-export function money(text, currency) {
-  if (text === null || text === undefined) return "–";
-  const value = Number(text);
-  const digits = value === 0 ? 2 : Math.min(Math.max(2, 1 - Math.floor(Math.log10(Math.abs(value)))), 8);
-  return `${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits })} ${currency}`;
-}
-
-export const number = (value, digits = 0) =>
-  value === null || value === undefined ? "–" : Number(value).toLocaleString("en", { maximumFractionDigits: digits });
-
-// So many bytes of a file, both in the unit that suits the file.
-export function sizes(done, all) {
-  const [unit, name] = [[1e9, "GB"], [1e6, "MB"]].find(([size]) => all >= size) ?? [1e3, "kB"];
-  const digits = all / unit < 10 ? 1 : 0;
-  return `${number(done / unit, digits)} of ${number(all / unit, digits)} ${name}`;
-}
-
-const SHOWN = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
-
 export function moment(text) {
-  return text ? h("time", { datetime: text, title: text }, new Date(text).toLocaleString(undefined, SHOWN)) : "–";
+  return text ? h("time", { datetime: text, title: text }, dateTime(text)) : "–";
 }
 
-// For tables: without seconds, and without the year where it is this one.
+// For tables.
 export function brief(text) {
-  if (!text) return "–";
-  const at = new Date(text);
-  const year = at.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
-  return h("time", { datetime: text, title: at.toLocaleString(undefined, SHOWN), class: "brief" },
-    at.toLocaleString(undefined, { ...SHOWN, year, second: undefined }));
+  return text ? h("time", { datetime: text, title: dateTime(text), class: "brief" }, shortDateTime(text)) : "–";
 }
 
 export const state = (name) => h("span", { class: `state ${name}` }, name);

@@ -55,6 +55,7 @@ export async function showGlossary(root, reference, query) {
     const numbers = Array.from({ length: latest.version - first + 1 }, (_, at) => latest.version - at);
     fill(root,
       h("h1", {}, `${one.name}@${one.version}`),
+      h("p", {}, h("a", { href: "#/glossaries" }, "Glossaries")),
       facts([
         ["Project", one.project], ["Phrases", number(one.count)], ["Weight", String(one.weight)],
         ["From corrections", taken(one)], ["Made", [moment(one.created_at), ` by ${one.created_by}`]],

@@ -10,7 +10,7 @@ export function jobTable(jobs) {
     { title: "Recording", class: "name" }, { title: "State" }, { title: "Length", number: true }, { title: "Progress" },
     { title: "Submitted" }, { title: "Project" },
   ];
-  columns.label = "Jobs";
+  columns.label = "Recordings";
   return table(columns, jobs.map((job) => [
     h("a", { href: `#/jobs/${job.id}` }, job.name), state(job.state), clock(job.progress.audio_seconds),
     progressOf(job), brief(job.times.created_at), h("span", { class: "project" }, job.project),
@@ -82,12 +82,12 @@ export async function showJobs(root, query) {
     if (cursors.at(-1)) parameters.set("cursor", cursors.at(-1));
     const page = await get(`/v1/jobs?${parameters}`);
     list.replaceChildren(page.items.length ? jobTable(page.items)
-      : h("p", { class: "quiet" }, query.size ? "No job matches these filters." : "No jobs."));
+      : h("p", { class: "quiet" }, query.size ? "No recording matches these filters." : "No recordings."));
     newer.disabled = cursors.length === 1;
     older.disabled = !page.next_cursor;
     older.onclick = () => { cursors.push(page.next_cursor); refresh(); };
   }
-  root.append(h("h1", {}, "Jobs"), filters, list, h("p", { class: "row" }, newer, older));
+  root.append(h("h1", {}, "Recordings"), filters, list, h("p", { class: "row" }, newer, older));
   await refresh();
   return { refresh };
 }

@@ -11,7 +11,8 @@ const WAITING = "Waiting for the last words…";
 export async function showListen(root, query) {
   const { items } = await get("/v1/models");
   // null: no worker has loaded it yet, so it comes after those that are known to stream.
-  const able = [true, null].flatMap((known) => items.filter(({ streams }) => streams === known));
+  const able = [true, null].flatMap((known) => items.filter(({ streams }) => streams === known))
+    .sort((one, other) => understands(other) - understands(one));
   const chosen = query.get("model") ?? "";
   const model = h("select", { name: "model", "aria-label": "Model" },
     able.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
@@ -19,9 +20,15 @@ export async function showListen(root, query) {
   const large = h("button", { type: "button", "aria-pressed": "false" }, "Captions");
   const level = h("meter", { min: "0", max: "1", low: "0.02", high: "0.8", optimum: "0.3", value: "0", "aria-label": "Level" });
   const status = h("p", { class: "quiet", role: "status" }, "Nothing is recorded until you press the button.");
+  const about = h("p", { class: "small quiet" });
+  const tell = () => fill(about, aboutOf(able.find(({ name }) => name === model.value)));
+  model.addEventListener("change", tell);
+  tell();
+  const guide = h("div", { class: "guide" }, h("strong", {}, "Press “Start listening” and speak."),
+    h("div", {}, "The browser asks whether this page may use the microphone. Your words appear here: grey while they may still change, then settled. “Captions” shows them large, for a hall; Escape ends that."));
   const settled = h("div");
   const partial = h("p", { class: "unsettled" });
-  const words = h("div", { class: "captions", tabindex: "0", role: "log", "aria-live": "polite", "aria-label": "Words" }, settled, partial);
+  const words = h("div", { class: "captions", tabindex: "0", role: "log", "aria-live": "polite", "aria-label": "Words" }, guide, settled, partial);
   let session = null;
   let stopped = false;
   if (!able.length) {
@@ -49,8 +56,13 @@ export async function showListen(root, query) {
       status.textContent = stopped ? "The connection was lost; connecting again for the last words…"
         : "The connection was lost; connecting again. What you say meanwhile is kept.";
     },
-    partial(text) { partial.textContent = text; down(); },
+    partial(text) {
+      guide.hidden ||= text !== "";
+      partial.textContent = text;
+      down();
+    },
     final(start, text) {
+      guide.hidden = true;
       partial.textContent = "";
       settled.append(h("p", {}, h("span", { class: "at" }, clock(start)), text));
       while (settled.childElementCount > LINES) settled.firstElementChild.remove();
@@ -86,8 +98,8 @@ export async function showListen(root, query) {
   };
   const escape = (event) => event.key === "Escape" && setLarge(false);
   document.addEventListener("keydown", escape);
-  root.append(h("h1", {}, "Listen"),
-    h("div", { class: "row listening" }, press, model, large, h("label", { class: "inline level" }, "Level", level)), status, words);
+  root.append(h("h1", {}, "Live"),
+    h("div", { class: "row listening" }, press, model, large, h("label", { class: "inline level" }, "Level", level)), about, status, words);
   if (query.get("view") === "captions") setLarge(true);
   return {
     leave() {
@@ -96,6 +108,15 @@ export async function showListen(root, query) {
       session?.drop();
     },
   };
+}
+
+// Whether the catalogue does not advise against it for open speech.
+const understands = (one) => !/not for open speech/i.test(one.good_for);
+
+function aboutOf(one) {
+  if (!one) return null;
+  return understands(one) ? one.good_for : [`${one.name}: ${one.good_for} No other model here can stream. `,
+    "For open speech, give a worker a model that was trained in chunks, such as a streaming FastConformer."];
 }
 
 async function open(model, heard) {

@@ -1,48 +1,40 @@
-// The search over all transcripts: the words around each hit, with a link to the job's page at that time.
+// The search over all transcripts: the words around each hit, with a link to the recording at that time. Without words
+// it shows what can be searched.
 
-import { clock, h } from "./dom.js";
+import { clock, count, day, fill, h, language, number } from "./dom.js";
 import { get } from "./http.js";
 import { momentOf } from "./jobs.js";
 
 const LIMIT = 50;
-const FILTERS = {
-  speaker: ["Speaker", { maxlength: "200", placeholder: "name or label" }],
-  project: ["Project", { maxlength: "64" }],
-  batch: ["Batch", { maxlength: "64" }],
-  tag: ["Tag", { maxlength: "300", placeholder: "key or key=value" }],
-  language: ["Language", { maxlength: "3", pattern: "[a-z]{2,3}", placeholder: "code, as de" }],
-  created_from: ["From", { type: "date" }],
-  created_to: ["To", { type: "date" }],
-  confidence: ["Confidence", { type: "number", min: "0", max: "1", step: "0.05", placeholder: "at least" }],
-};
+const FILTERS = ["project", "batch", "speaker", "language", "tag", "created_from", "created_to", "confidence", "alternatives"];
+const EXAMPLES = [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
+  ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]];
 
 export async function showSearch(root, query) {
-  const words = h("input", { name: "q", type: "search", maxlength: "500", value: query.get("q"), required: true });
-  const form = h("form", { class: "filters", role: "search", "aria-label": "Search and its filters", onsubmit: (event) => {
+  const asked = query.get("q") ?? "";
+  const words = h("input", { name: "q", type: "search", maxlength: "500", value: asked, required: true, "aria-label": "Words" });
+  const narrowing = FILTERS.filter((name) => query.get(name)).length;
+  const filters = h("div", { class: "choices" });
+  const form = h("form", { role: "search", "aria-label": "Search and its filters", onsubmit: (event) => {
     event.preventDefault();
-    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-    location.hash = `#/search?${wanted}`;
+    location.hash = `#/search?${new URLSearchParams([...new FormData(form)].filter(([, value]) => value))}`;
   } },
-  h("label", { class: "wide" }, "Words", words),
-  Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
-  h("label", { class: "wide inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
-    checked: query.get("alternatives") === "true" }), " Also search alternative words, if a job kept them"),
-  h("button", { class: "primary" }, "Search"));
+  h("div", { class: "asked" }, words, h("button", { class: "primary" }, "Search")),
+  h("details", {}, h("summary", {}, narrowing ? `Narrow down (${count(narrowing, "filter", "filters")})` : "Narrow down"), filters));
   const status = h("p", { class: "quiet", role: "status" });
   const list = h("div", { class: "hits" });
   const more = h("button", { type: "button", hidden: true }, "More");
   const shown = { job: null, hits: 0 };
   async function load(cursor) {
-    const parameters = new URLSearchParams({ q: query.get("q"), limit: String(LIMIT) });
-    for (const name of [...Object.keys(FILTERS), "alternatives"]) {
+    const parameters = new URLSearchParams({ q: asked, limit: String(LIMIT) });
+    for (const name of FILTERS) {
       const value = query.get(name);
       if (value) parameters.set(name, name.startsWith("created") ? momentOf(name, value) : value);
     }
     if (cursor) parameters.set("cursor", cursor);
     const page = await get(`/v1/search?${parameters}`);
     for (const hit of page.items) {
-      if (hit.job !== shown.job) list.append(h("h2", {}, h("a", { href: `#/jobs/${hit.job}` }, hit.name), " ",
-        h("span", { class: "quiet small" }, hit.project)));
+      if (hit.job !== shown.job) list.append(recordingOf(hit));
       shown.job = hit.job;
       list.append(passage(hit));
     }
@@ -51,16 +43,60 @@ export async function showSearch(root, query) {
     more.onclick = () => load(page.next_cursor);
     // A page that is not full was cut short before its hits were: there may be no more.
     const cut = page.next_cursor && page.items.length === LIMIT;
-    status.textContent = cut ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
-      : shown.hits ? `${shown.hits} found` : "Nothing found.";
+    status.textContent = cut ? `More than ${number(shown.hits)} found` : page.next_cursor ? `${number(shown.hits)} found so far`
+      : shown.hits ? `${number(shown.hits)} found` : "Nothing found.";
   }
-  root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "Search syntax"),
-    h("ul", {}, [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
-      ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]]
-      .map(([written, means]) => h("li", {}, h("code", {}, written), ` ${means}`)))), status, list, h("p", {}, more));
-  if (query.get("q")) await load(null);
-  else queueMicrotask(() => words.focus());
+  root.append(h("h1", {}, "Search"), form, status, list, h("p", {}, more));
+  const [{ collections }, { items: models }] = await Promise.all([get("/v1/overview?batches=100"), get("/v1/models")]);
+  fill(filters, filtersOf(query, collections, models));
+  if (asked) await load(null);
+  else {
+    fill(list, whatCanBeSearched(query, collections));
+    queueMicrotask(() => words.focus());
+  }
   return {};
+}
+
+function filtersOf(query, collections, models) {
+  const choice = (name, title, options) => h("label", {}, title, h("select", { name }, h("option", { value: "" }, "all"),
+    options.map(([value, label]) => h("option", { value, selected: query.get(name) === value }, label))));
+  const field = (name, title, given) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }));
+  const named = (value, options) => (value && !options.some(([known]) => known === value) ? [[value, value], ...options] : options);
+  const batches = collections.filter((one) => one.batch !== null).map((one) => [one.batch, one.name]);
+  const projects = collections.filter((one) => one.batch === null).map((one) => [one.project, one.project]);
+  const languages = [...new Set(models.flatMap((one) => one.languages))].map((code) => [code, language(code)])
+    .sort(([, one], [, other]) => one.localeCompare(other));
+  return [
+    choice("project", "Project", named(query.get("project"), projects)), choice("batch", "Batch", named(query.get("batch"), batches)),
+    field("speaker", "Speaker", { maxlength: "200", placeholder: "name or label" }),
+    choice("language", "Language", named(query.get("language"), languages)),
+    field("created_from", "Submitted from", { type: "date" }), field("created_to", "until", { type: "date" }),
+    field("tag", "Tag", { maxlength: "300", placeholder: "key or key=value" }),
+    field("confidence", "Confidence", { type: "number", min: "0", max: "1", step: "0.05", placeholder: "at least" }),
+    h("label", { class: "inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
+      checked: query.get("alternatives") === "true" }), "Also alternative words, if a recording kept them"),
+  ];
+}
+
+function whatCanBeSearched(query, collections) {
+  const link = (more, label) => h("a", { href: `#/search?${new URLSearchParams({ ...Object.fromEntries(query), ...more })}` }, label);
+  const projects = collections.filter((one) => one.batch === null);
+  const done = projects.reduce((all, one) => all + one.counts.done, 0);
+  if (!done) return h("p", {}, "Nothing is transcribed yet. What you ", h("a", { href: "#/submit" }, "submit"), " can be searched when it is done.");
+  return [
+    h("p", {}, `Every word of ${count(done, "transcript", "transcripts")}, with corrections, speakers' names and times:`),
+    h("ul", { class: "examples" }, collections.filter((one) => one.counts.done).map((one) => h("li", {},
+      one.batch === null ? h("a", { href: `#/jobs?project=${encodeURIComponent(one.project)}&state=done` }, one.name)
+        : h("a", { href: `#/batches/${one.batch}` }, one.name), `, ${count(one.counts.done, "transcript", "transcripts")}`))),
+    h("h2", {}, "How to ask"),
+    h("ul", { class: "examples" }, EXAMPLES.map(([written, means]) => h("li", {}, link({ q: written }, written), ` – ${means}`))),
+  ];
+}
+
+// The recording that the hits below it are in, with the model and the day of its transcript.
+function recordingOf(hit) {
+  const about = [hit.project, hit.model, hit.created_at ? day(hit.created_at) : null].filter(Boolean).join(" · ");
+  return h("div", { class: "found" }, h("h2", {}, h("a", { href: `#/jobs/${hit.job}` }, hit.name)), h("span", { class: "quiet small" }, about));
 }
 
 function passage(hit) {

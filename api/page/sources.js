@@ -2,6 +2,7 @@
 
 import { brief, count, facts, fill, h, moment, notice, number, span, state, table } from "./dom.js";
 import { get, send } from "./http.js";
+import { places } from "./system.js";
 
 export async function showSources(root) {
   async function refresh() {
@@ -10,8 +11,8 @@ export async function showSources(root) {
       { title: "Source", class: "name" }, { title: "State" }, { title: "Files", number: true }, { title: "Submitted", number: true },
       { title: "Skipped", number: true }, { title: "Last listed" }, { title: "Project" },
     ];
-    columns.label = "Sources";
-    fill(root, h("h1", {}, "Sources"), items.length ? table(columns, items.map((one) => [
+    columns.label = "Watched folders";
+    fill(root, h("h1", {}, "Watched folders"), places("#/sources"), items.length ? table(columns, items.map((one) => [
       h("a", { href: `#/sources/${one.id}` }, one.name), [state(one.state), one.error ? h("span", { class: "small quiet" }, ` ${one.error}`) : null],
       number(one.files), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), brief(one.listed_at), one.project,
     ])) : h("p", { class: "quiet" }, "No folder or bucket is watched yet. To submit new recordings as they arrive, run ",

@@ -15,11 +15,11 @@ const KEPT = "What arrived is kept: try again, or choose the same file later, an
 class PartLost extends Error {}
 
 // The file's job, and whether it was submitted before (`unchanged`), which `request.deduplicate` asks for: its bytes are
-// not sent again then. `tell` is called with what is being done and how many bytes are.
-export async function submitFile(file, request, tell) {
+// not sent again then. `tell` is called with what is being done and how many bytes are; `known`: its SHA-256.
+export async function submitFile(file, request, tell, known) {
   // The API takes printable names only.
   const named = { ...request, name: (request.name ?? file.name).slice(-200).replace(/[\p{C}\p{Z}]/gu, " ") };
-  const sha256 = await digest(file, (done) => tell("Reading", done));
+  const sha256 = known ?? await digest(file, (done) => tell("Reading", done));
   if (named.deduplicate) {
     try {
       return { job: await send("POST", "/v1/jobs", { ...named, source: `sha256:${sha256}` }), unchanged: true };
@@ -130,7 +130,7 @@ function put(part, file, progressed) {
   });
 }
 
-function digest(file, read) {
+export function digest(file, read) {
   return new Promise((resolve, reject) => {
     const thread = new Worker("/page/sha256.js");
     const end = (settle, value) => { thread.terminate(); settle(value); };

@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from api.services import services_of
 from api.submission.direct import offers_uploads
+from spool.recordings.probe import RECORDING_NAMES
 
 FOLDER = Path(__file__).parents[1] / "page"
 _POLICY = (
@@ -46,12 +47,14 @@ def add_page(app: FastAPI) -> None:
 
 async def get_page(request: Request) -> Response:
     """The page. It may play recordings from their own location (any web server, and the S3 server if players
-    are sent there), and upload to the S3 server if that is offered."""
+    are sent there) or from a file that is about to be submitted, and upload to the S3 server if that is
+    offered. It is told the names of recordings."""
     services = services_of(request)
     bucket = services.settings.s3_public_endpoint_url
     text, policy = (FOLDER / "index.html").read_text(encoding="utf-8"), _POLICY
     played = "https:" if bucket is None else f"https: {bucket}"
-    policy = policy.replace("media-src 'self'", f"media-src 'self' {played}")
+    policy = policy.replace("media-src 'self'", f"media-src 'self' blob: {played}")
+    text = text.replace("<html ", f'<html data-recording-names="{" ".join(sorted(RECORDING_NAMES))}" ', 1)
     if offers_uploads(services):
         text = text.replace("<html ", "<html data-direct-uploads ", 1)
         policy = policy.replace("connect-src 'self'", f"connect-src 'self' {bucket}")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 PROBE_BYTES = 8192
 """Bytes from a file's start that a probe needs."""
 
-_NAMES = frozenset(
+RECORDING_NAMES = frozenset(
     re.findall(
         r"\w+",
         """
@@ -68,7 +68,7 @@ def is_hidden(name: str) -> bool:
 
 def has_recordings_name(name: str) -> bool:
     """Whether a file of this name is taken for a recording without a look at its content."""
-    return "." in name and name.rpartition(".")[2].lower() in _NAMES
+    return "." in name and name.rpartition(".")[2].lower() in RECORDING_NAMES
 
 
 def reason_to_skip(name: str, head: Callable[[], bytes]) -> str | None:

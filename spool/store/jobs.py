@@ -82,7 +82,8 @@ class NewJob(SubmittedJob):
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
     key and its value (None: any), `language` the one spoken for most of the recording, `content` the SHA-256
-    of a recording that was transcribed. `created_from` (inclusive) and `created_to` (exclusive) are aware datetimes."""
+    of a recording that was transcribed. `created_from` (inclusive) and `created_to` (exclusive) are aware
+    datetimes."""
 
     state: JobState | None = None
     project: str | None = None

@@ -82,9 +82,9 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
     expect(page.locator(".unsettled")).to_be_empty()
 
     page.get_by_role("button", name="Captions").click()
-    expect(page.get_by_role("heading", name="Listen")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Live")).to_be_hidden()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("heading", name="Listen")).to_be_visible()
+    expect(page.get_by_role("heading", name="Live")).to_be_visible()
 
     page.get_by_role("button", name="Stop").click()
     until(lambda: kinds(live, job.id)[-1] == "end", "the end of the log")

@@ -57,13 +57,11 @@ def done_job(live: Live, name: str = "reel 1.wav") -> str:
     return job_id
 
 
-def test_the_overview_follows_what_happens(page: Page, live: Live, recordings: Path) -> None:
-    page.goto("/")
+def test_the_system_follows_what_happens(page: Page, live: Live, recordings: Path) -> None:
+    page.goto("/#/system")
     expect(page.get_by_text("No worker is running")).to_be_visible()
-    expect(page.get_by_text("No jobs yet")).to_be_visible()
     done_job(live)
     expect(page.locator(".tile", has_text="done")).to_contain_text("1")
-    expect(page.get_by_role("link", name="reel 1.wav")).to_be_visible()
     expect(page.get_by_role("table", name="").first).to_contain_text("studio-1")
 
 
@@ -164,10 +162,11 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
     tape = tmp_path / "tape ü.wav"
     tape.write_bytes(sound())
     page.goto("/")
-    page.get_by_role("button", name="Submit…").click()
-    page.locator("input[type=file]").set_input_files(tape)
+    page.get_by_role("link", name="Submit", exact=True).click()
+    page.locator("#files").set_input_files(tape)
+    page.get_by_text("More choices").click()
     page.get_by_label("Project").fill("oral-history")
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit 1 recording").click()
     expect(page.get_by_role("heading", name="tape ü.wav")).to_be_visible()
     expect(page.locator(".state")).to_have_text("queued")
     page.evaluate(
@@ -178,7 +177,7 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
             window.dispatchEvent(new DragEvent("drop", told));
         }"""
     )
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit 1 recording").click()
     expect(page.get_by_role("heading", name="dropped.wav")).to_be_visible()
     page.on("dialog", lambda question: question.accept())
     page.get_by_role("button", name="Cancel").click()
@@ -193,20 +192,20 @@ def test_what_was_submitted_before_is_not_sent_again(page: Page, live: Live, tmp
         tape.write_bytes(sound())
 
     def choose(*chosen: Path) -> None:
-        page.goto("/#/jobs")
-        page.get_by_role("button", name="Submit…").click()
-        page.locator("input[type=file]").set_input_files(chosen)
+        page.goto("/#/submit")
+        page.locator("#files").set_input_files(chosen)
 
     choose(tapes[0])
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit 1 recording").click()
     expect(page.get_by_role("heading", name="one.wav")).to_be_visible()
     choose(*tapes)
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit 2 recordings").click()
     expect(page.get_by_text("1 unchanged, 1 new.")).to_be_visible()
     expect(page.locator("main td.name a")).to_have_text(["two.wav", "one.wav"])
     choose(tapes[0])
+    page.get_by_text("More choices").click()
     page.get_by_label("transcribe again what was submitted before").check()
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit 1 recording").click()
     expect(page.get_by_role("heading", name="one.wav")).to_be_visible()
     page.goto("/#/jobs")
     expect(page.locator("main td.name a")).to_have_text(["one.wav", "two.wav", "one.wav"])
@@ -370,7 +369,7 @@ def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
     page.locator(".word").nth(2).click()
     page.wait_for_function("document.querySelector('audio').currentTime >= 1")
     assert text not in page.evaluate("document.querySelector('audio').src")
-    page.goto("/#/")
+    page.goto("/#/system")
     expect(page.get_by_text("Your key may not list workers")).to_be_visible()
 
 
@@ -385,7 +384,7 @@ def test_jobs_are_found_by_their_name(page: Page, live: Live) -> None:
     expect(names).to_have_text(["Harbour 1961.wav"])
     assert page.url.endswith("#/jobs?name=harbour")
     page.get_by_label("State").select_option("failed")
-    expect(page.get_by_text("No job matches these filters.")).to_be_visible()
+    expect(page.get_by_text("No recording matches these filters.")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
     expect(names).to_have_count(2)
 
@@ -395,7 +394,7 @@ def test_a_server_that_is_gone_is_said(
 ) -> None:
     live = start_api(settings)
     page.goto(f"{live.url}/#/jobs")
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Recordings")).to_be_visible()
     expect(page.get_by_role("alert")).to_be_hidden()
     page.context.set_offline(True)
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
@@ -407,7 +406,17 @@ def test_nothing_comes_from_elsewhere_and_a_phone_need_not_scroll_sideways(page:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.set_viewport_size({"width": 360, "height": 740})
-    for address in ("/", "/#/jobs", "/#/batches", "/#/costs", f"/#/jobs/{done_job(live)}"):
+    for address in (
+        "/",
+        "/#/search?q=light",
+        "/#/submit",
+        "/#/live",
+        "/#/system",
+        "/#/jobs",
+        "/#/batches",
+        "/#/costs",
+        f"/#/jobs/{done_job(live)}",
+    ):
         page.goto(address)
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
@@ -425,7 +434,7 @@ def test_the_token_of_the_printed_address_is_kept_and_leaves_the_address(
 ) -> None:
     live = start_api(settings.model_copy(update={"api_token": SecretStr("token-of-this-home")}))
     page.goto(f"{live.url}/#token=token-of-this-home")
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_role("heading", name="Archive")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert "token" not in page.url
 

@@ -1,8 +1,13 @@
-// Queue, workers and costs at a glance.
+// The machinery: queues, workers, speed and today's costs.
 
 import { bar, brief, clock, count, fill, h, hours, money, number, span, state, table } from "./dom.js";
 import { Problem, get } from "./http.js";
-import { jobTable } from "./jobs.js";
+
+const PLACES = [["#/system", "Workers"], ["#/sources", "Watched folders"], ["#/costs", "Costs"]];
+
+// Where one is within System.
+export const places = (here) => h("nav", { class: "places", "aria-label": "System" }, PLACES.map(([href, title]) =>
+  h("a", { href, "aria-current": href === here ? "page" : null }, title)));
 
 async function workers() {
   try {
@@ -16,10 +21,13 @@ async function workers() {
 const tile = (value, label, href, title, kind = "") =>
   h(href ? "a" : "div", { class: `tile ${kind}`, href, title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
-export async function showOverview(root) {
+export async function showSystem(root) {
+  let last = null;
   async function refresh() {
-    const [now, fleet, latest, models] = await Promise.all(
-      [get("/v1/overview"), workers(), get("/v1/jobs?limit=8"), get("/v1/models")]);
+    const [now, fleet, models] = await Promise.all([get("/v1/overview"), workers(), get("/v1/models")]);
+    const shown = JSON.stringify([{ ...now, now: null }, fleet, models]);
+    if (shown === last) return;
+    last = shown;
     const defaultModel = models.items.find((one) => one.default);
     const sum = (name) => now.ended.filter((one) => one.state === name).reduce((all, one) => all + one.jobs, 0);
     const queued = now.waiting.reduce((all, one) => all + one.jobs, 0);
@@ -27,7 +35,7 @@ export async function showOverview(root) {
     const running = Object.values(now.running).reduce((all, one) => all + one, 0);
     const failed = sum("failed");
     fill(root,
-      h("h1", {}, "Overview"),
+      h("h1", {}, "System"), places("#/system"),
       h("div", { class: "tiles" },
         tile(number(queued), queued ? `queued, the oldest for ${span(oldest)}` : "queued", "#/jobs?state=queued"),
         tile(number(running), "running", "#/jobs?state=running"),
@@ -46,11 +54,7 @@ export async function showOverview(root) {
       h("h2", {}, "Workers"),
       defaultModel ? h("p", { class: "quiet small" }, "The default model is ", h("code", {}, defaultModel.name),
         defaultModel.workers ? "." : ", which no running worker has.") : null,
-      fleetOf(fleet),
-      h("h2", {}, "Latest jobs"),
-      latest.items.length ? h("p", { class: "small" }, h("a", { href: "#/review" }, "Review doubtful passages")) : null,
-      latest.items.length ? jobTable(latest.items)
-        : h("p", { class: "quiet" }, "No jobs yet. Drop a recording anywhere on this page, or use “Submit…”."));
+      fleetOf(fleet));
   }
   await refresh();
   return { refresh };
