@@ -37,7 +37,8 @@ export function hours(seconds) {
 
 export function left(seconds) {
   if (seconds === null || seconds === undefined) return "time left not known yet";
-  return seconds < MINUTE ? "less than a minute left" : `${span(seconds)} left`;
+  if (seconds < 90) return seconds < 45 ? "less than a minute left" : "about a minute left";
+  return `${span(seconds)} left`;
 }
 
 export function money(text, currency) {

@@ -33,7 +33,7 @@ def test_the_archive_begins_with_collections_and_text(page: Page, live: Live, re
     worker.fail(jobs[1]["id"], "audio_empty", "There is nothing in it.")
     reels = page.locator(".collection").filter(has_text="Reels of 1974")
     expect(reels).to_contain_text("1 of 3 done")
-    expect(reels).to_contain_text("time left not known yet")
+    expect(reels).to_contain_text("a minute left")
     expect(page.get_by_text("“keep the light <b>burning</b> …”")).to_be_visible()
     reels.get_by_text("1 failed").click()
     expect(reels.get_by_role("listitem")).to_contain_text("1: ")
