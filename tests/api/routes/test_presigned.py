@@ -66,7 +66,8 @@ def test_a_link_leads_to_the_bucket_and_a_key_gets_the_bytes(
     whole = listener.get(f"/v1/jobs/{job_id}/audio")
     assert (whole.status_code, whole.content) == (200, sound)
     assert (
-        f"media-src 'self' https: {s3_server.endpoint};" in http.get("/").headers["content-security-policy"]
+        f"media-src 'self' blob: https: {s3_server.endpoint};"
+        in http.get("/").headers["content-security-policy"]
     )
     problem(http.get(link.replace("signature=", "signature=0")), 401, "unauthorized")
     with live.services.database.begin() as tx:
