@@ -117,8 +117,7 @@ def test_a_query_parameter_that_no_route_knows_is_refused_by_name(http: httpx.Cl
     answer = http.get("/v1/jobs?stat=failed&limit=1")
     assert answer.status_code == 422
     assert (
-        "query.stat: is not a parameter of this route; parameters: batch, content"
-        in answer.json()["detail"]
+        "query.stat: is not a parameter of this route; parameters: batch, content" in answer.json()["detail"]
     )
     assert http.get("/v1/jobs?state=failed&limit=1").status_code == 200
 
