@@ -14,7 +14,6 @@ from api.cli.connection import err
 from api.cli.tables import count_of
 from spool import schemas
 from spool.errors import InvalidRequest
-from spool.recordings.folder import walk
 
 MANIFEST = "manifest.jsonl"
 _MANIFESTS = {".jsonl", ".ndjson", ".csv"}
@@ -44,6 +43,8 @@ def recordings_under(path: Path) -> tuple[list[Path], Skipped]:
         return [path], []
     if not path.is_dir():
         raise InvalidRequest(f"There is no file or folder {path}.")
+    from spool.recordings.folder import walk
+
     recordings: list[Path] = []
     skipped: Skipped = []
     for file, reason in walk(path):

@@ -59,6 +59,7 @@ class Boost(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
+        defer_build=True,
         # What a submitter may omit.
         json_schema_extra={
             "required": [],
