@@ -84,7 +84,7 @@ def list_voices(services: ServicesDep, caller: CallerDep) -> ListOf[VoiceOut]:
     """
     with services.database.read() as tx:
         found = voices.list_voices(tx, caller.project)
-    return ListOf(items=[VoiceOut.of(voice, project=project) for project, voice in found])
+    return ListOf(items=list(map(VoiceOut.of, found)))
 
 
 def forget_voice(services: ServicesDep, caller: CallerDep, voice_id: str) -> None:

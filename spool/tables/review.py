@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, Table
 
-from spool.domain.archive.review import ReviewPassage
-from spool.domain.columns import BigInt, Id, Name
+from spool.domain.archive.review import Doubts, ReviewPassage
+from spool.domain.columns import BigInt, Id, Name, Unprefixed
 from spool.tables.base import ID, NAME, UtcDateTime, job_key, metadata
 from spool.tables.record import table_of
 
@@ -35,21 +36,20 @@ Index(
 )
 Index("ix_review_passages_doubt", *_ORDER, postgresql_where=_UNCHECKED, sqlite_where=_UNCHECKED)
 
-# The sums of a recording's passages, changed in the commits that write and check them.
-review_recordings = Table(
-    "review_recordings",
-    metadata,
-    job_key(),
-    Column("project", NAME, nullable=False),
-    Column("passages", Integer, nullable=False),
-    Column("unchecked", Integer, nullable=False),
-    # Means by the passages' lengths, with checked ones counted as without doubt.
-    Column("doubt", Double, nullable=False),
-    Column("confidence", Double, nullable=False),
-    Column("versions", Double, nullable=False),
-    Column("speech", Double, nullable=False),
-    Column("language", Double, nullable=False),
-)
+
+@dataclass(frozen=True)
+class RecordingSums:
+    """The sums of a recording's passages, changed in the commits that write and check them."""
+
+    project: Name
+    passages: int
+    unchecked: int
+    doubt: float
+    """Like `doubts` a mean over the passages by their lengths, where a checked one has no doubt."""
+    doubts: Annotated[Doubts, Unprefixed()]
+
+
+review_recordings = table_of("review_recordings", RecordingSums, job_key(), key=())
 _OPEN = review_recordings.c.unchecked > 0
 _BY_DOUBT = (review_recordings.c.doubt, review_recordings.c.job_id)
 Index(

@@ -6,14 +6,13 @@ transcript removes what the voice knew from it.
 
 from sqlalchemy import Column, ForeignKey, Index, LargeBinary, String, Table, UniqueConstraint
 
-from spool.tables.base import ID, NAME, UtcDateTime, job_key, metadata
+from spool.domain.archive.voices import Voice
+from spool.tables.base import ID, UtcDateTime, job_key, metadata
+from spool.tables.record import table_of
 
-voices = Table(
+voices = table_of(
     "voices",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("name", String(100), nullable=False),
+    Voice,
     Column("created_at", UtcDateTime, nullable=False),
     UniqueConstraint("project", "name"),
 )

@@ -148,7 +148,7 @@ def test_a_voice_that_was_named_before_is_confirmed_by_one_press(page: Page, liv
     expect(page.get_by_role("button", name="Rename Ada Lund")).to_be_visible()
     expect(page.get_by_role("button", name="Ada Lund?")).to_have_count(0)
     with live.services.database.read() as tx:
-        assert [voice.recordings for _, voice in list_voices(tx)] == [2]
+        assert [voice.recordings for voice in list_voices(tx)] == [2]
 
 
 def test_speakers_are_asked_for_again_by_a_dialog(page: Page, live: Live) -> None:

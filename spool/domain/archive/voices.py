@@ -9,18 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from operator import mul
+from typing import Annotated
+
+from spool.domain.columns import Id, Length, Name
 
 SAME_VOICE = 0.90
 """The cosine from which a voice is worth showing (docs/speakers.md)."""
 MOST_VOICE_MATCHES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Voice:
-    """A voice that a person named: `recordings` is the number of prints it is based on."""
+    """A voice that a person named."""
 
-    id: str
-    name: str
+    id: Id
+    project: Name
+    name: Annotated[str, Length(100)]
+
+
+@dataclass(frozen=True)
+class KnownVoice(Voice):
+    """A voice, and the number of prints it is based on."""
+
     recordings: int
 
 
@@ -28,11 +38,11 @@ class Voice:
 class VoiceMatch:
     """A voice that a speaker may be; `similarity` is the cosine of their prints."""
 
-    voice: Voice
+    voice: KnownVoice
     similarity: float
 
 
-def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dict[str, list[VoiceMatch]]:
+def matches_of(prints: Mapping[str, bytes], known: Mapping[KnownVoice, bytes]) -> dict[str, list[VoiceMatch]]:
     """For each label of `prints` the known voices that resemble it, the most similar first, at most
     `MOST_VOICE_MATCHES`."""
     return {

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from spool.domain.archive.passages import Spoken
-from spool.domain.archive.review import Doubts, ReviewPassage, review_passages
+from spool.domain.archive.review import ReviewPassage, review_passages
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
@@ -41,6 +41,7 @@ from spool.tables import review_passages as table
 from spool.tables import review_recordings as recordings
 from spool.tables import review_sample_passages as sample_passages
 from spool.tables.record import reader_of
+from spool.tables.review import RecordingSums
 
 _KEY = (table.c.doubt, table.c.job_id, table.c.number)
 _RECORDING_KEY = (recordings.c.doubt, recordings.c.job_id)
@@ -71,16 +72,11 @@ class Reviewed:
     checked_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtfulRecording:
-    """A job whose recording has unchecked passages, `unchecked` of `passages`. doubt and doubts: the means
-    over its passages by their lengths, where a checked one has no doubt."""
+@dataclass(frozen=True, kw_only=True)
+class DoubtfulRecording(RecordingSums):
+    """A job whose recording has unchecked passages, and their sums."""
 
     job: Job
-    passages: int
-    unchecked: int
-    doubt: float
-    doubts: Doubts
 
 
 class FinishedJob(NamedTuple):
@@ -216,8 +212,7 @@ def _words_of(tx: Connection, job_id: str) -> list[Spoken]:
 
 
 def _recording(job: Job, row: Row[Any]) -> DoubtfulRecording:
-    doubts = Doubts(row.confidence, row.versions, row.speech, row.language)
-    return DoubtfulRecording(job, row.passages, row.unchecked, row.doubt, doubts)
+    return DoubtfulRecording(**vars(_sums_of(row)), job=job)
 
 
 def _read_review(job: Job, row: Row[Any]) -> Reviewed:
@@ -225,3 +220,4 @@ def _read_review(job: Job, row: Row[Any]) -> Reviewed:
 
 
 _passage_of = reader_of(ReviewPassage)
+_sums_of = reader_of(RecordingSums)

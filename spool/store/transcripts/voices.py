@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, literal, null, select, update
 
-from spool.domain.archive.voices import Voice, VoiceMatch, matches_of, mean_print
+from spool.domain.archive.voices import KnownVoice, Voice, VoiceMatch, matches_of, mean_print
 from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.sql import find_row, now_utc, upsert
 from spool.tables import jobs, speaker_turns, voice_prints, voices
+from spool.tables.record import values_of
 
 
 def write_prints(tx: Connection, job_id: str, encoder: str, prints: Mapping[str, bytes]) -> None:
@@ -97,24 +98,24 @@ def matches(tx: Connection, job_id: str, project: str) -> dict[str, list[VoiceMa
     for voice_id, name, data in rows:
         by_voice.setdefault((voice_id, name), []).append(data)
     known = {
-        Voice(voice_id, name, len(prints)): mean_print(prints)
+        KnownVoice(voice_id, project, name, len(prints)): mean_print(prints)
         for (voice_id, name), prints in by_voice.items()
     }
     open_ = {row.label: row.print for row in own if row.voice_id is None}
     return {row.label: [] for row in own} | matches_of(open_, known)
 
 
-def list_voices(tx: Connection, project: str | None = None) -> list[tuple[str, Voice]]:
-    """All voices with their projects, or those of one project, by name."""
+def list_voices(tx: Connection, project: str | None = None) -> list[KnownVoice]:
+    """All voices, or those of one project, by name."""
     query = (
-        select(voices.c.project, voices.c.id, voices.c.name, func.count(voice_prints.c.job_id))
+        select(voices.c.id, voices.c.project, voices.c.name, func.count(voice_prints.c.job_id))
         .outerjoin(voice_prints, voice_prints.c.voice_id == voices.c.id)
-        .group_by(voices.c.project, voices.c.id, voices.c.name)
+        .group_by(voices.c.id, voices.c.project, voices.c.name)
         .order_by(voices.c.project, voices.c.name)
     )
     if project is not None:
         query = query.where(voices.c.project == project)
-    return [(owner, Voice(voice_id, name, count)) for owner, voice_id, name, count in tx.execute(query)]
+    return [KnownVoice(*row) for row in tx.execute(query)]
 
 
 def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> None:
@@ -129,8 +130,8 @@ def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> N
 
 def _voice(tx: Connection, project: str, name: str) -> str:
     """The project's voice of that name, created if there is none."""
-    row = {"id": new_id("voi"), "project": project, "name": name, "created_at": now_utc()}
-    upsert(tx, voices, row)
+    row = values_of(Voice(new_id("voi"), project, name), Voice)
+    upsert(tx, voices, row | {"created_at": now_utc()})
     query = select(voices.c.id).where(voices.c.project == project, voices.c.name == name)
     return str(tx.execute(query).scalar_one())
 

@@ -3,7 +3,7 @@ from math import sqrt
 
 import pytest
 
-from spool.domain import MOST_VOICE_MATCHES, Voice, cosine, matches_of, mean_print
+from spool.domain import MOST_VOICE_MATCHES, KnownVoice, cosine, matches_of, mean_print
 
 
 def print_of(*values: float) -> bytes:
@@ -19,9 +19,9 @@ def test_a_mean_has_length_one() -> None:
 
 def test_like_voices_are_named_the_likest_first() -> None:
     known = {
-        Voice("voi_1", "Ada", 2): print_of(1.0, 0.2),
-        Voice("voi_2", "Bo", 1): print_of(1.0, 0.0),
-        Voice("voi_3", "Cy", 1): print_of(0.0, 1.0),
+        KnownVoice("voi_1", "default", "Ada", 2): print_of(1.0, 0.2),
+        KnownVoice("voi_2", "default", "Bo", 1): print_of(1.0, 0.0),
+        KnownVoice("voi_3", "default", "Cy", 1): print_of(0.0, 1.0),
     }
     matches = matches_of({"speaker_0": print_of(1, 0), "speaker_1": print_of(-1, 0)}, known)
     assert [(each.voice.name, each.similarity) for each in matches["speaker_0"]] == [
@@ -32,7 +32,7 @@ def test_like_voices_are_named_the_likest_first() -> None:
 
 
 def test_no_more_than_a_few_are_named() -> None:
-    known = {Voice(f"voi_{n}", f"{n}", 1): print_of(1, n / 100) for n in range(9)}
+    known = {KnownVoice(f"voi_{n}", "default", f"{n}", 1): print_of(1, n / 100) for n in range(9)}
     assert len(matches_of({"speaker_0": print_of(1, 0)}, known)["speaker_0"]) == MOST_VOICE_MATCHES
 
 
