@@ -37,7 +37,7 @@ from .archive.typescripts import (
 )
 from .archive.voices import (
     MOST_VOICE_MATCHES as MOST_VOICE_MATCHES,
-    Voice as Voice,
+    KnownVoice as KnownVoice,
     cosine as cosine,
     matches_of as matches_of,
     mean_print as mean_print,
