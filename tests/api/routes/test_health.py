@@ -162,8 +162,9 @@ def test_a_period_of_costs_is_whole_days_and_half_open(
 
 def test_workers_and_models_show_who_can_do_what(live: Live, http: httpx.Client) -> None:
     assert http.get("/v1/workers").json() == {"items": []}
-    demo = {"name": "demo-tdt", "default": True, "workers": 0, "streams": None}
-    assert http.get("/v1/models").json()["items"] == [demo]
+    (demo,) = http.get("/v1/models").json()["items"]
+    assert (demo["name"], demo["default"], demo["workers"], demo["ready"]) == ("demo-tdt", True, 0, False)
+    assert (demo["streams"], demo["rtfx"], demo["languages"]) == (None, None, [])
 
     worker = live.work()
 
