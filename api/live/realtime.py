@@ -53,12 +53,12 @@ def query_of(text: str, model: str | None) -> list[tuple[str, str]]:
     )
     if asked.get("prompt"):
         raise _refuse("session.audio.input.transcription.prompt: is not supported by live sessions")
-    query = [("sample_rate", str(form.get("rate", RATE))), ("endpointing", _endpointing(heard))]
+    query = [("sample_rate", str(form.get("rate", RATE))), ("endpointing", _read_endpointing(heard))]
     name = asked.get("model", model)
     return query if name is None else [*query, ("model", str(name))]
 
 
-def _endpointing(heard: Mapping[str, Any]) -> str:
+def _read_endpointing(heard: Mapping[str, Any]) -> str:
     """Milliseconds of silence that end an utterance, or `false` if only a commit ends it."""
     if "turn_detection" in heard and heard["turn_detection"] is None:
         return "false"

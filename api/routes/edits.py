@@ -11,7 +11,7 @@ from api.presenters.transcripts import read_record
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
-from spool.domain.archive.edits import Edit, standing_edits
+from spool.domain.archive.edits import Edit, find_standing_edits
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
@@ -30,7 +30,7 @@ def list_edits(services: ServicesDep, caller: CallerDep, job_id: str) -> ListOf[
     with services.database.read() as tx:
         refuse_deleted(get_visible_job(tx, caller, job_id), Content.TRANSCRIPT)
         edits = store.edits_of(tx, job_id)
-    stands = {edit.revision for edit in standing_edits(edits)}
+    stands = {edit.revision for edit in find_standing_edits(edits)}
     return ListOf(items=[EditOut.of(edit, stands=edit.revision in stands) for edit in edits])
 
 

@@ -80,7 +80,7 @@ async def _answer(request: Request, services: Services, stream: Stream, after: i
         raise Problem(503, "too_many_streams", "Too many event streams are open; try again later.", wait)
     try:
         # Attached first: the broker sends what happens from now on, and earlier events are read here.
-        begin = await run_in_threadpool(_beginning, services, stream, after)
+        begin = await run_in_threadpool(_find_start, services, stream, after)
     except BaseException:
         services.feed.detach(stream)
         raise
@@ -108,7 +108,7 @@ def _check(services: Services, caller: Principal, stream: Stream) -> None:
             get_visible_batch(tx, caller, stream.batch_id or "")
 
 
-def _beginning(services: Services, stream: Stream, after: int | None) -> StreamStart | None:
+def _find_start(services: Services, stream: Stream, after: int | None) -> StreamStart | None:
     """Where to begin; None if it is resumed after the last event."""
     which = {"job_id": stream.job_id} if stream.job_id else {"batch_id": stream.batch_id}
     with services.database.read() as tx:

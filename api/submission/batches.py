@@ -53,11 +53,11 @@ def load_detail(services: Services, batch_id: str) -> BatchDetail:
         batch = store.get_batch(tx, batch_id)
         progress = read_batch_progress(tx, batch_id)
         held = find_holds(tx, services.settings.quotas, [batch.project])
-        waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
+        waiting = _list_missing(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
     return present_batch_detail(batch, progress, services.settings.currency, held, waiting)
 
 
-def _waiting_for(services: Services, tx: Connection, batch_id: str) -> list[str]:
+def _list_missing(services: Services, tx: Connection, batch_id: str) -> list[str]:
     """What jobs of the batch are waiting for that no worker can take now."""
     state = services.fleet.read()
     return [each.waiting_for for each in state.unserved if store.waits_in(tx, batch_id, each.queue)]

@@ -293,7 +293,7 @@ def wfst_tokens_reference(
             if frame == 0:
                 targets, ways = states, alphas
             else:
-                targets, ways = _emitting_costs(flat, states, alphas, rows[row, frame - 1], limits)
+                targets, ways = _expand_emitting(flat, states, alphas, rows[row, frame - 1], limits)
             states, alphas, moved, narrowed = _close_frame(flat, targets, ways, limit, limits.beam, graph)
             report[row, 2] += narrowed
             tokens.append((states, alphas))
@@ -314,7 +314,7 @@ def wfst_tokens_reference(
     return WfstTokens(*(mx.array(each) for each in (first_token, base, *sides, report)))
 
 
-def _emitting_costs(
+def _expand_emitting(
     flat: _Flat,
     states: NDArray[np.int64],
     alphas: NDArray[np.int64],

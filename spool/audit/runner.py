@@ -36,7 +36,7 @@ from spool.audit.rules import (
     measure_lost_time,
 )
 from spool.background.upload_sweeper import STRAY_SECONDS, find_strays
-from spool.domain.archive.edits import Edit, apply_edits, standing_edits
+from spool.domain.archive.edits import Edit, apply_edits, find_standing_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.jobs import JobState
@@ -261,7 +261,7 @@ def _check_objects(
 
 def _check_corrections(job_id: str, transcript: Transcript, corrections: Corrections) -> Iterator[Breach]:
     """The passages that corrections touched count their errors."""
-    stands = standing_edits(corrections.edits)
+    stands = find_standing_edits(corrections.edits)
     for each in corrections.passages:
         errors = passage_errors(transcript.words, stands, each.first, each.last).edits
         if errors != each.errors:

@@ -78,7 +78,7 @@ class Inventory:
         """`ModelStore.path_of`."""
         entry = self.catalogue.find(name)
         if entry.bundled is not None:
-            return _bundled_folder(entry, entry.bundled)
+            return _find_bundled_folder(entry, entry.bundled)
         record = self.record(name)
         if record is None:
             raise _not_here(name)
@@ -108,7 +108,7 @@ class Inventory:
         """`ModelStore.verify`, without its lock."""
         entry = self.catalogue.find(name)
         if entry.bundled is not None:
-            folder = _bundled_folder(entry, entry.bundled)
+            folder = _find_bundled_folder(entry, entry.bundled)
             bundled = {file.path: (file.sha256, file.bytes) for file in entry.bundled.files}
             return _compare(name, folder, bundled, complete=False)
         record = self.record(name)
@@ -181,7 +181,7 @@ def _not_here(name: str) -> ModelUnavailable:
     return ModelUnavailable(f"{name} is not on this machine: run `spool models get {name}`.")
 
 
-def _bundled_folder(entry: Entry, source: RepositorySource) -> Path:
+def _find_bundled_folder(entry: Entry, source: RepositorySource) -> Path:
     folder = bundled_folder(source.folder)
     if not all((folder / file.path).is_file() for file in source.files):
         raise ModelUnavailable(f"{entry.name} is part of Spool's repository and is not at {folder}.")

@@ -12,7 +12,7 @@ from .archive.edits import (
     Edit as Edit,
     apply_edits as apply_edits,
     check_edit as check_edit,
-    standing_edits as standing_edits,
+    find_standing_edits as find_standing_edits,
 )
 from .archive.passages import Passage as Passage, Spoken as Spoken, passages_of as passages_of
 from .archive.query import matches_query as matches_query, parse_query as parse_query

@@ -21,7 +21,7 @@ REFUSED = "refused"
 NO_SIZES = (0,) * (len(SIZE_BOUNDS) + 1)
 
 
-def _known_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+def _drop_foreign_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Those of a worker of another version may be of other classes."""
     return sizes if len(sizes) == len(NO_SIZES) else NO_SIZES
 
@@ -46,7 +46,7 @@ class WorkCounts:
     utterance_samples: int = 0
     padding_samples: int = 0
     utterances: int = 0
-    sizes: Annotated[tuple[int, ...], AfterValidator(_known_sizes)] = NO_SIZES
+    sizes: Annotated[tuple[int, ...], AfterValidator(_drop_foreign_sizes)] = NO_SIZES
     attempts: Mapping[str, int] = field(default_factory=dict)
 
     @property

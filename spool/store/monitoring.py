@@ -181,8 +181,8 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         billed[line.project] += line.spent.billable_nanos
     return Gauges(
         now=now,
-        waiting=_waiting(tx, project),
-        running=_running(tx, project),
+        waiting=_count_waiting(tx, project),
+        running=_count_running(tx, project),
         refused=_count_refusals(tx, project),
         ended=_count_ended(tx, project),
         open_batches=count_rows(
@@ -209,7 +209,7 @@ def _of(column: ColumnElement[str], project: str | None) -> ColumnElement[bool]:
     return true() if project is None else column == project
 
 
-def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
+def _count_waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     rows = tx.execute(
         select(jobs.c.queue, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
         .where(jobs.c.state == JobState.QUEUED.value, _of(jobs.c.project, project))
@@ -225,7 +225,7 @@ def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     )
 
 
-def _running(tx: Connection, project: str | None) -> dict[str, int]:
+def _count_running(tx: Connection, project: str | None) -> dict[str, int]:
     running = count_by(tx, jobs.c.pool, jobs.c.state == JobState.RUNNING.value, _of(jobs.c.project, project))
     return {pool or ANY_POOL: number for pool, number in running.items()}
 

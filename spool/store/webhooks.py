@@ -45,13 +45,13 @@ def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Web
 
 def get_webhook(tx: Connection, webhook_id: str) -> Webhook:
     """The webhook. Raises NotFound, also for a removed one."""
-    query = _existing().where(webhooks.c.id == webhook_id)
+    query = _select_existing().where(webhooks.c.id == webhook_id)
     return _webhook_of(find_row(tx, query, f"There is no webhook {webhook_id}."))
 
 
 def list_webhooks(tx: Connection, project: str | None = None) -> list[Webhook]:
     """Every webhook, or a project's, newest first."""
-    query = _existing() if project is None else _existing().where(webhooks.c.project == project)
+    query = _select_existing() if project is None else _select_existing().where(webhooks.c.project == project)
     return [
         _webhook_of(row) for row in tx.execute(query.order_by(webhooks.c.created_at.desc(), webhooks.c.id))
     ]
@@ -118,7 +118,7 @@ def remove_webhook(tx: Connection, webhook_id: str) -> None:
     )
 
 
-def _existing() -> Any:  # noqa: ANN401 - a select of these columns
+def _select_existing() -> Any:  # noqa: ANN401 - a select of these columns
     return select(*webhooks.c).where(webhooks.c.deleted_at.is_(None))
 
 

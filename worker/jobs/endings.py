@@ -89,11 +89,11 @@ class FailedAttempt:
             log.error("unexpected error", exc_info=error)
             kind = type(error).__name__
             error = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
-        error = self._missing_share(error) or error
+        error = self._find_missing_share(error) or error
         choose = next(choose for kind, choose in _CHOICES if isinstance(error, kind))
         return choose(self, error)
 
-    def _missing_share(self, error: Exception) -> SpoolError | None:
+    def _find_missing_share(self, error: Exception) -> SpoolError | None:
         """The error of a share that is gone, if that is why the recording could not be read to its end."""
         job = self._job
         if job.source.kind != "file" or not isinstance(error, SourceError | AudioError | StorageError):

@@ -43,7 +43,7 @@ class Edit:
         return self.first_word <= other.first_word and other.last_word <= self.last_word
 
 
-def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
+def find_standing_edits(edits: Iterable[Edit]) -> list[Edit]:
     """The edits neither undone nor replaced by a later edit of the same or a wider range, by range."""
     events = sorted(edits, key=lambda edit: edit.revision)
     undone = {edit.undoes for edit in events}
@@ -74,7 +74,7 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
         raise InvalidRequest(
             f"There is no speaker {edit.speaker}; the speakers are: {', '.join(labels) or 'none'}."
         )
-    for other in standing_edits(edits):
+    for other in find_standing_edits(edits):
         if other.touches(edit.first_word, edit.last_word) and not edit.covers(other):
             raise InvalidRequest(
                 f"Revision {other.revision} edited words {other.first_word} to {other.last_word}, which "
@@ -84,7 +84,7 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
 
 def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
     """The transcript with its standing edits applied, and the replaced words under `corrections`."""
-    stands = standing_edits(edits)
+    stands = find_standing_edits(edits)
     if not stands:
         return transcript
     homes: list[int] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from spool.domain.archive.edits import standing_edits
+from spool.domain.archive.edits import find_standing_edits
 from spool.domain.search.phrases import MOST_PHRASES, phrase_list
 from spool.store.archive.glossaries import add_version, phrases_of_versions
 from spool.store.jobs import phrases_of
@@ -56,7 +56,7 @@ def list_suggestions(
     places: dict[str, Suggestion] = {}
     for job_id, events in groupby(rows, key=lambda row: str(row.job_id)):
         by_revision = {row.revision: row for row in events}
-        for edit in standing_edits([edit_of(row) for row in by_revision.values()]):
+        for edit in find_standing_edits([edit_of(row) for row in by_revision.values()]):
             for name in by_revision[edit.revision].names or ():
                 if name.casefold() not in known:
                     recordings.setdefault(name, set()).add(by_revision[edit.revision].recording)

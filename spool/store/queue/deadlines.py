@@ -48,7 +48,7 @@ def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads]
         )
         .order_by(batches.c.id)
     ).all()
-    left = _left(tx, [row.id for row in rows])
+    left = _sum_remaining(tx, [row.id for row in rows])
     grouped: dict[tuple[str, str], list[Load]] = {}
     for row in rows:
         if row.id in left:
@@ -95,7 +95,7 @@ def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], rank: int) 
     return len(ids)
 
 
-def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | None]]:
+def _sum_remaining(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | None]]:
     """The queue and the remaining audio of each of these batches that has open jobs."""
     if not batch_ids:
         return {}

@@ -127,7 +127,7 @@ def _front(project: str, suitable: tuple[ColumnElement[bool], ...], locked: int 
 
 def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None if there is none that may run now."""
-    waiting = _waiting_for(tx, request.offer, live=request.live)
+    waiting = _find_waiting(tx, request.offer, live=request.live)
     if not waiting:
         return None
     held = find_holds(tx, rules.quotas, waiting)
@@ -148,7 +148,7 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
 
 def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
     """Whether a waiting job should get this worker before one of this project and class continues."""
-    waiting = _waiting_for(tx, offer)
+    waiting = _find_waiting(tx, offer)
     held = find_holds(tx, rules.quotas, waiting)
     request = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
     for other, queues in waiting.items():
@@ -178,7 +178,7 @@ def count_runnable(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
 
 def is_live_waiting(tx: Connection, offer: Offer) -> bool:
     """Whether a live session waits for this worker."""
-    return bool(_waiting_for(tx, offer, live=True))
+    return bool(_find_waiting(tx, offer, live=True))
 
 
 def _claim_of_project(
@@ -354,7 +354,7 @@ def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
     return select(*_RANK, *facts).where(*conditions)
 
 
-def _waiting_for(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:
+def _find_waiting(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:
     """The projects that have jobs in the queues that the worker serves, each with its queues; for live
     sessions, or for all other jobs."""
     by_project: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, insert, select, update
 
-from spool.domain.archive.edits import Edit, apply_edits, check_edit, standing_edits
+from spool.domain.archive.edits import Edit, apply_edits, check_edit, find_standing_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
@@ -158,7 +158,7 @@ def _names(record: Transcript, edit: Edit) -> list[str]:
 
 def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:
     """Mark the changed passages as checked, and count what is wrong in them now."""
-    stands = standing_edits(events)
+    stands = find_standing_edits(events)
     c = review_passages.c
     rows = select(c.number, c.first_word, c.last_word).where(
         review_passages.c.job_id == job_id,

@@ -203,7 +203,7 @@ class BeamSettings:
         total = state.scores[:, :, None] + scores
         flat_scores, flat_tokens = total.reshape(count, -1), tokens.reshape(count, -1)
         # Stable by the order of hypotheses, then of their candidates.
-        order = descending(flat_scores)
+        order = sort_descending(flat_scores)
         ranked_scores = mx.take_along_axis(flat_scores, order, axis=1)
         ranked_tokens = mx.take_along_axis(flat_tokens, order, axis=1)
         ranked_parents = (order // width).astype(mx.int32)
@@ -258,7 +258,7 @@ class BeamSettings:
         return score / float(((5 + tokens) / 6) ** self.length_penalty)
 
 
-def descending(scores: mx.array) -> mx.array:
+def sort_descending(scores: mx.array) -> mx.array:
     """Indices that sort [B, C] from the highest, equals in their order."""
     ahead = scores[:, None, :] > scores[:, :, None]
     equal_before = (scores[:, None, :] == scores[:, :, None]) & mx.tril(
@@ -356,7 +356,7 @@ class KeptBeam:
         first = mx.arange(width) == 0
         stays = mx.where(first, state.scores[:, :, None], -mx.inf)
         total = mx.where(state.ended[:, :, None], stays, state.scores[:, :, None] + scores)
-        order = descending(self._rank(state, total).reshape(count, -1))[:, :beam]
+        order = sort_descending(self._rank(state, total).reshape(count, -1))[:, :beam]
         parents = (order // width).astype(mx.int32)
         chosen = mx.where(state.ended[:, :, None], self.ends[-1], tokens).reshape(count, -1)
         next_tokens = mx.maximum(mx.take_along_axis(chosen, order, axis=1), 0)
@@ -528,7 +528,7 @@ class GenerateBeam:
         """
         count, beam, width = tokens.shape
         total = (state.scores[:, :, None] + scores).reshape(count, -1)
-        order = descending(total)
+        order = sort_descending(total)
         ranked = mx.take_along_axis(total, order, axis=1)
         ranked_tokens = mx.take_along_axis(tokens.reshape(count, -1), order, axis=1)
         ranked_parents = (order // width).astype(mx.int32)
@@ -572,7 +572,7 @@ class GenerateBeam:
         done = state.done
         lengths = mx.broadcast_to(state.steps[:, None], ends.shape) + (~ends).astype(mx.int32)
         pool = mx.concatenate([state.ranks, ranks], axis=1)
-        best = descending(pool)[:, : self.beam]
+        best = sort_descending(pool)[:, : self.beam]
 
         def choose(old: mx.array, new: mx.array) -> mx.array:
             joined = mx.take_along_axis(mx.concatenate([old, new], axis=1), best, axis=1)

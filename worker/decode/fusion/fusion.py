@@ -23,7 +23,7 @@ from kernels.search.ctc_prefix import Graphs
 from kernels.search.expand import Bonus
 from spool.errors import InvalidRequest
 from worker.decode.fusion.arpa import read_arpa
-from worker.decode.fusion.graph import BoundGraph, Graph, bound_together
+from worker.decode.fusion.graph import BoundGraph, Graph, join_bounds
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
 from worker.decode.fusion.spelling import spell
@@ -103,7 +103,7 @@ class Fusion:
     @cached_property
     def _together(self) -> tuple[Graphs, mx.array]:
         sources = self._sources
-        return bound_together([each.graph for each in sources], [each.alphas for each in sources])
+        return join_bounds([each.graph for each in sources], [each.alphas for each in sources])
 
     def ends(self, state: FusionState, *, sentence_end: bool) -> mx.array:
         """The weighted score of the utterance's end, float32 [B, K]."""

@@ -164,7 +164,7 @@ class BoundGraph:
         return mx.take(self._ends, states)
 
 
-def bound_together(bounds: Sequence[BoundGraph], alphas: Sequence[mx.array]) -> tuple[Graphs, mx.array]:
+def join_bounds(bounds: Sequence[BoundGraph], alphas: Sequence[mx.array]) -> tuple[Graphs, mx.array]:
     """Several graphs per utterance in the form of one kernel, weighted by alphas, float32 [B] each; and the
     score of ending in each of their states, float32 [S]."""
     arcs, shifts, ends = _join(tuple(graph for bound in bounds for graph in bound._graphs))

@@ -39,7 +39,7 @@ def acyclic_children(nodes: list[Prefix]) -> list[list[int]]:
     A dead prefix with a link keeps only children that the prefix it links to does not have.
     """
     while True:
-        kept = _living_children(nodes)
+        kept = _find_living_children(nodes)
         for node, children in zip(nodes, kept, strict=True):
             if node.link >= 0:
                 labels = {nodes[child].label for child in kept[node.link]}
@@ -50,7 +50,7 @@ def acyclic_children(nodes: list[Prefix]) -> list[list[int]]:
         nodes[max(knot)].link = -1
 
 
-def _living_children(nodes: list[Prefix]) -> list[list[int]]:
+def _find_living_children(nodes: list[Prefix]) -> list[list[int]]:
     useful = [False] * len(nodes)
     kept: list[list[int]] = [[] for _ in nodes]
     for index in range(len(nodes) - 1, -1, -1):

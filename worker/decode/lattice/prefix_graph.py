@@ -87,7 +87,7 @@ class _Builder:
         self._record = record
         self._nodes = [Prefix(-1, -1, mass=0.0)]
         self._index: dict[tuple[int, int], int] = {}
-        steps = _moving_steps(record)
+        steps = _count_moving_steps(record)
         self._labels = record.labels[:steps].tolist()
         self._parents = np.maximum(record.parents[:steps], 0).tolist()
         self._gained = record.gained[:steps].tolist()
@@ -236,7 +236,7 @@ def _accumulate_fusion(record: Record) -> NDArray[np.float32] | None:
     return total
 
 
-def _moving_steps(record: Record) -> int:
+def _count_moving_steps(record: Record) -> int:
     """The number of steps before all hypotheses are only carried on."""
     moves = (record.gained > -np.inf) & ((record.labels >= 0) | (record.durations > 0))
     if record.marks is not None:

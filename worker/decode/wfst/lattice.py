@@ -97,7 +97,7 @@ class _Words:
                 if target not in known:
                     known.add(target)
                     heapq.heappush(waiting, target)
-        return self._living(arcs, finals)
+        return self._prune(arcs, finals)
 
     def _onward(self, state: int) -> tuple[dict[tuple[int, int], _Worth], _Worth | None]:
         """The arcs from a state, by target and word, and what ending without another word costs."""
@@ -154,7 +154,7 @@ class _Words:
         size = len(way.units)
         return any(len(each) > size and each[:size] == way.units for each in self._spell_word(way.word))
 
-    def _living(self, arcs: dict[int, dict[tuple[int, int], _Worth]], finals: dict[int, _Worth]) -> WordGraph:
+    def _prune(self, arcs: dict[int, dict[tuple[int, int], _Worth]], finals: dict[int, _Worth]) -> WordGraph:
         """Only what leads to an end, states numbered in order."""
         lives = set(finals)
         for state in sorted(arcs, reverse=True):

@@ -133,7 +133,7 @@ class LiveDecoding:
         segment, together = self._segment, bytearray(audio)
         room = self._frames_in(SEGMENT_SECONDS) if segment is None else segment.due - segment.frames
         most = min(room, self._frames_in(CATCH_UP_SECONDS)) * self.listening.frame_bytes
-        while len(together) < most and (more := self.log.waiting_audio(self._check)):
+        while len(together) < most and (more := self.log.read_waiting_audio(self._check)):
             together += more
         return bytes(together)
 

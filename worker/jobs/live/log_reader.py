@@ -139,7 +139,7 @@ class LogReader:
             self._bytes += len(record.data)
         return record
 
-    def waiting_audio(self, check: Callable[[], None]) -> bytes:
+    def read_waiting_audio(self, check: Callable[[], None]) -> bytes:
         """The next record's audio where the reader lags behind the writer, else b"". Raises as `next`."""
         if self._waited:
             return b""

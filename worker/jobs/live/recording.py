@@ -135,13 +135,13 @@ class LiveJob:
             raise AudioTooLong(f"{job.name}: the recording has {size} bytes, more than a WAV file can hold.")
         sha256, hashes = hash_file(path)
         self._objects.put_file(job.source.uri, path, "audio/wav")
-        following = following_job(job, self._listening, self._attempt.context.settings, size, hashes)
+        following = build_following_job(job, self._listening, self._attempt.context.settings, size, hashes)
         if following is not None:
             self._objects.put_file(following.source.uri, path, "audio/wav")
         return KeptRecording(job.id, sha256, size, hashes, following)
 
 
-def following_job(
+def build_following_job(
     job: Job, listening: Listening, settings: Settings, size: int, hashes: bytes
 ) -> NewJob | None:
     """The job on the session's recording that was asked for with the session."""

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ops.testbed.running_api import transcript_of
-from spool.domain import Edit, Segment, Speaker, Transcript, apply_edits, check_edit, standing_edits
+from spool.domain import Edit, Segment, Speaker, Transcript, apply_edits, check_edit, find_standing_edits
 from spool.errors import InvalidRequest
 
 WORDS = ("keep", "the", "light", "burning", "all", "night")
@@ -97,7 +97,7 @@ def test_the_last_edit_stands_and_an_undone_one_does_not(record: Transcript) -> 
     first, second = edit(1, 0, 2, "one"), edit(2, 0, 2, "two words")
     assert texts(apply_edits(record, [first, second]))[0:2] == ["two", "words"]
     undone = [first, second, edit(3, 0, 2, None, undoes=2)]
-    assert [each.revision for each in standing_edits(undone)] == [1]
+    assert [each.revision for each in find_standing_edits(undone)] == [1]
     assert texts(apply_edits(record, undone))[0] == "one"
     everything = [*undone, edit(4, 0, 5, "all gone")]
     assert texts(apply_edits(record, everything)) == ["all", "gone"]
