@@ -24,6 +24,7 @@ def present_hit(hit: Hit) -> HitOut:
     start = matches[0].start
     return HitOut.of(
         job,
+        model=job.options.model,
         channel=passage.channel,
         speaker=passage.speaker,
         speaker_name=job.speaker_names.get(passage.speaker) if passage.speaker else None,

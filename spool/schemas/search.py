@@ -1,5 +1,6 @@
 """The schemas of the search."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -33,6 +34,8 @@ class HitOut(AnswerModel):
     project: str
     batch: str | None = Field(validation_alias="batch_id")
     custom_id: str | None
+    model: Annotated[str, Field(description="The model of the transcript.")]
+    created_at: Annotated[datetime, Field(description="When the job was submitted.")]
     channel: int
     speaker: Annotated[str | None, Field(description="The speaker's label.")]
     speaker_name: Annotated[str | None, Field(description="The name that a person gave the speaker.")]

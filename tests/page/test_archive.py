@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,9 @@ def test_an_empty_search_shows_what_can_be_searched_and_hits_come_before_filters
     page.get_by_role("searchbox", name="Words").fill("light")
     page.keyboard.press("Enter")
     expect(page.locator(".hit")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".found")).to_have_text(
+        re.compile(rf"council · demo-tdt · .*{datetime.now(UTC).year}$")
+    )
     expect(page.get_by_label("Speaker")).to_be_hidden()
     page.get_by_text("Narrow down").click()
     page.get_by_label("Project").select_option("council")
