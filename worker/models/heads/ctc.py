@@ -6,6 +6,8 @@ from collections.abc import Callable
 import mlx.core as mx
 from mlx import nn
 
+from worker.models.attention.layers import log_sum_exp
+
 
 class CtcDecoder(nn.Module):
     """NeMo's ConvASRDecoder: a convolution of width one, held here as the matrix that it is."""
@@ -45,4 +47,4 @@ class CtcHead:
         logits = self._decoder(frames).astype(mx.float32)
         if blank_penalty:
             logits = mx.concatenate([logits[..., :-1], logits[..., -1:] - blank_penalty], axis=-1)
-        return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        return logits - log_sum_exp(logits)
