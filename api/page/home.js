@@ -6,17 +6,19 @@ import { lengthOf } from "./jobs.js";
 
 const BATCHES = 50;
 const LATEST = 12;
-const CALM_MS = 6000; // between two looks at everything
+const CALM_MS = 6000; // between two looks at everything, and more where a large archive answers slowly
+const CALM_SHARE = 10;
 const total = (counts) => Object.values(counts).reduce((all, one) => all + one, 0);
 
 export async function showHome(root) {
   let last = null;
-  let looked = 0;
+  let due = 0;
   async function refresh() {
-    if (last !== null && Date.now() - looked < CALM_MS) return;
+    const began = Date.now();
+    if (began < due) return;
     const [now, latest] = await Promise.all([
       get(`/v1/overview?batches=${BATCHES}`), get(`/v1/jobs?limit=${LATEST}&first_words=true`)]);
-    looked = Date.now();
+    due = Date.now() + Math.max(CALM_MS, CALM_SHARE * (Date.now() - began));
     // Not drawn again unless something changed, so that the keyboard's place is kept.
     const shown = JSON.stringify([now.collections, now.unserved, latest.items]);
     if (shown === last) return;
@@ -39,7 +41,7 @@ export async function showHome(root) {
     } catch (error) {
       notice(error.message, true);
     }
-    looked = 0;
+    due = 0;
     await refresh();
   }
   await refresh();
