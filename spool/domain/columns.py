@@ -32,6 +32,18 @@ class Unprefixed:
     """A record whose fields are columns under their own names."""
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The name of the column, if it is not the field's."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """A field without a column. It has a default."""
+
+
 Id = Annotated[str, Length(40)]
 Name = Annotated[str, Length(200)]
 ShortName = Annotated[str, Length(64)]

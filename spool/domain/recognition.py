@@ -1,12 +1,13 @@
 """What was heard in a chunk of a recording, from the search to the row.
 
 The engine answers with a `Recognition`, whose times count from the start of the audio that it was given. A
-`DecodedChunk` has it at its place in the recording; `spool.store.chunks` saves it.
+`DecodedChunk` has it at its place in the recording; it is the row that `spool.store.chunks` saves.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+from spool.domain.columns import BigInt, Called, NullIfEmpty, Sha256, Unprefixed, Unstored
 from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 
 
@@ -49,17 +50,17 @@ class Recognition:
     the models used. engine_ns: its share of the busy time of a batch of `batch_size` utterances.
     """
 
-    hypotheses: tuple[Hypothesis, ...] = ()
+    hypotheses: Annotated[tuple[Hypothesis, ...], Unstored()] = ()
     words: tuple[Word, ...] = ()
-    frames: int = 0
-    nbest: tuple[NbestText, ...] = ()
+    frames: Annotated[int, Unstored()] = 0
+    nbest: Annotated[tuple[NbestText, ...], NullIfEmpty()] = ()
     lattice: Lattice | None = None
     language: ChunkLanguage | None = None
-    text: str | None = None
-    output: Any = None
-    makers: tuple[str | None, ...] = ()
-    engine_ns: int = 0
-    batch_size: int = 1
+    text: Annotated[str | None, Unstored()] = None
+    output: Annotated[Any, Unstored()] = None
+    makers: Annotated[tuple[str | None, ...], Unstored()] = ()
+    engine_ns: BigInt = 0
+    batch_size: Annotated[int, Unstored()] = 1
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ class ChunkSpan:
     Cores tile a channel; the rest is context. Without `speech` the chunk is not decoded."""
 
     channel: int
-    index: int
-    core_start: int
-    core_end: int
-    start: int
-    end: int
-    speech: bool = True
+    index: Annotated[int, Called("number")]
+    core_start: BigInt
+    core_end: BigInt
+    start: Annotated[BigInt, Called("start_sample")]
+    end: Annotated[BigInt, Called("end_sample")]
+    speech: Annotated[bool, Unstored()] = True
 
     @property
     def core(self) -> int:
@@ -86,14 +87,14 @@ class DecodedChunk:
     """One chunk and what was heard in it, with times in seconds of the recording; no words for silence.
 
     tail: the recording's last tokens up to here, each with its sample, from which the next chunk's search
-    continues. emissions: what a CTC head says of the tokens of a text that is aligned
+    continues. emissions: until the job ends, what a CTC head says of the tokens of a text that is aligned
     (`worker.decode.alignment`). attempt, fingerprint: which attempt decoded it, and of which options and
     weights; None if unknown.
     """
 
-    span: ChunkSpan
-    heard: Recognition = Recognition()
+    span: Annotated[ChunkSpan, Unprefixed()]
+    heard: Annotated[Recognition, Unprefixed()] = Recognition()
     tail: tuple[tuple[int, int], ...] | None = None
     emissions: bytes | None = None
-    attempt: int = 0
-    fingerprint: str | None = None
+    attempt: int = field(default_factory=int)  # not a default of the column
+    fingerprint: Sha256 | None = None

@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
-from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
+from spool.domain.recognition import DecodedChunk
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import ManyRows, now_utc
 from spool.tables import chunks, speaker_turns
+from spool.tables.record import reader_of, values_of
 
 
 def save_chunk(
@@ -74,25 +74,10 @@ _SAVED = ManyRows(
 
 
 def _row(claim: Claim, chunk: DecodedChunk) -> dict[str, Any]:
-    span, heard = chunk.span, chunk.heard
-    return {
-        "job_id": claim.job.id,
-        "channel": span.channel,
-        "number": span.index,
-        "core_start": span.core_start,
-        "core_end": span.core_end,
-        "start_sample": span.start,
-        "end_sample": span.end,
-        "words": [word.model_dump(mode="json") for word in heard.words],
-        "engine_ns": heard.engine_ns,
-        "attempt": claim.attempt,
-        "fingerprint": chunk.fingerprint,
-        "nbest": [hypothesis.model_dump(mode="json") for hypothesis in heard.nbest] or None,
-        "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
-        "lattice": heard.lattice and heard.lattice.model_dump(mode="json"),
-        "language": heard.language and heard.language.model_dump(mode="json"),
-        "emissions": chunk.emissions,
-    }
+    return values_of(chunk, DecodedChunk) | {"job_id": claim.job.id, "attempt": claim.attempt}
+
+
+_read = reader_of(DecodedChunk)
 
 
 def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[DecodedChunk]:
@@ -102,25 +87,7 @@ def load_chunks(tx: Connection, job_id: str, first: int = 0) -> list[DecodedChun
         .where(chunks.c.job_id == job_id, chunks.c.number >= first)
         .order_by(chunks.c.channel, chunks.c.number)
     )
-    return [
-        DecodedChunk(
-            ChunkSpan(
-                row.channel, row.number, row.core_start, row.core_end, row.start_sample, row.end_sample
-            ),
-            Recognition(
-                words=tuple(Word.model_validate(word) for word in row.words),
-                nbest=tuple(NbestText.model_validate(text) for text in row.nbest or ()),
-                lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
-                language=None if row.language is None else ChunkLanguage.model_validate(row.language),
-                engine_ns=row.engine_ns,
-            ),
-            tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
-            emissions=row.emissions,
-            attempt=row.attempt,
-            fingerprint=row.fingerprint,
-        )
-        for row in rows
-    ]
+    return list(map(_read, rows))
 
 
 def load_settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:

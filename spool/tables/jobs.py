@@ -9,7 +9,6 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Index,
-    Integer,
     LargeBinary,
     String,
     Table,
@@ -21,6 +20,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 from spool.domain.columns import BigInt, Sha256
 from spool.domain.jobs import Job, JobState
 from spool.domain.priority import NEVER
+from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import Turn
 from spool.tables.base import UtcDateTime, job_key, metadata, partial_index
 from spool.tables.record import table_of
@@ -105,30 +105,15 @@ jobs = table_of(
     ),
 )
 
-chunks = Table(
+chunks = table_of(
     "chunks",
-    metadata,
+    DecodedChunk,
     job_key(),
-    Column("channel", Integer, primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("core_start", BigInteger, nullable=False),
-    Column("core_end", BigInteger, nullable=False),
-    Column("start_sample", BigInteger, nullable=False),
-    Column("end_sample", BigInteger, nullable=False),
-    Column("words", JSON, nullable=False),
-    Column("engine_ns", BigInteger, nullable=False),
-    Column("attempt", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    Column("fingerprint", String(64)),
-    Column("nbest", JSON(none_as_null=True)),
-    Column("tail", JSON(none_as_null=True)),
-    Column("lattice", JSON(none_as_null=True)),
-    Column("language", JSON(none_as_null=True)),
-    # For a chunk whose words are given: the CTC head's scores of their tokens, until the job ends.
-    Column("emissions", LargeBinary),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+    key=("channel", "number"),
 )
 
 

@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from spool.domain.columns import Bits, Length, NullIfEmpty, Unprefixed
+from spool.domain.columns import Bits, Called, Length, NullIfEmpty, Unprefixed, Unstored
 from spool.tables.base import UtcDateTime, metadata
 
 Record = TypeVar("Record")
@@ -61,6 +61,7 @@ class Field(NamedTuple):
     """A field: its type without `| None` and without what is noted with it."""
 
     name: str
+    column: str
     kind: Any
     notes: tuple[object, ...]
     nullable: bool
@@ -93,19 +94,19 @@ def columns_of(record: type, *, key: Sequence[str] = (), prefix: str | None = No
     columns: list[Column[Any]] = []
     for field in fields_of(record):
         if field.record is not None:
-            columns += columns_of(field.record, prefix=field.prefix)
+            columns += columns_of(field.record, key=key, prefix=field.prefix)
         else:
-            is_key = field.name in key
+            name = (prefix or "") + field.column
+            is_key = name in key
             facts = {"primary_key": True, "autoincrement": False} if is_key else {"nullable": field.nullable}
             default = _server_default(field) if prefix is None else None
-            name = (prefix or "") + field.name
             columns.append(Column(name, _type_of(field), server_default=default, **facts))  # type: ignore[arg-type]
     return columns
 
 
 @lru_cache
 def fields_of(record: type[Any]) -> tuple[Field, ...]:
-    """The fields of the record, those of the classes it inherits from first."""
+    """The stored fields of the record, those of the classes it inherits from first."""
     hints = get_type_hints(record, include_extras=True)
     found = []
     for each in dataclasses.fields(record):
@@ -115,13 +116,16 @@ def fields_of(record: type[Any]) -> tuple[Field, ...]:
             kind, nullable = next(one for one in get_args(kind) if one is not type(None)), True
         if get_origin(kind) is Annotated:
             kind, *notes = get_args(kind)
+        if Unstored() in notes:
+            continue
+        column = next((note.name for note in notes if isinstance(note, Called)), each.name)
         default = None if each.default is dataclasses.MISSING else each.default
         is_sparse = NullIfEmpty() in notes
         part = kind if dataclasses.is_dataclass(kind) and not is_sparse else None
         prefix = "" if Unprefixed() in notes else f"{each.name}_"
         is_json = part is None and not _is_plain(kind)
         facts = (tuple(notes), nullable or is_sparse, default, part, prefix, is_sparse, is_json)
-        found.append(Field(each.name, kind, *facts))
+        found.append(Field(each.name, column, kind, *facts))
     return tuple(found)
 
 
@@ -140,37 +144,46 @@ def columns_with(record: type, given: Mapping[str, Any]) -> dict[str, Any]:
         if field.record is not None:
             values |= {field.prefix + name: own for name, own in values_of(value, field.record).items()}
         elif isinstance(value, BaseModel):
-            values[field.name] = value.model_dump(mode="json")
+            values[field.column] = value.model_dump(mode="json")
         elif field.is_sparse and not value:
-            values[field.name] = None
+            values[field.column] = None
         elif value is not None and field.is_json:
-            values[field.name] = _adapter(field.kind).dump_python(value, mode="json")
+            values[field.column] = _adapter(field.kind).dump_python(value, mode="json")
         else:
-            values[field.name] = value.value if isinstance(value, enum.Enum) else value
+            values[field.column] = value.value if isinstance(value, enum.Enum) else value
     return values
 
 
 def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], Record]:
     """What makes the record of a row that has its columns, and perhaps others."""
     parts: list[tuple[str, Any, list[tuple[str, str]]]] = []
-    conversions: list[tuple[str, Callable[[Any], Any]]] = []
-    defaults: list[str] = []
     columns = [column.name for column in columns_of(record)]
     for field in fields_of(record):  # type: ignore[arg-type]
         if field.record is not None:
-            names = [(own.name, field.prefix + own.name) for own in fields_of(field.record)]
-            parts.append((field.name, field.record, names))
-        elif (convert := _conversion(field)) is not None:
-            conversions.append((field.name, convert))
-        if field.is_sparse:
-            defaults.append(field.name)
+            names = [(own.name, field.prefix + own.column) for own in fields_of(field.record)]
+            parts.append((field.name, _maker_of(field.record), names))
+    make = _maker_of(record)
 
     def read(row: Row[Any] | Mapping[str, Any]) -> Record:
         values = dict(row._mapping if isinstance(row, Row) else row)
         if len(values) > len(columns):
             values = {name: values[name] for name in columns}
-        for name, kind, names in parts:
-            values[name] = kind(**{own: values.pop(column) for own, column in names})
+        for name, make_part, names in parts:
+            values[name] = make_part(**{own: values.pop(column) for own, column in names})
+        return make(**values)
+
+    return read
+
+
+def _maker_of(record: type[Record]) -> Callable[..., Record]:
+    """What makes the record of its fields' values, as the database gives them."""
+    fields = fields_of(record)  # type: ignore[arg-type]
+    conversions = [(field.name, convert) for field in fields if (convert := _conversion(field)) is not None]
+    defaults = [field.name for field in fields if field.is_sparse]
+    if not conversions and not defaults:
+        return record
+
+    def make(**values: Any) -> Record:  # noqa: ANN401 - any record's
         for name, convert in conversions:
             if values[name] is not None:
                 values[name] = convert(values[name])
@@ -179,11 +192,13 @@ def reader_of(record: type[Record]) -> Callable[[Row[Any] | Mapping[str, Any]], 
                 del values[name]
         return record(**values)
 
-    return read
+    return make
 
 
 def _conversion(field: Field) -> Callable[[Any], Any] | None:
     """From what the database gives to what the field holds; None if that is the same."""
+    if field.record is not None:
+        return None
     if isinstance(field.kind, type) and issubclass(field.kind, enum.Enum):
         return field.kind
     return partial(_read_json, field.kind) if field.is_json else None
