@@ -13,7 +13,7 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out
-from api.cli.files import DELETED, Copies, print_copies, print_skipped
+from api.cli.files import DELETED, Copies, as_local_path, print_copies, print_skipped
 from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow_batch, show_upload
 from api.cli.submit import submit_recordings
@@ -54,7 +54,9 @@ def submit(
     """Submit a batch. Invalid lines are reported with their numbers."""
     request = how.to_request() | {"name": name, "strict": strict} | repeat_fields(again)
     with server.connect() as spool:
-        if _must_upload(local_stack(spool), source):
+        running = local_stack(spool)
+        source = as_local_path(source, running)
+        if _must_upload(running, source):
             tags = {"batch": name or Path(source).resolve().name} | request["tags"]
             err.print(
                 f"The server cannot read {source}. Its recordings are uploaded as separate jobs with the tag "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -14,6 +15,9 @@ from api.cli.connection import err
 from api.cli.tables import count_of
 from spool import schemas
 from spool.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from api.local.instance import Running
 
 MANIFEST = "manifest.jsonl"
 _MANIFESTS = {".jsonl", ".ndjson", ".csv"}
@@ -30,6 +34,15 @@ Copies = Annotated[
     bool,
     Parameter(help="Delete the transcripts of jobs that reused these, or that these reused, too."),
 ]
+
+
+def as_local_path(source: str, running: Running | None) -> str:
+    """The path that a `file://` address names, where the server is a stack on this machine: what its settings
+    do not let it read can then be uploaded."""
+    address = urlsplit(source)
+    if running is None or address.scheme != "file" or address.netloc not in ("", "localhost"):
+        return source
+    return unquote(address.path)
 
 
 def recordings_under(path: Path) -> tuple[list[Path], Skipped]:

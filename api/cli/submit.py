@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from api.cli.connection import Server, err, local_stack, out, print_json
-from api.cli.files import print_skipped, recordings_under
+from api.cli.files import as_local_path, print_skipped, recordings_under
 from api.cli.jobs import exit_for
 from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow, show_upload
@@ -44,10 +44,10 @@ def submit_recordings(
     server: Server, spool: Spool, sources: Sequence[str], request: dict[str, Any], *, wait: bool
 ) -> None:
     """Submit a job for each recording and print them; files that the server may not read are uploaded."""
-    submitted = Submitted()
-    recordings = list(_expand(sources))
+    submitted, running = Submitted(), local_stack(spool)
+    recordings = list(_expand([as_local_path(source, running) for source in sources]))
     try:
-        _submit_all(spool, recordings, request, submitted, quiet=server.as_json)
+        _submit_all(spool, running, recordings, request, submitted, quiet=server.as_json)
         if submitted.unchanged:
             err.print(f"{submitted.unchanged} unchanged, {submitted.new} new", style="dim")
         conclude(server, spool, submitted.jobs, submitted.refused, wait=wait)
@@ -111,6 +111,7 @@ def _expand(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
 
 def _submit_all(
     spool: Spool,
+    running: Running | None,
     recordings: Sequence[tuple[str | Path, str | None]],
     request: dict[str, Any],
     submitted: Submitted,
@@ -118,7 +119,7 @@ def _submit_all(
     quiet: bool,
 ) -> None:
     """Submit each recording, and note in `submitted` what became of it."""
-    printed, running = "", local_stack(spool)
+    printed = ""
     for source, name in recordings:
         try:
             job, new = _submit_one(spool, running, source, request | ({"name": name} if name else {}))

@@ -77,6 +77,13 @@ def test_two_recordings_of_one_name_are_told_apart_by_their_folders(up: Commands
     jobs = json.loads(up.run("submit", str(tmp_path), "--json").stdout)
     assert [job["name"] for job in jobs] == ["tape 1/side a.flac", "tape 2/side a.flac"]
     assert "tape 2/side a.flac" in up.run("status").stdout
+
+    # And their address does as well: what the settings do not let the server read there is uploaded
+    again = json.loads(up.run("submit", f"{tmp_path.as_uri()}/", "--json").stdout)
+    assert [job["id"] for job in again] == [job["id"] for job in jobs]
+    batch = up.run("batch", "submit", f"{tmp_path.as_uri()}/", "--json")
+    assert "uploaded as separate jobs" in batch.stderr
+    assert len(json.loads(batch.stdout)) == 2
     up.run("follow")
 
 
