@@ -73,6 +73,7 @@ async function draw(moved) {
     const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
     if (drawing !== drawn) return shown?.leave?.();
     view = shown ?? null;
+    if (view?.title) document.title = `${view.title} · Spool`;
     stream = view?.live ? stayLive(view.live, view.refresh) : null;
     main.replaceChildren(root);
   } catch (error) {

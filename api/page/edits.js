@@ -38,9 +38,11 @@ function origin(corrections, at, end) {
   return at + shift;
 }
 
-// An editor in place of a paragraph. `done` is called after a change was kept, `cancel` to show what was there.
-export function editorOf(job, transcript, seen, range, speakers, speaker, done, cancel) {
-  const shown = transcript.words.slice(range[0], range[1] + 1).map((word) => word.text).join(" ");
+// An editor in place of a paragraph, with the caret before the word `at`. `done` is called after a change was kept, `cancel`
+// to show what was there.
+export function editorOf(job, transcript, seen, range, speakers, speaker, done, cancel, at = range[0]) {
+  const textOf = (first, end) => transcript.words.slice(first, end).map((word) => word.text).join(" ");
+  const shown = textOf(range[0], range[1] + 1);
   const input = h("textarea", { rows: String(Math.min(12, 2 + Math.ceil(shown.length / 70))), "aria-label": "Text of this passage" }, shown);
   const who = speakers.length ? h("select", { "aria-label": "Speaker of this passage" },
     speakers.map((one) => h("option", { value: one.label, selected: one.label === speaker }, one.shown))) : null;
@@ -52,7 +54,10 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
   form.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if (event.key === "Escape") cancel();
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) keep();
+    if (event.key === "Enter" && event.target === input && !event.isComposing) {
+      event.preventDefault(); // a passage has no lines
+      keep();
+    }
   });
   async function keep() {
     const corrections = transcript.corrections ?? [];
@@ -78,16 +83,21 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
     return { first_word: origin(corrections, range[0], false), last_word: origin(corrections, range[1], true),
       text: input.value.trim().split(/\s+/).join(" ") };
   }
-  requestAnimationFrame(() => input.focus());
+  requestAnimationFrame(() => {
+    const caret = at > range[0] ? textOf(range[0], at).length + 1 : 0;
+    input.focus();
+    input.setSelectionRange(caret, caret);
+    form.scrollIntoView({ block: "nearest" });
+  });
   return form;
 }
 
 // Who corrected what, with a way back.
 export function historyOf(job, transcript, done) {
-  const list = h("ol", { class: "small" });
-  const details = h("details", { class: "card history" }, h("summary", {}, "Corrections"), list);
+  const list = h("ol", { class: "small history" });
   async function show() {
     const { items } = await get(`/v1/jobs/${job.id}/edits`);
+    if (!items.length) list.before(h("p", { class: "quiet small" }, "None yet. Point at a passage and press ✎, or press E."));
     list.replaceChildren(...items.map((one) => h("li", { value: String(one.revision), class: one.stands ? null : "quiet" },
       one.author, ", ", moment(one.created_at), ": ", what(one), " ",
       one.stands ? h("button", { type: "button", class: "small", onclick: () => undo(one) }, "Undo") : null)));
@@ -107,6 +117,7 @@ export function historyOf(job, transcript, done) {
       notice(error.message, true);
     }
   }
-  details.addEventListener("toggle", () => { if (details.open) show().catch((error) => notice(error.message, true)); });
-  return details;
+  const section = h("section", {}, h("h2", {}, "Corrections"), list);
+  show().catch((error) => notice(error.message, true));
+  return section;
 }

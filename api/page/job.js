@@ -13,9 +13,23 @@ const ENDED = ["done", "failed", "cancelled"];
 export async function showJob(root, id, query) {
   let last = null;
   let words = null;
-  const head = h("div");
-  const body = h("div");
-  root.append(head, body);
+  const head = h("div", { class: "title" });
+  const about = h("div", { class: "about" });
+  const body = h("div", { class: "body" });
+  const places = { downloads: h("span"), history: h("div"), details: h("div"), versions: h("div") };
+  const panel = h("aside", { class: "panel", id: "panel", hidden: true, tabindex: "-1", "aria-label": "Details of the recording" },
+    h("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: () => open(false) }, "×"),
+    places.history, places.versions, places.details);
+  const opener = h("button", { type: "button", "aria-controls": "panel", "aria-expanded": "false", onclick: () => open(panel.hidden) }, "Details");
+  panel.addEventListener("keydown", (event) => { if (event.key === "Escape") open(false); });
+  root.classList.add("recording");
+  root.append(head, about, h("div", { class: "desk" }, body, panel));
+  function open(is) {
+    panel.hidden = !is;
+    opener.setAttribute("aria-expanded", String(is));
+    if (is) panel.focus({ preventScroll: true });
+    else opener.focus();
+  }
   async function act(question, method, path, message) {
     if (question && !confirm(question)) return;
     try {
@@ -27,16 +41,13 @@ export async function showJob(root, id, query) {
     last = null;
     await refresh();
   }
-  // The live events of this view are for its first state alone: look until the job is done once more.
+  // The live events of this view are for its first state alone: look until the job is done once more. Its words stay.
   async function again() {
-    notice("Looking for speakers.");
-    words?.leave();
-    words = null;
+    notice("Looking for speakers. The words stay here meanwhile.");
     last = null;
-    fill(body);
     while (root.isConnected) {
       await refresh();
-      if (ENDED.includes(last.state)) return;
+      if (ENDED.includes(last.state)) return words?.again();
       await new Promise((go) => setTimeout(go, 1000));
     }
   }
@@ -44,17 +55,21 @@ export async function showJob(root, id, query) {
     if (last && ENDED.includes(last.state) && !last.exports.some((file) => file.state === "pending")) return;
     const job = await get(`/v1/jobs/${id}`);
     if (JSON.stringify(job) === JSON.stringify(last)) return;
+    const before = last;
     last = job;
     fill(head,
       h("h1", {}, job.name),
-      h("p", { class: "row" }, state(job.state),
-        job.state === "running" ? h("span", { class: "quiet" }, `${span(job.progress.done_seconds)} of ${span(job.progress.audio_seconds)}`) : null,
+      h("div", { class: "row acts" },
         h("button", { type: "button", class: "danger", hidden: ENDED.includes(job.state),
           onclick: () => act("Cancel this job?", "DELETE", `/v1/jobs/${id}`, "Cancelled.") }, "Cancel"),
         h("button", { type: "button", hidden: !["failed", "cancelled"].includes(job.state),
           onclick: () => act(null, "POST", `/v1/jobs/${id}/retry`, "Queued again.") }, "Retry"),
         h("button", { type: "button", hidden: job.state !== "done" || job.deleted !== null,
-          onclick: () => openDiarize(job, again) }, job.speakers ? "Find speakers again" : "Find speakers")),
+          onclick: () => openDiarize(job, again) }, job.speakers ? "Find speakers again" : "Find speakers"),
+        places.downloads, opener));
+    fill(about,
+      h("p", { class: "quiet small line" }, state(job.state),
+        job.state === "running" ? h("span", {}, ` ${span(job.progress.done_seconds)} of ${span(job.progress.audio_seconds)}`) : null, summary(job)),
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
       job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No running worker can take this job. "), `It is waiting for ${job.waiting_for}.`) : null,
@@ -64,19 +79,19 @@ export async function showJob(root, id, query) {
         job.missing_seconds === null ? "The file does not state how much is missing. "
           : `Its header states ${clock(job.expected_seconds)}, but ${span(job.missing_seconds)} are missing. `,
         "The rest was transcribed.") : null,
-      job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
+      job.warnings.length ? h("ul", { class: "card warnings" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
       unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Some output files were not written. "),
         unwritten(job).map((file) => `${file.format}: ${file.error} `),
-        h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are being written again.") }, "Write again")) : null,
-      h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
-      ENDED.includes(job.state) ? await versionsOf(job) : null,
-    );
-    if (job.state === "done" && words === null && !job.deleted?.transcript) {
-      words = await showTranscript(body, job, query.get("t"));
+        h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are being written again.") }, "Write again")) : null);
+    fill(places.details, h("h2", {}, "Details"), details(job));
+    if (ENDED.includes(job.state) && job.state !== before?.state) versionsOf(job).then((shown) => fill(places.versions, shown), (error) => notice(error.message, true));
+    // While its speakers are being found, a job keeps its words.
+    if ((job.state === "done" || job.words !== null) && words === null && !job.deleted?.transcript) {
+      words = showTranscript(body, job, places, query.get("t"));
     }
   }
   await refresh();
-  return { refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
+  return { title: last.name, refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
 
 // Files of its output that are not there, or not yet, for a reason.
@@ -90,10 +105,8 @@ function deletedWords(deleted) {
 
 function summary(job) {
   const parts = [job.progress.audio_seconds === null ? null : clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
-    job.cost.rtfx === null ? null : `RTFx ${number(job.cost.rtfx, 1)}`,
-    job.reused_from ? "free of charge (reused)" : money(job.cost.billable, job.cost.currency),
-    job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`, lengthOf(job)];
-  return parts.filter(Boolean).join(" · ");
+    job.speakers?.length ? count(job.speakers.length, "speaker", "speakers") : null, job.options.model, lengthOf(job)];
+  return parts.filter(Boolean).map((part) => [" · ", part]);
 }
 
 // What became of the recording's samples.
@@ -109,7 +122,8 @@ function details(job) {
   const options = Object.entries(job.options).filter(([name, value]) => value !== null && value !== "" && name !== "align")
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return facts([
-    ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project], ["Options", options],
+    ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project],
+    ["Options", h("details", {}, h("summary", {}, `${job.options.model}, ${job.options.decoder}`), options)],
     job.options.align ? ["Words", `${count(job.options.align.words, "word", "words")} of an existing transcript, aligned with the recording`] : null,
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,
@@ -121,7 +135,8 @@ function details(job) {
     ["Submitted", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
     ["Engine", `${number(job.cost.engine_seconds, 2)} s for ${number(job.cost.audio_seconds, 1)} s of audio`],
     job.coverage === null ? null : ["Coverage", coverage(job)],
-    ["Cost", `${money(job.cost.billable, job.cost.currency)}, wasted ${money(job.cost.wasted, job.cost.currency)}`],
+    job.cost.rtfx === null ? null : ["RTFx", number(job.cost.rtfx, 1)],
+    ["Cost", job.reused_from ? "free of charge (reused)" : `${money(job.cost.billable, job.cost.currency)}, wasted ${money(job.cost.wasted, job.cost.currency)}`],
     job.reused_from ? ["Reused from", h("a", { href: `#/jobs/${job.reused_from}` }, job.reused_from)] : null,
   ]);
 }

@@ -6,6 +6,7 @@ import { get, send } from "./http.js";
 
 const COLOURS = 8;
 const ROW = 9;
+const SINGLE = 1500; // turns that are drawn one by one
 
 export const letter = (at) => (at < 26 ? "" : letter(Math.floor(at / 26) - 1)) + String.fromCharCode(65 + (at % 26));
 export const speakerName = (speaker) => speaker.name ?? `Speaker ${Number(speaker.label.split("_")[1]) + 1}`;
@@ -99,12 +100,16 @@ function turnsBar(transcript, places, speakers, play) {
   const rows = speakers.length;
   const image = s("svg", { viewBox: `0 0 1000 ${rows * ROW}`, preserveAspectRatio: "none", class: "turns", role: "img",
     "aria-label": `Who speaks when: ${speakers.map((one) => `${speakerName(one)} ${span(one.talk_seconds)}`).join(", ")}` });
-  for (const turn of transcript.turns ?? []) {
+  const turns = transcript.turns ?? [];
+  const paths = speakers.map(() => []);
+  for (const turn of turns) {
     const at = places.get(turn.speaker);
     if (at === undefined) continue;
-    image.append(s("rect", { x: (turn.start / length) * 1000, width: Math.max(((turn.end - turn.start) / length) * 1000, 1),
+    if (turns.length > SINGLE) paths[at].push(`M${(turn.start / length) * 1000} ${at * ROW + 1}h${Math.max(((turn.end - turn.start) / length) * 1000, 0.2)}v${ROW - 2}H${(turn.start / length) * 1000}z`);
+    else image.append(s("rect", { x: (turn.start / length) * 1000, width: Math.max(((turn.end - turn.start) / length) * 1000, 1),
       y: at * ROW + 1, height: ROW - 2, class: `sp${at % COLOURS}` }, s("title", {}, `${speakerName(speakers[at])}, ${clock(turn.start)}`)));
   }
+  paths.forEach((path, at) => path.length && image.append(s("path", { d: path.join(""), class: `sp${at % COLOURS}` })));
   const now = s("line", { x1: 0, x2: 0, y1: 0, y2: rows * ROW, class: "now" });
   image.append(now);
   image.addEventListener("click", (event) => {

@@ -1,146 +1,242 @@
-// The transcript beside the recording: the word being played is highlighted, a click plays from a word, and words of
-// low confidence are marked.
+// The words of a recording beside its sound: the word being played is lit, a click plays from a word, and words of low
+// confidence are marked. A recording of 20 hours has 200,000 words: the first ones are shown while the others arrive, and
+// all are drawn in slices, so that the browser's own search finds each. What is out of view costs no layout (CSS), and
+// what comes into view first is drawn first.
 
-import { clock, h, notice } from "./dom.js";
+import { count, clock, fill, h, notice } from "./dom.js";
+import { downloadsOf } from "./downloads.js";
 import { editorOf, historyOf } from "./edits.js";
-import { Problem, ask, save, send } from "./http.js";
+import { findBar } from "./find.js";
+import { Problem, ask, send } from "./http.js";
+import { helpOf } from "./keys.js";
+import { readRecord, slices } from "./record.js";
+import { playerOf } from "./sound.js";
 import { badge, speakersOf } from "./speakers.js";
 
-export const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "ohms", "tsv", "ctm", "json"];
-const DOUBT = 0.5;
+export { FORMATS } from "./downloads.js";
+export const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
-const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
-const KEYS = "Keys: Space plays and pauses, J and L skip 5 s back and forward, < and > change the speed, D goes to the next "
-  + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word, "
-  + "E edits its passage.";
+const FIRST_WORDS = 300; // fill a screen
+const GROUP = 4; // paragraphs that are drawn together
+const LINE_CHARACTERS = 68;
+const LINE_PX = 30;
+const GAP_PX = 8;
 
-// A correction shows the transcript anew, with the player and the page where they were.
-export async function showTranscript(root, job, from = null) {
-  const before = root.childElementCount;
-  let view = await transcriptView(root, job, from, again);
-  async function again() {
-    const { seconds } = view;
-    const at = scrollY;
-    view.leave();
-    while (root.childElementCount > before) root.lastElementChild.remove();
-    view = await transcriptView(root, job, null, again);
-    view.seek(seconds());
-    scrollTo(0, at);
+const KEYS = [
+  ["Space", "play or pause"], ["J  L", "5 seconds back, forward"], ["<  >", "slower, faster"],
+  ["D  Shift+D", "next doubtful word, the one before"], ["← →", "from word to word"], ["Enter", "play from the word"],
+  ["E", "correct the passage"], ["Enter  Esc", "in the editor: save, leave"], ["/", "find in this text"],
+  ["?", "these keys"],
+];
+
+// Draws into `root`, and into the places around it: the menu of downloads, and the corrections in the side panel. After a
+// correction the words are drawn anew behind those that are shown, and the reader stays where they are.
+export function showTranscript(root, job, places, from = null) {
+  let left = false;
+  let view = null;
+  const failed = (error) => fill(root, h("p", { class: "card error", role: "alert" }, error.message));
+  async function draw(target, at) {
+    const next = await transcriptView(target, job, places, at, again);
+    if (left) return next.leave();
+    view = next;
   }
-  return { leave: () => view.leave() };
+  async function again() {
+    const behind = h("div");
+    const { seconds, place } = view;
+    const reader = place();
+    const before = view;
+    const next = await transcriptView(behind, job, places, null, again);
+    if (left) return next.leave();
+    before.leave();
+    view = next;
+    root.replaceChildren(...behind.childNodes);
+    next.restore(reader);
+    next.focus();
+    next.seek(seconds());
+  }
+  draw(root, from).catch((error) => left || failed(error));
+  return { again: () => view && again(), leave: () => {
+    left = true;
+    view?.leave();
+  } };
 }
 
-async function transcriptView(root, job, from, again) {
+async function transcriptView(root, job, places, from, again) {
+  const asked = audioLink(job.id);
   const answer = await ask(`/v1/jobs/${job.id}/transcript`);
   const seen = Number(answer.headers.get("X-Spool-Revision"));
-  const transcript = await answer.json();
-  const link = await audioLink(job.id);
-  const audio = typeof link === "string" ? h("audio", { controls: true, preload: "metadata", src: link }) : null;
-  audio?.addEventListener("error", () => notice("Your browser cannot play this recording.", true));
-  const words = transcript.words;
+  const page = h("div", { class: "transcript", tabindex: "0", role: "group", "aria-label": "Transcript. Press ? for its keys." });
+  let early = null;
+  const transcript = await readRecord(answer, (words) => {
+    if (early || words.length < FIRST_WORDS) return;
+    early = h("div", { class: "transcript" }, h("div", { class: "segment" }, h("span", { class: "at quiet" }, clock(words[0].start)),
+      h("p", {}, words.slice(0, FIRST_WORDS).map((word) => word.text).join(" "))));
+    root.append(early);
+  });
+  const { words, segments } = transcript;
+  const player = playerOf(await asked, transcript.audio.duration, light);
   const shown = [];
-  const speakers = speakersOf(transcript, job, play, () => rename(), (only) => filter(only));
-  const many = !speakers.any && transcript.segments.some((segment) => segment.channel);
-  const page = h("div", { class: "transcript", tabindex: "0", role: "group",
-    "aria-label": `Transcript. ${KEYS}` },
-  paragraphsOf(transcript.segments).map((segment, at, all) => editable(segment, h("div", { class: "segment", "data-speaker": segment.speaker },
-    h("button", { type: "button", tabindex: "-1", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
-      clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
-    h("p", {}, speakers.any && segment.speaker && segment.speaker !== all[at - 1]?.speaker
-      ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
-      : null, spans(words, segment, shown))))));
-  if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
-
-  const order = words.map((_, at) => at).filter((at) => shown[at]).sort((a, b) => words[a].start - words[b].start);
+  const speakers = speakersOf(transcript, job, player.play, () => rename(), (only) => filter(only));
+  const many = !speakers.any && segments.some((segment) => segment.channel);
+  const paragraphs = paragraphsOf(segments);
+  const placed = placesOf(words, paragraphs);
+  const order = inTime(words, placed);
   const starts = order.map((at) => words[at].start);
+  const elements = [];
   let lit = [];
   let current = -1;
+  let only = null;
+  let gone = false;
 
-  // Each paragraph has a button that puts an editor in its place.
-  function editable(segment, element) {
-    const text = element.lastElementChild;
-    const edit = h("button", { type: "button", class: "edit small", tabindex: "-1", "aria-label": `Edit the passage at ${clock(segment.start)}`, onclick: () => {
-      const people = (transcript.speakers ?? []).map((one) => ({ label: one.label, shown: speakers.name(one.label) }));
-      const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, again, () => form.replaceWith(text));
-      text.replaceWith(form);
-    } }, "✎");
-    element.append(edit);
+  function paragraph(segment, at) {
+    const element = h("div", { class: "segment", "data-speaker": segment.speaker, hidden: only !== null && !only.has(segment.speaker) },
+      h("button", { type: "button", class: "at", tabindex: "-1", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
+        clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
+      h("p", {}, speakers.any && segment.speaker && segment.speaker !== paragraphs[at - 1]?.speaker
+        ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
+        : null, spans(words, segment, shown)),
+      h("button", { type: "button", class: "edit small", tabindex: "-1", "aria-label": `Correct the passage at ${clock(segment.start)}` }, "✎"));
+    elements[at] = element;
     return element;
+  }
+  // Groups have their likely height before they have words, so that the length of the page tells the recording's.
+  const groups = [];
+  for (let at = 0; at < paragraphs.length; at += GROUP) {
+    const group = h("div", { class: "group" });
+    const height = paragraphs.slice(at, at + GROUP).reduce((sum, one) => sum + Math.ceil(one.length / LINE_CHARACTERS) * LINE_PX + GAP_PX, 0);
+    group.style.containIntrinsicSize = `auto ${height}px`;
+    groups.push(group);
+  }
+  page.append(...groups);
+  const seenFirst = new IntersectionObserver((entries) => entries.forEach((one) => one.isIntersecting && draw(groups.indexOf(one.target))), { rootMargin: "50%" });
+  function draw(group) {
+    if (groups[group].firstChild) return;
+    const at = group * GROUP;
+    groups[group].append(...paragraphs.slice(at, at + GROUP).map((one, place) => paragraph(one, at + place)));
+    seenFirst.unobserve(groups[group]);
+  }
+  // The word at this place of the order, drawn if need be.
+  function drawn(at) {
+    const word = order[at];
+    if (word === undefined) return null;
+    if (!shown[word]) draw(Math.floor(placed[word] / GROUP));
+    return shown[word];
+  }
+  async function build() {
+    groups.forEach((one) => seenFirst.observe(one));
+    const breathe = slices();
+    for (let group = 0; group < groups.length && !gone; group++) {
+      draw(group);
+      await breathe();
+    }
+  }
+  // The editor takes the place of the words, with the caret at the word where the reader is.
+  function edit(element) {
+    const segment = paragraphs[elements.indexOf(element)];
+    const text = element.querySelector("p");
+    if (!segment || !text) return;
+    const people = (transcript.speakers ?? []).map((one) => ({ label: one.label, shown: speakers.name(one.label) }));
+    const word = order[current] >= segment.first_word && order[current] <= segment.last_word ? order[current] : segment.first_word;
+    const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, again, () => {
+      form.replaceWith(text);
+      page.focus({ preventScroll: true });
+    }, word);
+    text.replaceWith(form);
+  }
+  // The passage of the word where the reader is, else of the one that was played, else the first in view.
+  function editHere() {
+    const word = shown[order[current]] ?? lit[0];
+    edit(word?.closest(".segment") ?? elements[place().at] ?? elements[0]);
+  }
+  function place() {
+    const top = page.parentElement?.querySelector(".player")?.getBoundingClientRect().bottom ?? 0;
+    const group = Math.max(0, groups.findIndex((one) => one.getBoundingClientRect().bottom > top));
+    draw(group);
+    const inside = elements.slice(group * GROUP, (group + 1) * GROUP);
+    const at = group * GROUP + Math.max(0, inside.findIndex((one) => !one.hidden && one.getBoundingClientRect().bottom > top));
+    return { at, start: paragraphs[at]?.start ?? 0, top: elements[at]?.getBoundingClientRect().top ?? 0 };
+  }
+  function restore(reader) {
+    const at = Math.max(0, last(paragraphs.map((one) => one.start), reader.start));
+    draw(Math.floor(at / GROUP));
+    const element = elements[at];
+    const move = () => element && scrollBy(0, element.getBoundingClientRect().top - reader.top);
+    move();
+    requestAnimationFrame(move); // what came into view has got its height
   }
   function rename() {
     for (const one of page.querySelectorAll("[data-who]")) one.textContent = speakers.name(one.dataset.who);
   }
-  function filter(only) {
-    for (const one of page.querySelectorAll(".segment")) one.hidden = only !== null && !only.has(one.dataset.speaker);
+  function filter(wanted) {
+    only = wanted;
+    for (const one of elements) if (one) one.hidden = only !== null && !only.has(one.dataset.speaker);
   }
-  function play(seconds) {
-    if (!audio) return;
-    audio.currentTime = seconds;
-    audio.play().catch(() => {});
-  }
-  // Where the address names a time. A browser that refuses to play unasked leaves the recording there.
-  function begin(seconds) {
-    play(seconds);
-    go(Math.max(0, last(starts, seconds + 0.001)));
-    shown[order[current]]?.scrollIntoView({ block: "center" });
-  }
-  function light() {
-    const now = audio.currentTime;
+  function light(now) {
     speakers.bar?.move(now);
     const next = [];
     for (let at = last(starts, now); at >= 0 && starts[at] > now - 5; at--) {
-      if (words[order[at]].end >= now) next.push(shown[order[at]]);
+      if (words[order[at]].end >= now && shown[order[at]]) next.push(shown[order[at]]);
     }
     for (const one of lit) if (!next.includes(one)) one.classList.remove("lit");
     for (const one of next) one.classList.add("lit");
-    if (next.length && !lit.includes(next[0]) && !audio.paused) keepInView(next[0]);
+    if (next.length && !lit.includes(next[0]) && !player.audio.paused && !page.querySelector("form")) keepInView(next[0]);
     lit = next;
   }
-  function go(at) {
+  function go(at, block = "nearest") {
     shown[order[current]]?.classList.remove("here");
     current = Math.min(Math.max(at, 0), order.length - 1);
-    const word = shown[order[current]];
+    const word = drawn(current);
     word?.classList.add("here");
-    word?.scrollIntoView({ block: "nearest" });
+    word?.scrollIntoView({ block });
   }
-  // The keys that work anywhere on the page of a job, except where text is typed.
-  function control(key) {
-    if (!audio) return false;
-    if (key === " ") audio.paused ? audio.play().catch(() => {}) : audio.pause();
-    else if (key.toLowerCase() === "j") audio.currentTime = Math.max(0, audio.currentTime - 5);
-    else if (key.toLowerCase() === "l") audio.currentTime = Math.min(audio.duration || Infinity, audio.currentTime + 5);
-    else if (key === "<" || key === ">") faster(key === ">" ? 1 : -1);
-    else return false;
-    return true;
+  // Where the address names a time.
+  async function begin(seconds) {
+    player.play(seconds);
+    const at = Math.max(0, last(starts, seconds + 0.001));
+    while (!gone && !page.isConnected) await new Promise((next) => requestAnimationFrame(next));
+    if (gone) return;
+    go(at, "center");
+    requestAnimationFrame(() => shown[order[current]]?.scrollIntoView({ block: "center" })); // by the heights it has now
   }
-  function faster(step) {
-    const at = SPEEDS.findIndex((one) => one >= audio.playbackRate);
-    audio.playbackRate = SPEEDS[Math.min(Math.max(at + step, 0), SPEEDS.length - 1)];
-  }
+  const doubtfuls = order.reduce((sum, at) => sum + (words[at].confidence < DOUBT), 0);
   function doubtful(step) {
     let at = current < 0 && step < 0 ? order.length : current;
     do at += step; while (order[at] !== undefined && words[order[at]].confidence >= DOUBT);
     if (order[at] === undefined) return notice(step > 0 ? "No doubtful word follows." : "No doubtful word comes before.");
     go(at);
   }
-  function anywhere(event) {
-    const typing = event.target.closest?.("input, select, textarea, button, a, audio, dialog, summary, [role=region]");
-    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key.toLowerCase() === "d") doubtful(event.key === "d" ? 1 : -1);
-    else if (!control(event.key)) return;
+  const finder = findBar(words, order, drawn, go);
+  function press(event) {
+    const key = event.key;
+    if (key.toLowerCase() === "d") doubtful(key === "d" ? 1 : -1);
+    else if (key.toLowerCase() === "e") editHere();
+    else if (key === "/") {
+      bar.classList.add("finding");
+      finder.focus();
+    } else if (key === "?") help.show();
+    else if (!player.control(key)) return false;
     event.preventDefault();
+    return true;
+  }
+  function anywhere(event) {
+    const typing = event.target.closest?.("input, select, textarea, button, a, dialog, summary, [role=region], [role=slider]");
+    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    press(event);
   }
   document.addEventListener("keydown", anywhere);
-  const speed = h("select", { "aria-label": "Speed", onchange: () => { audio.playbackRate = Number(speed.value); } },
-    SPEEDS.map((one) => h("option", { value: String(one), selected: one === 1 }, `${one}×`)));
-  audio?.addEventListener("ratechange", () => { speed.value = String(audio.playbackRate); });
   page.addEventListener("click", (event) => {
+    const pencil = event.target.closest(".edit");
+    if (pencil) return edit(pencil.closest(".segment"));
     const target = event.target.closest("[data-at],[data-word]");
     if (!target) return;
-    if (target.dataset.at) return play(Number(target.dataset.at));
+    if (target.dataset.at) return player.play(Number(target.dataset.at));
     go(order.indexOf(Number(target.dataset.word)));
-    play(words[Number(target.dataset.word)].start);
+    player.play(words[Number(target.dataset.word)].start);
+  });
+  page.addEventListener("mouseover", ({ target }) => {
+    const word = words[target.dataset?.word];
+    if (word) target.title = `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.overlap ? " · another speaker speaks too" : ""}`;
   });
   page.addEventListener("keydown", (event) => {
     if (event.target !== page || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -148,34 +244,59 @@ async function transcriptView(root, job, from, again) {
     else if (event.key === "ArrowLeft") go(current - 1);
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(order.length - 1);
-    else if (event.key === "Enter" && current >= 0) play(starts[current]);
-    else if (event.key.toLowerCase() === "e") (shown[order[Math.max(current, 0)]]?.closest(".segment") ?? page).querySelector(".edit")?.click();
-    else if (event.key.toLowerCase() === "d") doubtful(event.key === "d" ? 1 : -1);
-    else if (!control(event.key)) return;
+    else if (event.key === "Enter" && current >= 0) player.play(starts[current]);
+    else {
+      press(event);
+      return;
+    }
     event.preventDefault();
   });
-  let ticking = 0;
-  const tick = () => { light(); ticking = audio.paused ? 0 : requestAnimationFrame(tick); };
-  audio?.addEventListener("play", () => { ticking ||= requestAnimationFrame(tick); });
-  audio?.addEventListener("seeked", light);
 
-  const digits = h("input", { type: "checkbox", id: "digits" });
-  root.append(
-    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go, audio ? h("label", { class: "inline" }, "Speed", speed) : null)),
-    speakers.any ? speakers.chips : "",
-    h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
-      onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}${digits.checked ? `&digits=${transcript.language ?? "en"}` : ""}`, fileName(job.name, form))
-        .catch((error) => notice(error.message, true)) }, form)), h("label", { class: "inline small" }, digits, "Numbers as digits")),
-    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
-      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, h("span", { class: "keys" }, ` ${KEYS}`)),
-    historyOf(job, transcript, again),
-    page);
-  if (from !== null && Number.isFinite(Number(from)) && words.length) requestAnimationFrame(() => begin(Number(from)));
-  return { seconds: () => audio?.currentTime ?? 0, seek: (seconds) => { if (audio && seconds) audio.currentTime = seconds; }, leave: () => {
+  const help = helpOf("Keys of the transcript", KEYS);
+  const bar = h("div", { class: "player" }, player.audio ? [player.audio, player.toggle, player.time] : h("span", { class: "quiet small nosound" }, (await asked).message),
+    h("div", { class: "lanes" }, player.wave, speakers.bar?.element), player.speed,
+    h("button", { type: "button", class: "seek", "aria-label": "Find in this text", onclick: () => {
+      if (bar.classList.toggle("finding")) finder.focus();
+    } }, "⌕"), finder.element);
+  const tools = h("div", { class: "row tools" }, speakers.any ? speakers.chips : null,
+    doubtfuls ? h("button", { type: "button", class: "small", title: "Go to the next one (D)", onclick: () => doubtful(1) },
+      h("span", { class: "legend doubt" }, count(doubtfuls, "doubtful word", "doubtful words"))) : null,
+    words.some((word) => word.overlap) ? h("span", { class: "small quiet" }, h("span", { class: "legend overlap" }, "dotted"), ": another speaker speaks too") : null,
+    help.button);
+  fill(root, bar, tools, page);
+  build();
+  if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
+  fill(places.downloads, downloadsOf(job, transcript));
+  fill(places.history, historyOf(job, transcript, again));
+  player.draw(words);
+  if (from !== null && Number.isFinite(Number(from)) && words.length) begin(Number(from));
+  return { place, restore, focus: () => page.focus({ preventScroll: true }), seconds: player.seconds, seek: (seconds) => { if (seconds) player.seek(seconds); }, leave: () => {
+    gone = true;
+    seenFirst.disconnect();
     document.removeEventListener("keydown", anywhere);
-    cancelAnimationFrame(ticking);
-    audio?.pause();
+    player.leave();
   } };
+}
+
+// The paragraph of each word, -1 for words that no segment has.
+function placesOf(words, paragraphs) {
+  const placed = new Int32Array(words.length).fill(-1);
+  paragraphs.forEach((one, place) => {
+    for (let at = one.first_word; at <= one.last_word; at++) if (words[at].channel === one.channel) placed[at] = place;
+  });
+  return placed;
+}
+
+// The words that are shown, by time.
+function inTime(words, placed) {
+  const order = [];
+  let sorted = true;
+  for (let at = 0; at < words.length; at++) {
+    if (placed[at] < 0) continue;
+    sorted &&= !order.length || words[order.at(-1)].start <= words[at].start;
+    order.push(at);
+  }
+  return sorted ? order : order.sort((a, b) => words[a].start - words[b].start);
 }
 
 // Segments joined as in the format `paragraphs`: until a pause, another channel or speaker, or a long text's sentence end.
@@ -184,15 +305,12 @@ function paragraphsOf(segments) {
   for (const segment of segments) {
     const last = joined.at(-1);
     const turns = !last || segment.channel !== last.channel || segment.speaker !== last.speaker
-      || segment.start - last.end >= PAUSE_S || (last.text.length + 1 >= PARAGRAPH_CHARACTERS && /[.?!…]$/.test(last.text));
-    if (turns) joined.push({ ...segment });
-    else Object.assign(last, { end: segment.end, last_word: segment.last_word, text: `${last.text} ${segment.text}` });
+      || segment.start - last.end >= PAUSE_S || (last.length + 1 >= PARAGRAPH_CHARACTERS && last.ended);
+    const ended = /[.?!…]$/.test(segment.text);
+    if (turns) joined.push({ ...segment, length: segment.text.length, ended });
+    else Object.assign(last, { end: segment.end, last_word: segment.last_word, length: last.length + 1 + segment.text.length, ended });
   }
   return joined;
-}
-
-function forms(transcript) {
-  return [...FORMATS, ...(transcript.diarization ? ["rttm"] : []), ...(transcript.lattice?.length ? ["lattice", "kaldi"] : [])];
 }
 
 function spans(words, segment, shown) {
@@ -200,51 +318,13 @@ function spans(words, segment, shown) {
   for (let at = segment.first_word; at <= segment.last_word; at++) {
     const word = words[at];
     if (word.channel !== segment.channel) continue;
-    shown[at] = h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`, "data-word": String(at),
-      title: `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.overlap ? " · another speaker speaks too" : ""}` }, word.text);
+    shown[at] = document.createElement("span");
+    shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
+    shown[at].dataset.word = at;
+    shown[at].textContent = word.text;
     line.push(shown[at], " ");
   }
   return line;
-}
-
-function searchBar(words, shown, order, go, more) {
-  let matches = [];
-  let at = -1;
-  const status = h("span", { class: "quiet small", role: "status" });
-  const input = h("input", { type: "search", placeholder: "Search the transcript", "aria-label": "Search the transcript" });
-  const plain = (text) => text.toLowerCase().normalize("NFKD").replace(/[^\p{L}\p{N}'\s]/gu, "");
-  const texts = order.map((one) => plain(words[one].text));
-  function search() {
-    for (const one of shown) one?.classList.remove("found");
-    const wanted = plain(input.value).trim().split(/\s+/).filter(Boolean);
-    matches = [];
-    at = -1;
-    if (wanted.length) {
-      for (let from = 0; from + wanted.length <= texts.length; from++) {
-        const hit = wanted.every((text, each) => each === wanted.length - 1
-          ? texts[from + each].startsWith(text) : texts[from + each] === text);
-        if (!hit) continue;
-        matches.push(from);
-        for (let each = 0; each < wanted.length; each++) shown[order[from + each]].classList.add("found");
-      }
-    }
-    status.textContent = wanted.length ? `${matches.length} found` : "";
-  }
-  function next(step) {
-    if (!matches.length) return;
-    at = (at + step + matches.length) % matches.length;
-    status.textContent = `${at + 1} of ${matches.length}`;
-    go(matches[at]);
-  }
-  input.addEventListener("input", search);
-  input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    event.preventDefault();
-    next(event.shiftKey ? -1 : 1);
-  });
-  return h("div", { class: "row" }, input,
-    h("button", { type: "button", "aria-label": "Previous match", onclick: () => next(-1) }, "↑"),
-    h("button", { type: "button", "aria-label": "Next match", onclick: () => next(1) }, "↓"), status, more);
 }
 
 function last(starts, now) {
@@ -262,9 +342,7 @@ function keepInView(word) {
   if (box.top < 200 || box.bottom > innerHeight - 60) word.scrollIntoView({ block: "center" });
 }
 
-const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${{ paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt" }[form] ?? form}`;
-
-async function audioLink(id) {
+export async function audioLink(id) {
   try {
     return (await send("POST", `/v1/jobs/${id}/audio-link`)).url;
   } catch (error) {

@@ -4,22 +4,20 @@ import { brief, clock, count, fill, h, money, notice, number, state, table } fro
 import { get, send } from "./http.js";
 
 const SHOWN = 200;
-const VERSIONS = columns("Versions", "Version", "State", "Model", "Decoder", "#Words", "#Cost", "Submitted", "");
 const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
 const DIFFERENCES = columns("Differences", "At", "First", "Second", "#Doubt");
 
-// The versions of a job's recording, beneath the job's figures.
+// The versions of a job's recording.
 export async function versionsOf(job) {
   const { items, stored } = await get(`/v1/jobs/${job.id}/versions`);
-  const rows = items.map((one) => [
-    one.job === job.id ? h("strong", {}, "this one") : h("a", { href: `#/jobs/${one.job}` }, one.job),
-    one.deleted ? "deleted" : state(one.state), one.model, howOf(one.options),
-    one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), brief(one.created_at),
+  const rows = items.map((one) => h("li", {},
+    one.job === job.id ? h("strong", {}, "This one") : h("a", { href: `#/jobs/${one.job}` }, brief(one.created_at)), ": ",
+    one.model, ", ", howOf(one.options), ", ", one.deleted ? "deleted" : state(one.state),
+    one.words === null ? "" : `, ${count(one.words, "word", "words")}`, `, ${money(one.cost.billable, one.cost.currency)}`,
     one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
-      : h("a", { href: `#/jobs/${job.id}/diff/${one.job}` }, "Compare")]);
-  return h("div", {},
-    items.length > 1 ? [h("h2", {}, "Versions"), table(VERSIONS, rows)] : null,
-    stored && !job.deleted ? h("p", {}, h("button", { type: "button", onclick: () => openRerun(job) }, "Run again")) : null);
+      : [" ", h("a", { href: `#/jobs/${job.id}/diff/${one.job}`, "aria-label": `Compare with ${one.model}, ${howOf(one.options)}` }, "Compare")]));
+  return h("section", {}, h("h2", {}, "Versions"), h("ul", { class: "small versions" }, rows),
+    stored && !job.deleted ? h("button", { type: "button", onclick: () => openRerun(job) }, "Run again") : null);
 }
 
 // How the words of a version came about.

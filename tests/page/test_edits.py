@@ -14,7 +14,7 @@ def passage(page: Page, live: Live, number: int) -> str:
     job_id = job_with_speakers(live)
     page.goto(f"{live.url}/#/jobs/{job_id}")
     page.locator(".segment").nth(number).hover()
-    page.locator(".segment").nth(number).get_by_role("button", name="Edit the passage").click()
+    page.locator(".segment").nth(number).get_by_role("button", name="Correct the passage").click()
     expect(page.get_by_label("Text of this passage")).to_have_value(TURNS[number])
     return job_id
 
@@ -29,7 +29,7 @@ def test_words_are_corrected_in_place_and_undone(page: Page, live: Live) -> None
         (edit,) = spool.edits(job_id)
         assert (edit.author, edit.text) == ("Ada", "but a thick")
         assert "nothing but a thick fog and the lamp" in spool.transcript(job_id)
-    page.get_by_text("Corrections").click()
+    page.get_by_role("button", name="Details").click()
     expect(page.locator(".history del")).to_have_text("but")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".word.corrected")).to_have_count(0)

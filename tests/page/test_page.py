@@ -116,7 +116,7 @@ def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live
         == page.locator(".transcript [tabindex='-1']").count()
     )
     assert "null" not in page.locator("main").inner_text()
-    search = page.get_by_role("searchbox", name="Search the transcript")
+    search = page.get_by_role("searchbox", name="Find in this text")
     search.fill("KEEP w")
     expect(page.locator(".word.found")).to_have_text(["keep", "watch"])
     search.fill("keep")
@@ -149,11 +149,14 @@ def test_a_search_leads_to_the_words_in_their_recording(page: Page, live: Live) 
 
 def test_every_format_is_a_download(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{done_job(live)}")
+    page.locator("summary", has_text="Download").click()
     forms = set(FORMATS) - {"lattice", "kaldi", "rttm"}  # which this job did not ask for
-    expect(page.locator("main p.row button.small")).to_have_count(len(forms))
-    assert set(page.locator("main p.row button.small").all_text_contents()) == forms
+    shown = page.locator(".choices [data-form]")
+    expect(shown).to_have_count(len(forms))
+    assert set(shown.evaluate_all("all => all.map((one) => one.dataset.form)")) == forms
     with page.expect_download() as begun:
-        page.get_by_role("button", name="srt").click()
+        page.get_by_role("button", name="SubRip (.srt)").click()
+    expect(shown.first).to_be_hidden()
     assert begun.value.suggested_filename == "reel 1.srt"
     assert "keep the light" in begun.value.path().read_text()
 
@@ -168,7 +171,7 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
     page.get_by_label("Project").fill("oral-history")
     page.get_by_role("button", name="Submit 1 recording").click()
     expect(page.get_by_role("heading", name="tape ü.wav")).to_be_visible()
-    expect(page.locator(".state")).to_have_text("queued")
+    expect(page.locator(".about .state")).to_have_text("queued")
     page.evaluate(
         """() => {
             const data = new DataTransfer();
@@ -181,9 +184,9 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
     expect(page.get_by_role("heading", name="dropped.wav")).to_be_visible()
     page.on("dialog", lambda question: question.accept())
     page.get_by_role("button", name="Cancel").click()
-    expect(page.locator(".state")).to_have_text("cancelled")
+    expect(page.locator(".about .state")).to_have_text("cancelled")
     page.get_by_role("button", name="Retry").click()
-    expect(page.locator(".state")).to_have_text("queued")
+    expect(page.locator(".about .state")).to_have_text("queued")
 
 
 def test_what_was_submitted_before_is_not_sent_again(page: Page, live: Live, tmp_path: Path) -> None:
@@ -238,10 +241,10 @@ def test_an_open_job_follows_its_events_without_asking(page: Page, live: Live) -
     page.add_init_script(NO_BEAT)
     job_id = new_job_of(live, "a.wav")
     page.goto(f"/#/jobs/{job_id}")
-    expect(page.locator(".state")).to_have_text("queued")
+    expect(page.locator(".about .state")).to_have_text("queued")
     worker = live.work()
     claim = worker.claim(job_id)
-    expect(page.locator(".state")).to_have_text("running")
+    expect(page.locator(".about .state")).to_have_text("running")
     worker.progress(claim, 30.0, 90.0)
     expect(page.locator("progress, .bar").first).to_be_visible()
     expect(page.get_by_text("30 s of 2 min")).to_be_visible()

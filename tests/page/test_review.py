@@ -1,47 +1,116 @@
-"""The review on the page: by doubt, played and corrected in the transcript, marked as checked."""
+"""The review on the page: by doubt, played, accepted and corrected there, by keys alone."""
 
+import io
+
+import soundfile
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live
+from spool.client import Spool
 from tests.api.auth.keys import post
 
 expect.set_options(timeout=60_000)
 
 
-def test_doubtful_passages_are_listed_opened_and_checked(page: Page, live: Live) -> None:
-    files = {"file": ("reel.wav", b"RIFF" + bytes(40))}
+def doubtful_jobs(live: Live) -> str:
+    """Two versions of one recording, the later with another word; its id."""
+    files = {"file": ("reel.wav", wave())}
     first = str(post(f"{live.url}/v1/jobs", files=files).json()["id"])
     live.work().finish(first, ("keep", "the", "light"))
     again = str(post(f"{live.url}/v1/jobs/{first}/rerun", json={}).json()["id"])
     live.work().finish(again, ("keep", "the", "lamp"))
-    page.goto("/#/")
-    page.get_by_role("link", name="Review doubtful passages").click()
-    expect(page.locator(".hit")).to_have_count(1)
-    expect(page.locator(".hit").first).to_contain_text("other words in another version 33 %")
+    return again
+
+
+def test_doubtful_passages_are_listed_opened_and_checked(page: Page, live: Live) -> None:
+    doubtful_jobs(live)
+    page.goto("/#/review")
+    current = page.locator(".passage.current")
+    expect(page.locator(".passage")).to_have_count(1)
+    expect(current).to_contain_text("other words in another version")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_text("Choose what to review").click()
     page.get_by_label("List").select_option("recordings")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(".hit")).to_have_count(1)
     expect(page.locator(".hit")).to_contain_text("1 of 1 passages to check; doubt")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator(".hit").get_by_role("link", name="reel.wav").click()
-    expect(page.locator(".hit")).to_contain_text("keep the lamp")
+    expect(current).to_contain_text("keep the lamp")
     page.get_by_role("link", name="All recordings").click()
     expect(page.get_by_text("Follow a name to its passages.")).to_be_visible()
     page.get_by_label("List").select_option("passages")
     page.get_by_role("button", name="Filter").click()
-    expect(page.locator(".hit")).to_have_count(1)
-    page.get_by_label("Your name").fill("Bo")
-    page.locator(".hit").first.get_by_role("button", name="Mark as checked").click()
-    expect(page.locator(".hit").first).to_contain_text("checked by Bo")
-    page.get_by_text("Error rate").click()
+    page.get_by_label("Decisions are signed by").fill("Bo")
+    current.get_by_role("button", name="Accept").click()
+    expect(page.locator(".passage")).to_contain_text("checked by Bo")
     expect(page.get_by_text("Listen to 1 of 1 passages.")).to_be_visible()
     page.get_by_role("button", name="Draw a sample").click()
-    expect(page.get_by_text("1 of 1 checked. WER 0.0 %.")).to_be_visible()
+    expect(page.get_by_text("1 of 1 checked.")).to_be_visible()
+    expect(page.get_by_text("0.0 % of the words are wrong")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_label("Show").select_option("checked")
-    page.get_by_role("button", name="Filter").click()
-    expect(page.locator(".hit")).to_have_count(1)
+    page.goto("/#/review?checked=true")
+    expect(page.locator(".passage")).to_have_count(1)
     page.get_by_role("link", name="0:00").click()
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
+
+
+def test_a_passage_is_played_corrected_and_exported_by_keys_alone(page: Page, live: Live) -> None:
+    job_id = doubtful_jobs(live)
+    page.goto("/#/review")
+    expect(page.locator(".passage.current .word")).to_have_count(3)
+    page.keyboard.press("Space")
+    page.wait_for_function("!document.querySelector('audio').paused")
+    page.keyboard.press("Space")
+    page.wait_for_function("document.querySelector('audio').paused")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys of the review")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    expect(page.get_by_label("Text of this passage")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type("s")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Corrected.")).to_be_visible()
+    with Spool(live.url) as spool:
+        assert spool.transcript(job_id).strip() == "keep the lamps"
+        page.keyboard.press("u")
+        expect(page.get_by_text("Undone.")).to_be_visible()
+        assert spool.transcript(job_id).strip() == "keep the lamp"
+        page.keyboard.press("Enter")
+        expect(page.locator(".passage .kept")).to_be_visible()
+        page.keyboard.press("u")
+        expect(page.locator(".passage .kept")).to_have_count(0)
+        assert [one.checked_by for one in spool.review(job=job_id)] == [None]
+    page.keyboard.press("o")
+    page.wait_for_url(f"**/#/jobs/{job_id}?t=0")
+    expect(page.locator(".word.here")).to_have_text(["keep"])
+    page.keyboard.press("e")
+    expect(page.get_by_label("Text of this passage")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type("light")
+    page.keyboard.press("Enter")
+    expect(page.locator(".word.corrected")).to_have_text(["lamplight"])
+    expect(page.locator(".transcript")).to_be_focused()
+    press_until(page, "Shift+Tab", ".menu summary")
+    page.keyboard.press("Enter")
+    press_until(page, "Tab", "[data-form=srt]")
+    with page.expect_download() as begun:
+        page.keyboard.press("Enter")
+    assert "keep the lamplight" in begun.value.path().read_text()
+
+
+def press_until(page: Page, key: str, selector: str) -> None:
+    """Press the key until this has the focus."""
+    for _ in range(40):
+        page.keyboard.press(key)
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by {key}")
+
+
+def wave() -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, [0.0, 0.25] * 12_000, 8000, format="WAV", subtype="PCM_16")
+    return file.getvalue()

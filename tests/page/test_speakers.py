@@ -157,11 +157,14 @@ def test_speakers_are_asked_for_again_by_a_dialog(page: Page, live: Live) -> Non
     page.get_by_role("button", name="Find speakers again").click()
     page.get_by_label("Number of speakers").fill("2")
     page.get_by_role("button", name="Find speakers", exact=True).click()
-    expect(page.locator(".state.queued")).to_be_visible()
+    expect(page.locator(".about .state.queued")).to_be_visible()
+    expect(page.locator(".segment").first).to_contain_text(TURNS[0])
+    page.reload()
+    expect(page.locator(".segment").first).to_contain_text(TURNS[0])
     worker = live.work()
     worker.finish(job_id)
-    expect(page.locator(".state.done")).to_be_visible()
-    expect(page.locator(".transcript")).to_be_visible()
+    expect(page.locator(".about .state.done")).to_be_visible()
+    expect(page.locator(".segment").first).to_be_visible()
 
 
 def test_speakers_fit_on_a_phone(page: Page, live: Live) -> None:

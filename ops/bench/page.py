@@ -1,0 +1,212 @@
+"""How long the page takes to show a recording of 20 hours, and whether it stops while one reads.
+
+    python -m ops.bench.page --words 200000 --rounds 3
+
+An API of its own with one recording: two speakers who take turns of 12 to 60 words, 2.8 words a second.
+Chromium opens it with an empty cache, in a window of 1280 x 900. Prints, as the median and the worst of the
+rounds, in milliseconds: from the request of the address until the first words were painted, and until all
+were there; the longest task of the main thread meanwhile; the longest frame and task while it is scrolled
+through by small steps, from end to end, and by jumps; from the request of a link to a time until its word is
+in view; and the memory of the page's script.
+"""
+
+import argparse
+import logging
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import structlog
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import migrations
+from ops.testbed.running_api import Live, start, transcript_of
+from spool.broker.embedded_redis import EmbeddedRedis
+from spool.domain import DiarizationFacts, JobOptions, JobSpeaker, Segment, Source, Speaker, Transcript, Turn
+from spool.formats import render
+from spool.ids import new_id
+from spool.settings import load_settings
+from spool.store import NewJob, create_job
+from spool.store.queue import endings
+
+SECONDS_A_WORD = 1 / 2.8
+TEXT_MS, STALL_MS = 1000, 100
+_SAID = ("and", "the", "light", "keeps", "burning", "until", "we", "never", "came", "back", "from", "it")
+_WATCH = """
+    window.tasks = [];
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((one) => one.duration)))
+        .observe({ type: "longtask", buffered: true });
+    const look = () => {
+        const words = document.querySelectorAll(".transcript .segment");
+        if (!words.length) return requestAnimationFrame(look);
+        requestAnimationFrame(() => setTimeout(() => { window.painted = performance.now(); }));
+    };
+    look();
+"""
+_SCROLL = """async () => {
+    window.tasks.length = 0;
+    let longest = 0, before = performance.now();
+    const frame = () => new Promise((next) => requestAnimationFrame(next));
+    const step = async () => {
+        await frame();
+        const now = performance.now();
+        longest = Math.max(longest, now - before);
+        before = now;
+    };
+    await step(); longest = 0;
+    for (let at = 0; at < 300; at++) { scrollBy(0, 160); await step(); }
+    const go = (share) => scrollTo(0, document.documentElement.scrollHeight * share);
+    for (let at = 0; at <= 100; at++) { go(at / 100); await step(); }
+    for (let at = 0; at < 60; at++) { go((at * 37 % 100) / 100); await step(); }
+    await frame();
+    return [longest, Math.max(0, ...window.tasks)];
+}"""
+
+
+def long_transcript(job_id: str, words: int, seed: int = 1) -> Transcript:
+    """Two speakers in turn, with sentences and every twentieth word in doubt."""
+    draw = random.Random(seed)
+    record = transcript_of(job_id, tuple(draw.choices(_SAID, k=words)))
+    spoken, segments, turns = [], [], []
+    first, who = 0, 0
+    while first < words:
+        last = min(first + draw.randint(12, 60), words) - 1
+        label, begins = f"speaker_{who}", first * SECONDS_A_WORD
+        for at in range(first, last + 1):
+            start_at = round(at * SECONDS_A_WORD, 3)
+            spoken.append(
+                record.words[at].model_copy(
+                    update={
+                        "text": record.words[at].text + ("." if at == last else ""),
+                        "start": start_at,
+                        "end": round(start_at + 0.3, 3),
+                        "confidence": 0.3 if draw.random() < 0.05 else 0.95,
+                        "speaker": label,
+                    }
+                )
+            )
+        ends = spoken[-1].end
+        text = " ".join(word.text for word in spoken[first:])
+        segments.append(
+            Segment(
+                start=begins,
+                end=ends,
+                text=text,
+                channel=0,
+                first_word=first,
+                last_word=last,
+                speaker=label,
+            )
+        )
+        turns.append(Turn(start=begins, end=ends, speaker=label))
+        first, who = last + 1, 1 - who
+    seconds = words * SECONDS_A_WORD
+    speakers = tuple(
+        Speaker(label=f"speaker_{n}", talk_seconds=seconds / 2, words=words // 2) for n in (0, 1)
+    )
+    audio = record.audio.model_copy(update={"duration": seconds})
+    said: dict[str, Any] = {"words": tuple(spoken), "segments": tuple(segments), "turns": tuple(turns)}
+    said |= {"text": " ".join(word.text for word in spoken), "speakers": speakers, "audio": audio}
+    return record.model_copy(update=said | {"diarization": DiarizationFacts(name="default", sha256="0")})
+
+
+def store_long(live: Live, words: int) -> str:
+    """A finished job with that transcript, of a recording that cannot be played; its id."""
+    services, job_id = live.services, new_id("job")
+    source = Source("upload", f"jobs/{job_id}/source")
+    services.objects.put_bytes(f"jobs/{job_id}/source", b"RIFF" + bytes(40))
+    with services.database.begin() as tx:
+        create_job(
+            tx, NewJob(id=job_id, source=source, options=JobOptions(model="demo-tdt"), name="long reel.wav")
+        )
+    claim, record = live.work().claim(job_id), long_transcript(job_id, words)
+    stored = services.objects.put_bytes(f"jobs/{job_id}/transcript.1.json", render(record, "json").encode())
+    speakers = [
+        JobSpeaker(label=one.label, name=None, talk_seconds=one.talk_seconds, words=one.words)
+        for one in record.speakers
+    ]
+    outcome = endings.Outcome(
+        record.audio.duration, stored.key, stored.sha256 or "", 1.0, len(record.words), speakers=speakers
+    )
+    with services.database.begin() as tx:
+        endings.finish_job(tx, claim, outcome)
+    return job_id
+
+
+def measure(browser: Browser, url: str, job_id: str, words: int) -> dict[str, float]:
+    """One round, in a browser context of its own."""
+    # Playwright evaluates what it waits for, which the page's policy forbids.
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True)
+    try:
+        return _look(context.new_page(), f"{url}/#/jobs/{job_id}", words)
+    finally:
+        context.close()
+
+
+def _look(page: Page, address: str, words: int) -> dict[str, float]:
+    page.add_init_script(_WATCH)
+    page.goto(address)
+    page.wait_for_function("window.painted")
+    found = {"first words": page.evaluate("window.painted")}
+    page.wait_for_function(
+        f"document.querySelectorAll('.word[data-word]').length >= {words}", polling=50, timeout=120_000
+    )
+    found["all words"] = page.evaluate("performance.now()")
+    page.wait_for_timeout(500)
+    found["longest task, arriving"] = page.evaluate("Math.max(0, ...window.tasks)")
+    found["longest frame, scrolling"], found["longest task, scrolling"] = page.evaluate(_SCROLL)
+    found["MB"] = page.evaluate("performance.memory.usedJSHeapSize / 1e6")
+    page.goto("about:blank")
+    minute = int(words * SECONDS_A_WORD * 0.75)
+    page.goto(f"{address}?t={minute}")
+    page.wait_for_selector(".word.here", timeout=120_000)
+    found["link to a time"] = page.evaluate("performance.now()")
+    return found
+
+
+@contextmanager
+def _api() -> Iterator[Live]:
+    with tempfile.TemporaryDirectory(prefix="spool-page-") as folder:
+        home = Path(folder)
+        migrations.upgrade(f"sqlite:///{home}/spool.db")
+        with EmbeddedRedis(home) as redis:
+            settings = load_settings(
+                {}, home=home, database_url=f"sqlite:///{home}/spool.db", redis_url=redis.url
+            )
+            running = start(settings)
+            try:
+                yield running.live
+            finally:
+                running.close()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--words", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    wanted = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with _api() as live, sync_playwright() as playwright:
+        job_id = store_long(live, wanted.words)
+        chromium = playwright.chromium.launch(
+            executable_path=which("chromium"), args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
+        rounds = [measure(chromium, live.url, job_id, wanted.words) for _ in range(wanted.rounds)]
+        chromium.close()
+    print(f"{wanted.words} words, {wanted.rounds} rounds | median | worst")
+    for name in rounds[0]:
+        values = [each[name] for each in rounds]
+        print(f"{name} | {statistics.median(values):.0f} | {max(values):.0f}")
+    print(f"targets: first words {TEXT_MS} ms, scrolling {STALL_MS} ms")
+
+
+if __name__ == "__main__":
+    main()
