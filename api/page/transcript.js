@@ -18,8 +18,9 @@ export const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
 const FIRST_WORDS = 300; // fill a screen
-const GROUP = 4; // paragraphs that are drawn together
-const LINE_CHARACTERS = 68;
+const GROUP = 6; // paragraphs that are drawn together
+const LINE_CHARACTERS = 64;
+const NAME_CHARACTERS = 12;
 const LINE_PX = 30;
 const GAP_PX = 8;
 
@@ -104,7 +105,7 @@ async function transcriptView(root, job, places, from, again) {
   const groups = [];
   for (let at = 0; at < paragraphs.length; at += GROUP) {
     const group = h("div", { class: "group" });
-    const height = paragraphs.slice(at, at + GROUP).reduce((sum, one) => sum + Math.ceil(one.length / LINE_CHARACTERS) * LINE_PX + GAP_PX, 0);
+    const height = paragraphs.slice(at, at + GROUP).reduce((sum, one) => sum + Math.ceil((one.length + NAME_CHARACTERS) / LINE_CHARACTERS) * LINE_PX + GAP_PX, 0);
     group.style.containIntrinsicSize = `auto ${height}px`;
     groups.push(group);
   }

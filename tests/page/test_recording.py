@@ -66,7 +66,7 @@ def test_all_words_of_a_long_recording_are_found_linked_and_printed(page: Page, 
     assert page.evaluate("text => window.find(text, false, false, true)", text), "the browser's own search"
     found = page.evaluate_handle("getSelection().anchorNode.parentElement.closest('.segment')")
     assert page.locator(".segment").nth(number).evaluate("(one, found) => one === found", found)
-    last.scroll_into_view_if_needed()
+    last.evaluate("one => one.scrollIntoView({ block: 'center' })")
     expect(last).to_be_in_viewport()
     page.emulate_media(media="print")
     expect(page.locator(".player")).to_be_hidden()
