@@ -107,7 +107,7 @@ def list_glossaries(*, project: Project = None, server: Server = Server()) -> No
 
 @app.command
 def show(
-    reference: Annotated[str, Parameter(name="NAME[@VERSION", help="Default: its latest version.")],
+    reference: Annotated[str, Parameter(name="NAME[@VERSION]", help="Default: its latest version.")],
     /,
     *,
     project: Project = None,

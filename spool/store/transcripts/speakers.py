@@ -92,7 +92,7 @@ def name_speakers(
     job = get_job(tx, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.speakers is None:
-        raise Conflict(f"Job {job_id} has no speakers; request them with POST /v1/jobs/{job_id}/diarize.")
+        raise Conflict(f"Job {job_id} has no speakers; nobody has asked for them yet.")
     known = [each["label"] for each in job.speakers]
     unknown = sorted(set(names) - set(known))
     if unknown:
