@@ -19,7 +19,7 @@ export function downloadsOf(job, transcript) {
   const there = Object.entries(FORMS).filter(([form]) => form === "rttm" ? transcript.diarization
     : !["lattice", "kaldi"].includes(form) || transcript.lattice?.length);
   const digits = h("input", { type: "checkbox" });
-  const menu = h("details", { class: "menu" }, h("summary", { class: "button" }, "Download"), h("div", { class: "choices" },
+  const menu = h("details", { class: "menu" }, h("summary", { class: "button" }, "Download"), h("div", { class: "downloads" },
     [...new Set(there.map(([, [kind]]) => kind))].map((kind) => h("div", { role: "group", "aria-label": kind }, h("strong", { class: "small quiet" }, kind),
       there.filter(([, [of]]) => of === kind).map(([form, [, title]]) =>
         h("button", { type: "button", "data-form": form, onclick: () => take(form) }, title)))),

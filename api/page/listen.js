@@ -11,8 +11,7 @@ const WAITING = "Waiting for the last words…";
 export async function showListen(root, query) {
   const { items } = await get("/v1/models");
   // null: no worker has loaded it yet, so it comes after those that are known to stream.
-  const able = [true, null].flatMap((known) => items.filter(({ streams }) => streams === known))
-    .sort((one, other) => understands(other) - understands(one));
+  const able = [true, null].flatMap((known) => items.filter(({ streams }) => streams === known));
   const chosen = query.get("model") ?? "";
   const model = h("select", { name: "model", "aria-label": "Model" },
     able.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
@@ -21,7 +20,7 @@ export async function showListen(root, query) {
   const level = h("meter", { min: "0", max: "1", low: "0.02", high: "0.8", optimum: "0.3", value: "0", "aria-label": "Level" });
   const status = h("p", { class: "quiet", role: "status" }, "Nothing is recorded until you press the button.");
   const about = h("p", { class: "small quiet" });
-  const tell = () => fill(about, aboutOf(able.find(({ name }) => name === model.value)));
+  const tell = () => fill(about, able.find(({ name }) => name === model.value)?.good_for);
   model.addEventListener("change", tell);
   tell();
   const guide = h("div", { class: "guide" }, h("strong", {}, "Press “Start listening” and speak."),
@@ -33,7 +32,7 @@ export async function showListen(root, query) {
   let stopped = false;
   if (!able.length) {
     press.disabled = true;
-    status.textContent = "No model here can stream; a worker needs one that was trained in chunks.";
+    status.textContent = "No model here can stream; give a worker one that was trained in chunks, such as a streaming FastConformer.";
   }
 
   const ended = (text, bad) => {
@@ -108,15 +107,6 @@ export async function showListen(root, query) {
       session?.drop();
     },
   };
-}
-
-// Whether the catalogue does not advise against it for open speech.
-const understands = (one) => !/not for open speech/i.test(one.good_for);
-
-function aboutOf(one) {
-  if (!one) return null;
-  return understands(one) ? one.good_for : [`${one.name}: ${one.good_for} No other model here can stream. `,
-    "For open speech, give a worker a model that was trained in chunks, such as a streaming FastConformer."];
 }
 
 async function open(model, heard) {

@@ -29,7 +29,7 @@ def test_words_are_corrected_in_place_and_undone(page: Page, live: Live) -> None
         (edit,) = spool.edits(job_id)
         assert (edit.author, edit.text) == ("Ada", "but a thick")
         assert "nothing but a thick fog and the lamp" in spool.transcript(job_id)
-    page.get_by_role("button", name="Details").click()
+    page.get_by_role("button", name="Details", exact=True).click()
     expect(page.locator(".history del")).to_have_text("but")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".word.corrected")).to_have_count(0)

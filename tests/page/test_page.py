@@ -151,7 +151,7 @@ def test_every_format_is_a_download(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{done_job(live)}")
     page.locator("summary", has_text="Download").click()
     forms = set(FORMATS) - {"lattice", "kaldi", "rttm"}  # which this job did not ask for
-    shown = page.locator(".choices [data-form]")
+    shown = page.locator(".downloads [data-form]")
     expect(shown).to_have_count(len(forms))
     assert set(shown.evaluate_all("all => all.map((one) => one.dataset.form)")) == forms
     with page.expect_download() as begun:

@@ -60,6 +60,6 @@ def test_a_job_says_where_its_files_are(page: Page, live: Live, recordings: Path
     live.work().finish(job)
     page.goto(f"/#/jobs/{job}")
     expect(page.get_by_text("Some output files were not written.")).to_be_visible()
-    page.locator("details summary").first.click()
+    page.get_by_role("button", name="Details", exact=True).click()
     expect(page.locator("dl code", has_text="reel%201.wav.srt")).to_be_visible()
     assert (tmp_path / "theirs" / "reel 1.wav.srt").exists()
