@@ -10,7 +10,7 @@ from .attention.prompt_slots import (
 from .attention.repeats import cut_repeats as cut_repeats
 from .attention.rules import NoRules as NoRules
 from .attention.state import EncodedBatch as EncodedBatch, EncodedWindow as EncodedWindow
-from .attention.unread import sounds as sounds, unread_spans as unread_spans, unread_windows as unread_windows
+from .attention.unread import sounds as sounds, unread_spans as unread_spans, find_unread as find_unread
 from .attention.windows import (
     ROUNDS_MAX as ROUNDS_MAX,
     cut_runs as cut_runs,
@@ -43,6 +43,7 @@ from .base_attention import (
     SAMPLE_RATE as SAMPLE_RATE,
     TimedText as TimedText,
     TokenTimes as TokenTimes,
+    Unread as Unread,
     WindowOutcome as WindowOutcome,
     Window as Window,
 )

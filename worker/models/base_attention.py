@@ -242,6 +242,16 @@ class TimedText:
     words: tuple[Word, ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What the words of an answer may have left out. windows: parts in which no word begins, to be asked by
+    themselves. stretched: more sound lies between two words than a word lasts, so another answer may have
+    more."""
+
+    windows: tuple[Window, ...] = ()
+    stretched: bool = False
+
+
 @runtime_checkable
 class SplittingModel(Protocol):
     """An `AttentionModel` that cuts by itself what is too long to be heard at once."""
@@ -298,6 +308,5 @@ class AttentionModel(SpeechModel, Protocol):
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """When the words of each window were spoken. Each window by itself: no neighbour has a say."""
 
-    def unread(self, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
-        """The parts of a window that its answer passed over, to be asked by themselves. Neither clock nor
-        chance may decide."""
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
+        """What an answer passed over in its window. Neither clock nor chance may decide."""

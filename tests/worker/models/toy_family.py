@@ -31,6 +31,7 @@ from worker.models import (
     TimedText,
     TokenSpan,
     TokenTimes,
+    Unread,
     Window,
     WindowOutcome,
     refuse_unsupported,
@@ -150,8 +151,8 @@ class ToyModel:
     ) -> WindowOutcome:
         return WindowOutcome("kept", readings[0].tokens)
 
-    def unread(self, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
-        return ()
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
+        return Unread()
 
     def frames_in(self, samples: int) -> int:
         return 120

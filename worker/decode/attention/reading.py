@@ -36,6 +36,7 @@ from worker.models.base_attention import (
     Question,
     SplittingModel,
     TimedText,
+    Unread,
     Window,
     WindowOutcome,
 )
@@ -83,14 +84,15 @@ class _SearchedWindow:
 
 @dataclass(frozen=True, slots=True)
 class _HeardWindow:
-    """A window with what becomes of it; where words are kept, when they were spoken, and what they passed
-    over."""
+    """A window with what becomes of it; where words are kept, when they were spoken, what they passed over,
+    and whether more sound lies between two of them than a word lasts."""
 
     searched: _SearchedWindow
     verdict: WindowOutcome
     timed: TimedText | None = None
     passed: tuple[Window, ...] = ()
     again: tuple[Window, ...] = ()
+    stretched: bool = False
 
     @property
     def is_doubtful(self) -> bool:
@@ -99,7 +101,7 @@ class _HeardWindow:
         if self.searched.has_nan:
             return False
         again = bool(self.passed or self.again)
-        return again or self.verdict.doubtful or self.verdict.outcome in ("divided", "lost")
+        return again or self.stretched or self.verdict.doubtful or self.verdict.outcome in ("divided", "lost")
 
 
 def compression_ratio(text: str) -> float:
@@ -297,9 +299,9 @@ def _hear(
             )
     for (index, own), timed in zip(spoken.items(), time_words(model, list(spoken.values())), strict=True):
         each = heard[index]
-        unread = () if each.searched.utterance.single else model.unread(own, timed.times)
-        passed, again = join_windows(unread, each.verdict.again)
-        heard[index] = replace(each, timed=timed, passed=passed, again=again)
+        unread = Unread() if each.searched.utterance.single else model.unread(own, timed.times)
+        passed, again = join_windows(unread.windows, each.verdict.again)
+        heard[index] = replace(each, timed=timed, passed=passed, again=again, stretched=unread.stretched)
     return heard
 
 

@@ -30,6 +30,7 @@ from worker.models.base_attention import (
     Question,
     TimedText,
     TokenTimes,
+    Unread,
     Window,
     WindowOutcome,
 )
@@ -169,9 +170,9 @@ class ConformerAttentionModel:
         self,
         heard: HeardWindow,  # noqa: ARG002 - the protocol's
         times: TokenTimes,  # noqa: ARG002
-    ) -> tuple[Window, ...]:
+    ) -> Unread:
         """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
-        return ()
+        return Unread()
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the times that were written, where they were asked for."""

@@ -1,16 +1,17 @@
-"""Sounds of a window in which no word of its answer begins: a decoder that stops at a long pause, or passes
-over a speaker, leaves them out, and its own times do not tell.
+"""What an answer leaves out of its window: sounds in which no word begins, and words that last too long to be
+one. A decoder that stops at a long pause, or passes over a speaker, does not show it in its times.
 
 Compares the words' times with levels. Neither clock nor chance; knows no family and no other window.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.attention.windows import ROUNDS_MAX
-from worker.models.base_attention import SAMPLE_RATE, Window
+from worker.models.base_attention import SAMPLE_RATE, Unread, Window
 from worker.segmentation.levels import FRAME, frame_moments, levels_of, pauses
 
 PAUSE_SECONDS = 0.5  # sounds that less parts are one
@@ -18,26 +19,38 @@ SOUND_SECONDS_MIN = 0.5  # a shorter one may be a breath or a click
 EARLY_SECONDS = 0.1  # a word's start may lie that much before the end of the sound before its own
 LATE_SECONDS = 0.02  # a start at the very end of a sound belongs to the next
 MARGIN_SECONDS = 0.3  # heard before and behind what is asked again
+WORD_SECONDS_MAX = 2.0  # no word and no mark sounds longer: others were left out
 SHORTER_SECONDS = 0.5  # what is asked again is shorter than the window by this at least
 
 Span = tuple[float, float]
 
 
-def unread_windows(window: Window, samples: NDArray[np.float32], starts: Sequence[float]) -> list[Window]:
+def find_unread(window: Window, samples: NDArray[np.float32], starts: Sequence[float]) -> Unread:
     """What is to be asked again of a window of these samples. starts: seconds from its start at which the
     tokens of its words begin, in order. Nothing where there is no word, or no round left."""
     if window.round >= ROUNDS_MAX or not len(starts):
-        return []
-    spans = unread_spans(sounds(samples), starts, window.seconds)
-    return [
+        return Unread()
+    heard = sounds(samples)
+    windows = tuple(
         Window(
             window.start + round(first * SAMPLE_RATE),
             min(window.start + round(last * SAMPLE_RATE), window.stop),
             window.round + 1,
         )
-        for first, last in spans
+        for first, last in unread_spans(heard, starts, window.seconds)
         if last - first <= window.seconds - SHORTER_SECONDS
-    ]
+    )
+    return Unread(windows, longest_word(heard, starts, window.seconds) > WORD_SECONDS_MAX)
+
+
+def longest_word(heard: Sequence[Span], starts: Sequence[float], seconds: float) -> float:
+    """The most sound, in seconds, from the start of one token to the next one's or the window's end."""
+    edges = sorted({*starts, seconds})
+    between = (
+        sum(max(0.0, min(last, end) - max(first, start)) for first, last in heard)
+        for start, end in pairwise(edges)
+    )
+    return max(between, default=0.0)
 
 
 def sounds(samples: NDArray[np.float32]) -> list[Span]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from worker.models.base_attention import HeardWindow, Opening, TimedText, TokenTimes, Window
+from worker.models.base_attention import HeardWindow, Opening, TimedText, TokenTimes, Unread
 
 
 class UntimedModel:
@@ -27,9 +27,9 @@ class UntimedModel:
         self,
         heard: HeardWindow,  # noqa: ARG002 - the protocol's
         times: TokenTimes,  # noqa: ARG002
-    ) -> tuple[Window, ...]:
+    ) -> Unread:
         """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
-        return ()
+        return Unread()
 
     def _weigh(self, heard: HeardWindow) -> TimedText:
         first, logs = self.opening(heard.tokens).length, np.array(heard.log_probs, np.float32)

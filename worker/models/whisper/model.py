@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow
-from worker.models.attention.unread import pause_spans, unread_windows
+from worker.models.attention.unread import find_unread, pause_spans
 from worker.models.attention.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 from worker.models.base import (
     BatchCost,
@@ -36,6 +36,7 @@ from worker.models.base_attention import (
     Question,
     TimedText,
     TokenTimes,
+    Unread,
     Window,
     WindowOutcome,
 )
@@ -263,12 +264,11 @@ class WhisperModel:
             timed.append(TimedText(spoken, tuple(self._words(text, spoken, each))))
         return timed
 
-    def unread(self, heard: HeardWindow, times: TokenTimes) -> list[Window]:
-        """As `AttentionModel.unread`: the sounds in which none of its words begins."""
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
         text = [token for token in heard.tokens if self.is_text(token)]
         spelled = (any(map(str.isalnum, self.tokenizer.pieces[token])) for token in text)
         starts = [float(start) for start, word in zip(times.starts, spelled, strict=False) if word]
-        return unread_windows(heard.window, heard.samples, starts)
+        return find_unread(heard.window, heard.samples, starts)
 
     def _words(self, tokens: Sequence[int], times: TokenTimes, heard: HeardWindow) -> list[Word]:
         if not tokens:

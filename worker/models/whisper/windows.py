@@ -2,10 +2,10 @@
 
 A chunk is one window at first. With times the model reads over pauses, but may open a last segment and not
 read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
-It is asked without times at first, where the model doubts the language in both of the likeliest two; with
-times on the same encoding where that answer loops, is doubtful, or passes over sounds. Of the answers that
-are no loop one is kept (`choose`); where all loop, the halves are asked. At most four rounds; no clock, no
-chance, and nothing of another chunk. Knows no engine.
+It is asked without times at first, where the model doubts the language in both of the likeliest two. It is
+asked with times too, on the same encoding, where that answer loops, is doubtful, passes over sounds, or has
+words that would last too long. Of the answers that are no loop one is kept (`choose`); where all loop, the
+halves are asked. At most four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
 """
 
 from collections.abc import Sequence

@@ -18,6 +18,7 @@ from worker.models import (
     Question,
     SearchOptions,
     TokenTimes,
+    Unread,
     WhisperModel,
     Window,
     WindowOutcome,
@@ -51,7 +52,7 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
         return WindowOutcome("kept", readings[0].tokens)
 
     monkeypatch.setattr(WhisperModel, "judge", judge)
-    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(3, max_new_tokens=6))
     model, samples = tiny_model(), tone(4, 4)
     options = SearchOptions("beam", beam=3, nbest=3)
@@ -86,7 +87,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
 
     # Given a model that thinks German a little likelier, and answers that speak for English
     monkeypatch.setattr(WhisperModel, "judge", judge)
-    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(1, max_new_tokens=6))
     doubtful = Languages("de", {"de": 0.7, "en": 0.2, "fr": 0.1})
     monkeypatch.setattr(WhisperModel, "detect_languages", lambda _, encoded: [doubtful] * len(encoded))
@@ -104,7 +105,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
         assert answer.languages == (("en", 0.7), ("de", 0.2), ("fr", 0.1))
 
 
-@pytest.mark.parametrize("reason", ["none", "doubt", "loop", "unread"])
+@pytest.mark.parametrize("reason", ["none", "doubt", "loop", "unread", "stretched"])
 def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
     monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
@@ -126,8 +127,9 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
         text = tuple(token for token in readings[place].tokens if self.is_text(token))
         return WindowOutcome("kept", text, reading=place, doubtful=reason == "doubt")
 
-    def unread(self: WhisperModel, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
-        return [Window(0, RATE, 4)] if reason == "unread" and len(asked) == 1 else []
+    def unread(self: WhisperModel, heard: HeardWindow, times: TokenTimes) -> Unread:
+        windows = (Window(0, RATE, 4),) if reason == "unread" and len(asked) == 1 else ()
+        return Unread(windows, stretched=reason == "stretched")
 
     def encode(self: WhisperModel, windows: Sequence[np.ndarray]) -> object:
         encoded.append(len(windows))
@@ -151,6 +153,7 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
         "doubt": [plain + timed],
         "loop": [[*plain, ("de", True), *timed]],
         "unread": [plain + timed, [("en", False)]],
+        "stretched": [plain + timed],
     }
     assert asked == [plain, *later[reason]]
     assert encoded == ([1, 1] if reason == "unread" else [1])
@@ -166,10 +169,10 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
         self: WhisperModel,
         heard: HeardWindow,
         times: TokenTimes,
-    ) -> Sequence[Window]:
+    ) -> Unread:
         assert len(heard.samples) == heard.window.stop - heard.window.start
         asked.append(heard.window)
-        return [Window(3 * RATE, 5 * RATE, 1)] if heard.window.round == 0 else []
+        return Unread((Window(3 * RATE, 5 * RATE, 1),)) if heard.window.round == 0 else Unread()
 
     def keep(
         self: WhisperModel,
@@ -184,7 +187,7 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(WhisperModel, "judge", keep)  # random weights answer in loops
     options, requests = SearchOptions("greedy"), [DecodeRequest(language="en")]
     model, samples = tiny_model(), tone(7.3, 4)
-    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     (plain,) = read_utterances(model, [samples], options, requests)
     monkeypatch.setattr(WhisperModel, "unread", unread)
     (answer,) = read_utterances(model, [samples], options, requests)
@@ -192,7 +195,7 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
     assert answer.frames == plain.frames + model.frames_in(2 * RATE)
     best = answer.hypotheses[0]
     assert len(best.tokens) > len(plain.hypotheses[0].tokens)
-    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     (inner,) = read_utterances(model, [samples[3 * RATE : 5 * RATE]], options, requests)
     part = inner.hypotheses[0].tokens
     assert len(best.tokens) == len(plain.hypotheses[0].tokens) + len(part)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from worker.models import ROUNDS_MAX, SAMPLE_RATE, Window, sounds, unread_spans, unread_windows
+from worker.models import ROUNDS_MAX, SAMPLE_RATE, Unread, Window, find_unread, sounds, unread_spans
 
 HEARD = [(1.0, 3.0), (5.0, 6.0), (9.0, 12.0)]
 
@@ -52,13 +52,27 @@ def test_a_click_is_not_asked_again() -> None:
 def test_what_is_asked_again_lies_in_the_window_and_is_shorter() -> None:
     samples = bursts(14.0, *HEARD)
     window = Window(1000, 1000 + len(samples), 1)
-    (rest,) = unread_windows(window, samples, [1.1, 5.2])
+    (rest,) = find_unread(window, samples, [1.1, 5.2]).windows
     assert (rest.stop, rest.round) == (window.stop, 2)
     assert (rest.start - window.start) / SAMPLE_RATE == pytest.approx(8.7, abs=0.05)
-    assert unread_windows(Window(1000, window.stop, ROUNDS_MAX), samples, [1.1, 5.2]) == []
-    assert unread_windows(window, samples, []) == []
+    assert find_unread(Window(1000, window.stop, ROUNDS_MAX), samples, [1.1, 5.2]) == Unread()
+    assert find_unread(window, samples, []) == Unread()
     alone = bursts(3.0, (0.2, 3.0))
-    assert unread_windows(Window(0, len(alone)), alone, [5.0]) == []
+    assert find_unread(Window(0, len(alone)), alone, [5.0]).windows == ()
+
+
+@pytest.mark.parametrize(
+    ("starts", "stretched"),
+    [
+        ((1.1, 2.5, 5.2, 9.1, 11.0), False),
+        ((1.1, 5.2, 9.1, 11.9), True),  # 2.8 s of sound from 9.1 on in one word
+        ((0.5, 2.5, 5.2, 9.5, 11.0), False),  # the pause does not count
+        ((1.1, 2.9, 5.9, 11.2), True),  # the end of one sound and most of the next
+    ],
+)
+def test_a_word_that_would_last_too_long_is_stretched(starts: tuple[float, ...], stretched: bool) -> None:
+    samples = bursts(14.0, *HEARD)
+    assert find_unread(Window(0, len(samples)), samples, starts).stretched is stretched
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -70,7 +84,7 @@ def test_every_chain_of_windows_ends(seed: int) -> None:
         window = todo.pop()
         asked += 1
         starts = sorted(generator.uniform(0, window.seconds, 2).tolist())
-        again = unread_windows(window, samples[window.start : window.stop], starts)
+        again = find_unread(window, samples[window.start : window.stop], starts).windows
         assert all(window.start <= each.start < each.stop <= window.stop for each in again)
         assert all(before.stop <= after.start for before, after in itertools.pairwise(again))
         todo += again
