@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention", "rnnt+attention"]
 
-DECODER_VERSION = 4
+DECODER_VERSION = 5
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
 before are begun anew."""
 MAX_UTTERANCE_SECONDS = 40.0
