@@ -44,13 +44,13 @@ from worker.jobs.live.intake import LiveIntake, live_desk
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.services import JobServices
 from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
+from worker.models.quality import list_measured
 from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement, default_model_warning
 from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.intake import QueueIntake
-from worker.service.quality import list_measured
 from worker.service.schedule import OffHours
 from worker.service.supervisor import Supervisor
 from worker.service.wasted_time import WastedTime

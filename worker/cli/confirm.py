@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spool.settings import Settings
     from worker.diagnostics.confirm.report import Step
 
-DTYPES = ("default", "float32", "float16", "bfloat16")
+DTYPES = ("default", "float32", "float16", "bfloat16", "int8")
 
 
 def confirm(
@@ -40,7 +40,8 @@ def confirm(
         str, Parameter(help="With --quality: the model whose float32 words are the reference.")
     ] = "",
     dtype: Annotated[
-        str, Parameter(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
+        str,
+        Parameter(help="With --quality: float32, float16, bfloat16 or int8; default: what a worker uses."),
     ] = "default",
     recordings: Annotated[
         int,
@@ -143,13 +144,14 @@ def _measure_quality(
 
 
 def _report_quality(settings: "Settings", name: str, measured: "Quality", *, kept: bool) -> None:
-    from worker.service.quality import write_quality
+    from worker.models.quality import write_quality
 
     if name in settings.models and kept:
         write_quality(settings.home, name, measured)
         print(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
     if measured.qoi < settings.min_qoi:
-        print(f"{name} is not used: its QoI is below SPOOL_MIN_QOI={settings.min_qoi:g}.")
+        refused = f"{name} computes in float32" if measured.dtype == "int8" else f"{name} is not used"
+        print(f"{refused}: its QoI is below SPOOL_MIN_QOI={settings.min_qoi:g}.")
 
 
 def _progress(line: str) -> None:

@@ -19,9 +19,12 @@ from pathlib import Path  # noqa: E402
 
 import mlx.core as mx  # noqa: E402
 
+from spool.settings import load_settings  # noqa: E402
 from worker.local.report import FileResult  # noqa: E402
 from worker.local.transcribe import transcribe_with  # noqa: E402
 from worker.models.attention.layers import is_cpu  # noqa: E402
+from worker.models.base import SpeechModel  # noqa: E402
+from worker.models.compute_type import INT8  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 from worker.models.requests import SearchOptions  # noqa: E402
 
@@ -36,6 +39,13 @@ def read_joules() -> float | None:
         return None
 
 
+def load_as(model: str, dtype: str) -> SpeechModel:
+    """The model in a dtype; `default`: as a worker uses it that has measured it."""
+    if dtype in ("default", INT8):
+        return load_model(model, int8=dtype == INT8 or load_settings().compute_type != "float32")
+    return load_model(model, getattr(mx, dtype))
+
+
 def main(arguments: list[str]) -> None:
     """Prints {"file", "words", "audio", "seconds"} for each, then {"seconds", "processor_seconds", "joules",
     "dtype", "device", "bits", "weight_bytes", "peak_bytes"}; `seconds` of a GPU's recordings are those of all
@@ -43,7 +53,7 @@ def main(arguments: list[str]) -> None:
     model, dtype, device, *names = arguments
     if device == "cpu":
         mx.set_default_device(mx.Device(mx.cpu))
-    loaded = load_model(model, None if dtype == "default" else getattr(mx, dtype))
+    loaded = load_as(model, dtype)
     info, energy = loaded.info, read_joules()
     seconds, processor = 0.0, time.process_time()
     for group in [[name] for name in names] if is_cpu() else [names]:

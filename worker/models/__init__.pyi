@@ -157,3 +157,9 @@ from .attention.words import (
     time_words as time_words,
     without_pauses as without_pauses,
 )
+from .quality import (
+    list_measured as list_measured,
+    quality_problem as quality_problem,
+    read_qualities as read_qualities,
+    write_quality as write_quality,
+)

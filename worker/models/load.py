@@ -17,6 +17,7 @@ from spool.errors import UnknownModel
 from spool.settings import load_settings
 from worker.machine.allocator import return_memory
 from worker.models.base import ModelFiles, SpeechModel
+from worker.models.compute_type import int8_is_chosen, loading
 from worker.models.language.lstm import LstmLanguageModel, is_language_model
 from worker.models.language.ngram import NgramLanguageModel, is_arpa
 from worker.models.registry import load_files
@@ -34,13 +35,14 @@ HUB_FILES = [
 ]
 
 
-def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
-    """Loads a model in `dtype`; by default 16 bits on a GPU and float32 on a CPU.
+def load_model(path: str | Path, dtype: mx.Dtype | None = None, *, int8: bool | None = None) -> SpeechModel:
+    """Loads a model in `dtype`; by default 16 bits on a GPU and float32 on a CPU. int8: whether the encoder
+    multiplies in 8-bit integers where this CPU can; by default as the settings say, if no dtype is named.
 
     Raises UnknownModel when nothing is there, ModelUnreadable when its files cannot be read, WeightsMismatch
     when the weights are not those of its configuration.
     """
-    loaded = load_reader(path, dtype)
+    loaded = load_reader(path, dtype, int8=int8)
     if isinstance(loaded, TextReader):
         raise UnknownModel(
             f"{path}: a language model transcribes nothing; name it as the model that rescores another's beam"
@@ -48,15 +50,22 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
     return loaded
 
 
-def load_reader(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel | TextReader:
+def load_reader(
+    path: str | Path, dtype: mx.Dtype | None = None, *, int8: bool | None = None
+) -> SpeechModel | TextReader:
     """As `load_model`, of what may read a model's hypotheses: language models too."""
     files = model_files(path)
     if files.path.is_file() and is_arpa(files.path):
         return NgramLanguageModel(files.path, files.name)
-    with hold_model(str(path), load_settings()):
+    settings = load_settings()
+    with hold_model(str(path), settings):
         if is_language_model(files.config):
             return LstmLanguageModel(files.path, files.config, files.name)
-        loaded = load_files(files, dtype)
+        if int8 is None:
+            int8 = dtype is None and int8_is_chosen(settings, str(path))
+        with loading(int8=int8):
+            loaded = load_files(files, dtype)
+            _ = loaded.info  # kept from here on: what its products are computed in is known only now
     return_memory()
     return loaded
 

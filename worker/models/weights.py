@@ -21,6 +21,7 @@ from spool.errors import WeightsMismatch
 from worker.models.artifacts.grouped import GroupedWeights
 from worker.models.artifacts.tensors import Shape as Shape
 from worker.models.artifacts.tensors import Weights as Weights
+from worker.models.compute_type import INT8, uses_int8
 from worker.models.grouped import PARTS, GroupedLinear, stays_packed
 
 LSTM_NAME = re.compile(r"^(.*\.lstm)\.(\d+)\.(Wx|Wh|bias)$")
@@ -89,8 +90,9 @@ class Precision(TypedDict):
 
 
 def precision(dtype: mx.Dtype) -> Precision:
-    """Where a model of this dtype computes, and in what."""
-    return {"device": str(mx.default_device()), "dtype": str(dtype).removeprefix("mlx.core.")}
+    """Where the model that is being loaded computes, and in what."""
+    name = INT8 if uses_int8() else str(dtype).removeprefix("mlx.core.")
+    return {"device": str(mx.default_device()), "dtype": name}
 
 
 def parameter_bytes(network: nn.Module) -> int:

@@ -11,11 +11,5 @@ from .health import (
 from .hint_transport import DROPPED as DROPPED, Transport as Transport
 from .job_gate import JobGate as JobGate
 from .log_file import log_into as log_into
-from .quality import (
-    list_measured as list_measured,
-    quality_problem as quality_problem,
-    read_qualities as read_qualities,
-    write_quality as write_quality,
-)
 from .schedule import OffHours as OffHours
 from .wasted_time import WastedTime as WastedTime

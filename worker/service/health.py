@@ -18,7 +18,7 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.sql import read_clock
 from worker.engine.client import Engine
-from worker.service.quality import quality_problem
+from worker.models.quality import quality_problem
 
 WINDOW_SECONDS = 600.0
 ENGINE_CRASHES = 5  # within the window, without a culprit

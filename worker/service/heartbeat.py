@@ -10,9 +10,9 @@ import structlog
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import heartbeat, register_worker
 from spool.tables.workers import WorkerInfo, WorkerState
+from worker.models.quality import read_qualities
 from worker.service.affinity import list_loaded
 from worker.service.context import WorkerContext
-from worker.service.quality import read_qualities
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,8 @@ from api.presenters.jobs import present_worker
 from spool.domain import Quality
 from spool.settings import Settings
 from spool.store import Database, WorkerInfo, heartbeat, list_workers, register_worker
-from worker.service import list_measured, machine_problems, quality_problem, read_qualities, write_quality
+from worker.models import list_measured, quality_problem, read_qualities, write_quality
+from worker.service import machine_problems
 
 GOOD = Quality(21, 21, 0.048, 0.048, 20.0, "float32", "Device(cpu, 0)", "2026-11-22T19:00:00+00:00")
 BAD = replace(GOOD, no_worse=19, wer=0.09, dtype="float16")

@@ -20,6 +20,7 @@ from worker.models.attention.layers import (
     by_rows,
     halve_patches,
     pack,
+    pack_for_frames,
     pack_parts,
 )
 from worker.models.turns import give_way
@@ -110,8 +111,8 @@ class AudioEncoder:
         heads = sizes.encoder_attention_heads
         self.layers = [
             (
-                pack_parts(source.self_attention(block, ATTENTION, heads)),
-                pack_parts(source.mlp(block, MLP)),
+                pack_parts(source.self_attention(block, ATTENTION, heads), pack_for_frames),
+                pack_parts(source.mlp(block, MLP), pack_for_frames),
             )
             for block in (f"{TOWER}.layers.{layer}" for layer in range(sizes.encoder_layers))
         ]

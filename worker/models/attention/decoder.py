@@ -31,6 +31,7 @@ from worker.models.attention.layers import (
     join_heads,
     log_sum_exp,
     pack,
+    pack_for_frames,
     pack_parts,
     split_heads,
 )
@@ -54,7 +55,9 @@ class Block:
 
     def pack(self) -> "Block":
         """The same with its products as `layers.pack` makes them."""
-        return Block(pack_parts(self.attention), pack_parts(self.cross), pack_parts(self.mlp))
+        memory = self.cross.memory
+        cross = replace(self.cross, memory=pack_for_frames(memory) if isinstance(memory, Table) else memory)
+        return Block(pack_parts(self.attention), pack_parts(cross), pack_parts(self.mlp))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ from kernels.attention.cross_attention import plain_keys
 from kernels.attention.full_attention import full_attention
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
+from kernels.nn.int8_products import Int8Products
 from kernels.nn.row_products import RowProducts, can_run
 from kernels.runtime.build_cpu import BuildFailed
 from kernels.runtime.device import read_backend
+from worker.models.compute_type import take_int8
 from worker.models.grouped import grouped_product
 
 _log = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ class Grouped:
 
 
 Table = Product | RowProducts
-Affine = Table | Grouped
+Affine = Table | Int8Products | Grouped
 
 
 def pack(product: Table) -> Table:
@@ -142,8 +144,15 @@ class CrossAttention:
 Part = TypeVar("Part", Mlp, SelfAttention, CrossAttention)
 
 
-def pack_parts(block: Part) -> Part:
-    """The same with its products packed, as `pack` does it."""
+def pack_for_frames(product: Table) -> Table | Int8Products:
+    """As `pack`, for the many rows of an encoder: in 8-bit integers where the model is loaded so."""
+    if isinstance(product, RowProducts) or product.dtype != mx.float32 or not take_int8():
+        return pack(product)
+    return Int8Products.pack(product.weight, product.bias if isinstance(product, Linear) else None)
+
+
+def pack_parts(block: Part, pack: Callable[[Table], Affine] = pack) -> Part:
+    """The same with its products packed."""
     products: dict[str, Any] = {
         each.name: pack(getattr(block, each.name))
         for each in fields(block)
@@ -158,7 +167,7 @@ def arrays_of(*weights: object) -> list[mx.array]:
     for part in weights:
         if isinstance(part, mx.array):
             arrays.append(part)
-        elif isinstance(part, RowProducts):
+        elif isinstance(part, RowProducts | Int8Products):
             arrays += part.arrays
         elif isinstance(part, tuple | list):
             arrays += arrays_of(*part)

@@ -123,7 +123,7 @@ class PositionedAttention(PlainAttention):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         width, heads = config.d_model, config.n_heads
-        self.linear_pos = Linear(width, width, bias=False)
+        self.linear_pos = Linear(width, width, bias=False, exact=True)
         self.pos_bias_u = mx.zeros((heads, width // heads))
         self.pos_bias_v = mx.zeros((heads, width // heads))
 

@@ -25,8 +25,8 @@ class GraniteEncoder(ConformerEncoder):
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
         super().__init__(config)
-        self.out = Linear(config.d_model, vocabulary)
-        self.out_mid = Linear(vocabulary, config.d_model)
+        self.out = Linear(config.d_model, vocabulary, exact=True)
+        self.out_mid = Linear(vocabulary, config.d_model, exact=True)
         self._middle = config.n_layers // 2 - 1
 
     def _prepare_frames(

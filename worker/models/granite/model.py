@@ -44,7 +44,7 @@ class GraniteNetwork(nn.Module):
         super().__init__()
         self.encoder = GraniteEncoder(config.encoder, config.vocabulary)
         if not config.is_tied:
-            self.ctc_head = Linear(config.encoder.d_model, config.vocabulary)
+            self.ctc_head = Linear(config.encoder.d_model, config.vocabulary, exact=True)
 
     def label(self, frames: mx.array) -> mx.array:
         """Encoder frames [..., d_model] -> logits [..., V + 1]: unit 0, which is blank, comes last and label

@@ -9,7 +9,15 @@ import mlx.core as mx
 
 from kernels.nn.activations import gelu
 from worker.models.attention.blocks import Tensors
-from worker.models.attention.layers import arrays_of, attend_full, by_rows, pack_parts
+from worker.models.attention.layers import (
+    Product,
+    arrays_of,
+    attend_full,
+    by_rows,
+    pack,
+    pack_for_frames,
+    pack_parts,
+)
 from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layouts import BLOCK
@@ -22,16 +30,18 @@ class WhisperEncoder:
         self.dims, self.dtype = dims, dtype
         source = Tensors(tensors, dtype)
         self.convolutions = [
-            # [out, in, 3] as [3 * in, out]: three frames lie side by side in a row.
-            (_rows(source.array(f"encoder.{name}.weight")), source.array(f"encoder.{name}.bias"))
+            (
+                pack(Product(_rows(source.array(f"encoder.{name}.weight")))),
+                source.array(f"encoder.{name}.bias"),
+            )
             for name in ("conv1", "conv2")
         ]
         self.positions = source.array("encoder.positional_embedding")
         blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
         self.layers = [
             (
-                pack_parts(source.self_attention(block, BLOCK.own, dims.n_audio_head)),
-                pack_parts(source.mlp(block, BLOCK.mlp)),
+                pack_parts(source.self_attention(block, BLOCK.own, dims.n_audio_head), pack_for_frames),
+                pack_parts(source.mlp(block, BLOCK.mlp), pack_for_frames),
             )
             for block in blocks
         ]
@@ -45,8 +55,8 @@ class WhisperEncoder:
     def __call__(self, mel: mx.array) -> mx.array:
         """[B, 3000, mels] float32 -> [B, 1500, d] in the model's dtype."""
         x = mel.astype(self.dtype)
-        for (weight, bias), stride in zip(self.convolutions, (1, 2), strict=True):
-            x = gelu(_windows(x, stride) @ weight, bias)
+        for (product, bias), stride in zip(self.convolutions, (1, 2), strict=True):
+            x = gelu(product(_windows(x, stride)), bias)
         x = x + self.positions
         heads = self.dims.n_audio_head
         for attention, mlp in self.layers:
@@ -57,7 +67,8 @@ class WhisperEncoder:
 
 
 def _rows(weight: mx.array) -> mx.array:
-    return weight.transpose(2, 1, 0).reshape(-1, weight.shape[0])
+    """[out, in, 3] as [out, 3 * in]: three frames lie side by side in a row."""
+    return mx.contiguous(weight.swapaxes(1, 2).reshape(weight.shape[0], -1))
 
 
 def _windows(x: mx.array, stride: int) -> mx.array:
