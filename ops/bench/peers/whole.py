@@ -174,7 +174,7 @@ class SpoolJob:
 
     def run(self, recordings: Sequence[Recording]) -> Measured:
         files = [str(each.path) for each in recordings]
-        submit = [SPOOL, "submit", "--wait", "--json", *files]
+        submit = [SPOOL, "submit", "--wait", "--again", "--json", *files]
         measured, printed = run_command(submit, self._environment, self._stack())
         texts = {}
         answer = json.loads(printed)
