@@ -12,6 +12,7 @@ from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.domain.recognition import DecodedChunk
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Word
 
 _CONTROLS: dict[str, Control] = {"KeepAlive": "alive", "Finalize": "finalize", "CloseStream": "close"}
@@ -52,7 +53,7 @@ class DeepgramProtocol(Protocol):
         """A final `Results`; none for silence, unless `Finalize` asked for it."""
         if not chunk.heard.words and reason != "finalize":
             return ()
-        alternative = _alternative(" ".join(word.text for word in chunk.heard.words), chunk.heard.words)
+        alternative = _alternative(join_words(word.text for word in chunk.heard.words), chunk.heard.words)
         start, end = chunk.span.core_start / _RATE, chunk.span.core_end / _RATE
         message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
         return (message | {"from_finalize": reason == "finalize"},)

@@ -15,6 +15,7 @@ from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.domain.recognition import DecodedChunk
+from spool.domain.spacing import join_words
 
 RATE = 24_000
 SILENCE_MS = 500
@@ -125,7 +126,7 @@ class RealtimeProtocol(Protocol):
         self._number, self._said = chunk.span.index + 1, ""
         if not chunk.heard.words and reason != "finalize":
             return ()
-        text = " ".join(word.text for word in chunk.heard.words)
+        text = join_words(word.text for word in chunk.heard.words)
         item = self._item(chunk.span.index)
         events = []
         if reason in _PAUSES:

@@ -13,6 +13,7 @@ from api.live.limits import SessionEnd
 from api.live.protocol import Control, Protocol, parse_message
 from spool.domain.jobs import Job
 from spool.domain.recognition import DecodedChunk
+from spool.domain.spacing import join_words
 
 
 class WenetProtocol(Protocol):
@@ -61,7 +62,7 @@ class WenetProtocol(Protocol):
             {"word": word.text, "start": round(1000 * word.start), "end": round(1000 * word.end)}
             for word in chunk.heard.words
         ]
-        sentence = " ".join(word.text for word in chunk.heard.words)
+        sentence = join_words(word.text for word in chunk.heard.words)
         result = _result("final_result", {"sentence": sentence, "word_pieces": pieces})
         self._is_over = not self._is_continuous
         return (result, _ok("speech_end")) if self._is_over else (result,)

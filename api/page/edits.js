@@ -2,6 +2,7 @@
 
 import { clock, h, moment, notice } from "./dom.js";
 import { get, send } from "./http.js";
+import { isApart, joinWords } from "./spacing.js";
 
 export const AUTHOR = "spool-author";
 
@@ -9,8 +10,8 @@ export const AUTHOR = "spool-author";
 // paragraph; null where nothing changed. Corrections made before are replaced whole, not in part.
 export function changeOf(words, corrections, range, text) {
   const before = words.map((word) => word.text);
-  const typed = text.split(/\s+/).filter(Boolean);
   const [from, to] = range;
+  const typed = text.split(/\s+/).filter(Boolean).flatMap((piece) => dividedAs(before.slice(from, to + 1), piece));
   const after = [...before.slice(0, from), ...typed, ...before.slice(to + 1)];
   const grown = after.length - before.length;
   let first = from;
@@ -24,7 +25,27 @@ export function changeOf(words, corrections, range, text) {
     if (one.word <= last && first <= end) [first, last] = [Math.min(first, one.word), Math.max(last, end)];
   }
   return { first_word: origin(corrections, first, false), last_word: origin(corrections, last, true),
-    text: after.slice(first, last + 1 + grown).join(" ") };
+    text: joinWords(after.slice(first, last + 1 + grown)) };
+}
+
+// A stretch without spaces, divided as the words are at its beginning and at its end: in Chinese, Japanese or Thai a whole
+// passage is one stretch, and what did not change in it is not sent.
+function dividedAs(words, piece) {
+  if (words.includes(piece)) return [piece];
+  const head = [], tail = [];
+  let rest = piece;
+  const glued = (one, other) => !other || !isApart(one, other);
+  for (const word of words) {
+    if (!rest.startsWith(word) || !glued(word, rest.slice(word.length))) break;
+    head.push(word);
+    rest = rest.slice(word.length);
+  }
+  for (const word of words.slice(head.length).reverse()) {
+    if (!rest.endsWith(word) || !glued(rest.slice(0, -word.length), word)) break;
+    tail.unshift(word);
+    rest = rest.slice(0, -word.length);
+  }
+  return [...head, ...(rest ? [rest] : []), ...tail];
 }
 
 // The number that a shown word had when it was recognised; of a corrected range its first or last one.
@@ -41,7 +62,7 @@ function origin(corrections, at, end) {
 // An editor in place of a paragraph, with the caret before the word `at`. `done` is called after a change was kept, `cancel`
 // to show what was there.
 export function editorOf(job, transcript, seen, range, speakers, speaker, done, cancel, at = range[0]) {
-  const textOf = (first, end) => transcript.words.slice(first, end).map((word) => word.text).join(" ");
+  const textOf = (first, end) => joinWords(transcript.words.slice(first, end).map((word) => word.text));
   const shown = textOf(range[0], range[1] + 1);
   const input = h("textarea", { rows: String(Math.min(12, 2 + Math.ceil(shown.length / 70))), "aria-label": "Text of this passage" }, shown);
   const who = speakers.length ? h("select", { "aria-label": "Speaker of this passage" },

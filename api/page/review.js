@@ -6,6 +6,7 @@ import { AUTHOR, changeOf } from "./edits.js";
 import { ask, get, send } from "./http.js";
 import { helpOf } from "./keys.js";
 import { readRecord } from "./record.js";
+import { isApart } from "./spacing.js";
 import { DOUBT, audioLink } from "./transcript.js";
 
 const REASONS = { confidence: "uncertain words", versions: "other words in another version", speech: "speech and words do not match", language: "language changes" };
@@ -129,8 +130,8 @@ async function passages(query, by, status, decidedOne) {
     const words = await wordsOf(one.job);
     if (!words || !rows[at].contains(element) || items[at] !== one || one.edited) return;
     const own = words.slice(one.first_word, one.last_word + 1).filter((word) => word.channel === one.channel);
-    fill(element, own.length ? own.map((word) => [h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}`, "data-start": String(word.start),
-      "data-end": String(word.end) }, word.text), " "]) : textOf(one));
+    fill(element, own.length ? own.map((word, nth) => [nth && isApart(own[nth - 1].text, word.text) ? " " : "", h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}`, "data-start": String(word.start),
+      "data-end": String(word.end) }, word.text)]) : textOf(one));
   }
   function wordsOf(job) {
     if (!records.has(job)) {

@@ -6,8 +6,9 @@ import { get } from "./http.js";
 import { momentOf } from "./jobs.js";
 
 const LIMIT = 50;
+const SAME_S = 1; // hits of two transcripts of a recording that are no further apart are the same place
 const FILTERS = ["project", "batch", "speaker", "language", "tag", "created_from", "created_to", "confidence", "alternatives"];
-const EXAMPLES = [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
+const EXAMPLES = [["storm light", "both words, near each other"], ["thirty days", "the number in words or in digits"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
   ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]];
 
 export async function showSearch(root, query) {
@@ -24,7 +25,7 @@ export async function showSearch(root, query) {
   const status = h("p", { class: "quiet", role: "status" });
   const list = h("div", { class: "hits" });
   const more = h("button", { type: "button", hidden: true }, "More");
-  const shown = { job: null, hits: 0 };
+  const shown = { recordings: new Map(), hits: 0 };
   async function load(cursor) {
     const parameters = new URLSearchParams({ q: asked, limit: String(LIMIT) });
     for (const name of FILTERS) {
@@ -34,9 +35,21 @@ export async function showSearch(root, query) {
     if (cursor) parameters.set("cursor", cursor);
     const page = await get(`/v1/search?${parameters}`);
     for (const hit of page.items) {
-      if (hit.job !== shown.job) list.append(recordingOf(hit));
-      shown.job = hit.job;
-      list.append(passage(hit));
+      if (!shown.recordings.has(hit.recording)) {
+        const section = h("section", {}, recordingOf(hit));
+        shown.recordings.set(hit.recording, { section, places: [] });
+        list.append(section);
+      }
+      const { section, places } = shown.recordings.get(hit.recording);
+      const place = places.find(({ jobs, start }) => !jobs.has(hit.job) && Math.abs(start - hit.start) <= SAME_S);
+      if (place) {
+        place.jobs.add(hit.job);
+        place.also.append(place.jobs.size > 2 ? "; " : "Also in ", elsewhere(hit, place.name));
+      } else {
+        const also = h("p", { class: "quiet small" });
+        places.push({ jobs: new Set([hit.job]), start: hit.start, name: hit.name, also });
+        section.append(passage(hit), also);
+      }
     }
     shown.hits += page.items.length;
     more.hidden = !page.next_cursor;
@@ -97,6 +110,12 @@ function whatCanBeSearched(query, collections) {
 function recordingOf(hit) {
   const about = [hit.project, hit.model, hit.created_at ? day(hit.created_at) : null].filter(Boolean).join(" · ");
   return h("div", { class: "found" }, h("h2", {}, h("a", { href: `#/jobs/${hit.job}` }, hit.name)), h("span", { class: "quiet small" }, about));
+}
+
+// A hit in another version of the recording, or in a copy under another name.
+function elsewhere(hit, name) {
+  return h("a", { href: `#/jobs/${hit.job}?t=${hit.start}` }, [hit.name === name ? null : hit.name, hit.model, day(hit.created_at)]
+    .filter(Boolean).join(", "));
 }
 
 function passage(hit) {

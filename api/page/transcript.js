@@ -11,6 +11,7 @@ import { Problem, ask, send } from "./http.js";
 import { helpOf } from "./keys.js";
 import { readRecord, slices } from "./record.js";
 import { playerOf } from "./sound.js";
+import { isApart, joinWords } from "./spacing.js";
 import { badge, speakersOf } from "./speakers.js";
 
 export { FORMATS } from "./downloads.js";
@@ -72,7 +73,7 @@ async function transcriptView(root, job, places, from, again) {
   const transcript = await readRecord(answer, (words) => {
     if (early || words.length < FIRST_WORDS) return;
     early = h("div", { class: "transcript" }, h("div", { class: "segment" }, h("span", { class: "at quiet" }, clock(words[0].start)),
-      h("p", {}, words.slice(0, FIRST_WORDS).map((word) => word.text).join(" "))));
+      h("p", {}, joinWords(words.slice(0, FIRST_WORDS).map((word) => word.text)))));
     root.append(early);
   });
   const { words, segments } = transcript;
@@ -323,7 +324,8 @@ function spans(words, segment, shown) {
     shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
     shown[at].dataset.word = at;
     shown[at].textContent = word.text;
-    line.push(shown[at], " ");
+    if (line.length && isApart(line.at(-1).textContent, word.text)) line.push(document.createTextNode(" "));
+    line.push(shown[at]);
   }
   return line;
 }

@@ -2,6 +2,7 @@
 
 import { brief, clock, count, fill, h, money, notice, number, state, table } from "./dom.js";
 import { get, send } from "./http.js";
+import { joinWords } from "./spacing.js";
 
 const SHOWN = 200;
 const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
@@ -119,7 +120,7 @@ export async function showBatchDiff(root, id) {
   return { leave: () => { stopped = true; } };
 }
 
-const words = (list) => list.map((one) => one.text).join(" ");
+const words = (list) => joinWords(list.map((one) => one.text));
 
 function columns(label, ...titles) {
   return Object.assign(titles.map((title) => ({ title: title.replace("#", ""), number: title.startsWith("#") })), { label });

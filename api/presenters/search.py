@@ -1,7 +1,7 @@
 """Hits of the search as the API shows them. Pure."""
 
 from spool.domain.archive.passages import Spoken
-from spool.domain.archive.tokens import is_unspaced
+from spool.domain.spacing import is_apart
 from spool.schemas.search import HitOut, MatchOut
 from spool.store.transcripts.search import Hit
 
@@ -24,6 +24,7 @@ def present_hit(hit: Hit) -> HitOut:
     start = matches[0].start
     return HitOut.of(
         job,
+        recording=job.content_sha256 or job.rerun_of or job.id,
         model=job.options.model,
         channel=passage.channel,
         speaker=passage.speaker,
@@ -40,7 +41,7 @@ def _lay_out(words: tuple[Spoken, ...]) -> tuple[str, list[tuple[int, int]]]:
     text = ""
     spans = []
     for word in words:
-        if text and not (is_unspaced(text[-1]) and is_unspaced(word.text[0])):
+        if text and is_apart(text, word.text):
             text += " "
         spans.append((len(text), len(text) + len(word.text)))
         text += word.text

@@ -31,6 +31,7 @@ from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, receive_upload
 from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
+from spool.domain.spacing import is_apart, join_words
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import CONTENT_TYPES, render
@@ -229,8 +230,8 @@ async def _stream(
             if form != "diarized_json":
                 texts = await run_in_threadpool(_read_settled, services, job_id, chunks)
             chunks += len(texts)
-            if delta := " ".join(text for text in texts if text):
-                delta = f" {delta}" if streamed else delta
+            if delta := join_words(texts):
+                delta = f" {delta}" if streamed and is_apart(streamed, delta) else delta
                 streamed, silent_since = streamed + delta, time.monotonic()
                 yield _event({"type": "transcript.text.delta", "delta": delta})
             elif time.monotonic() - silent_since > KEEP_ALIVE_S:

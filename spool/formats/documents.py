@@ -3,6 +3,7 @@
 import io
 import zipfile
 
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Transcript
 from spool.formats.text import group_segments, replace_non_xml, text_language, voices_of
 
@@ -38,7 +39,7 @@ def docx(transcript: Transcript) -> bytes:
         if voice:
             label.add_run(_plain(f"{voice} ")).bold = True
         label.add_run(f"[{_stamp(group[0].start)}]").italic = True
-        document.add_paragraph(_plain(" ".join(segment.text for segment in group)))
+        document.add_paragraph(_plain(join_words(segment.text for segment in group)))
     written = io.BytesIO()
     document.save(written)
     return _without_dates(written)

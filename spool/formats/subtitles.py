@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Segment, Transcript, Word
 from spool.formats.text import group_segments, prefix, replace_non_xml, speaker_name, text_language, voices_of
 
@@ -63,7 +64,7 @@ def ohms(transcript: Transcript) -> str:
     for group in sorted(_split_paragraphs(transcript), key=lambda group: (group[0].start, group[0].channel)):
         start = _ms(group[0].start)
         end = max(start + 1, _ms(max(segment.end for segment in group)))
-        text = " ".join(" ".join(segment.text.split()) for segment in group)
+        text = join_words(" ".join(segment.text.split()) for segment in group)
         # OHMS stores it inside XML.
         text, voice = (_vtt(replace_non_xml(each)) for each in (text, voice_of(group[0])))
         spoken = f"<v {voice}>{text}</v>" if voice else text
@@ -164,10 +165,10 @@ def _breath(words: Sequence[Word]) -> int:
 
 def _lines(texts: Sequence[str], width: int) -> tuple[str, ...] | None:
     """One line, or the two of most equal length; None if `texts` do not fit on two lines."""
-    text = " ".join(texts)
+    text = join_words(texts)
     if len(text) <= width:
         return (text,)
-    halves = [(" ".join(texts[:at]), " ".join(texts[at:])) for at in range(1, len(texts))]
+    halves = [(join_words(texts[:at]), join_words(texts[at:])) for at in range(1, len(texts))]
     fitting = [half for half in halves if len(half[0]) <= width and len(half[1]) <= width]
     return min(fitting, key=lambda half: abs(len(half[0]) - len(half[1]))) if fitting else None
 

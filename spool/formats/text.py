@@ -7,6 +7,7 @@ If speakers were told apart, a line begins with the speaker's name: the one that
 import re
 from collections.abc import Callable, Iterator
 
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Segment, Speaker, Transcript
 
 # A pause that begins a new paragraph, and the length (characters) from which one ends with its sentence.
@@ -28,7 +29,7 @@ def paragraphs(transcript: Transcript) -> str:
     speaker, and at the end of a sentence once one has grown long."""
     voice_of = voices_of(transcript)
     texts = [
-        prefix(voice_of(group[0])) + " ".join(segment.text for segment in group)
+        prefix(voice_of(group[0])) + join_words(segment.text for segment in group)
         for group in group_segments(transcript)
     ]
     return "\n\n".join(texts) + "\n" if texts else ""

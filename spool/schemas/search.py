@@ -34,6 +34,9 @@ class HitOut(AnswerModel):
     project: str
     batch: str | None = Field(validation_alias="batch_id")
     custom_id: str | None
+    recording: Annotated[
+        str, Field(description="The same for all versions of a recording and for copies with the same bytes.")
+    ]
     model: Annotated[str, Field(description="The model of the transcript.")]
     created_at: Annotated[datetime, Field(description="When the job was submitted.")]
     channel: int

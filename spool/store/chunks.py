@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from spool.domain.recognition import DecodedChunk
+from spool.domain.spacing import join_words
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
@@ -103,7 +104,7 @@ def load_settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
         overlaps = row.start_sample < row.core_start or row.end_sample > row.core_end
         if row.channel > 0 or row.number != first + len(texts) or overlaps:
             break
-        texts.append(" ".join(word["text"] for word in row.words))
+        texts.append(join_words(word["text"] for word in row.words))
     return texts
 
 

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from spool.domain.options import JobOptions, OnTruncated
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
+from spool.domain.spacing import join_words
 from spool.domain.transcript import AudioFacts, ChunkNbest, Coverage, Gap, ModelFacts, Transcript, Word
 from spool.errors import AudioTruncated, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
@@ -84,7 +85,7 @@ def transcript_of(
         options=options,
         warnings=warnings,
         coverage=coverage.model_copy(update={"speech": checked.coverage}),
-        text=" ".join(word.text for word in checked.words),
+        text=join_words(word.text for word in checked.words),
         words=checked.words,
         segments=checked.segments,
         speech=checked.spans,

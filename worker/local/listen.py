@@ -7,6 +7,7 @@ device later. Prints one line of JSON per recording as soon as it is done, and o
 CPU takes the recordings one by one, since each may take minutes there in 16 bits; a GPU takes them together.
 """
 
+from spool.domain.spacing import join_words
 from worker.machine.blas import preload_blas
 
 preload_blas()
@@ -81,7 +82,7 @@ def main(arguments: list[str]) -> None:
 def _summarize(result: FileResult) -> dict[str, str | float]:
     if result.transcript is None:
         return {"words": "", "audio": 0.0}
-    words = " ".join(word.text for word in result.transcript.words)
+    words = join_words(word.text for word in result.transcript.words)
     return {"words": words, "audio": result.transcript.audio.duration}
 
 

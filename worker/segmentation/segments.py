@@ -11,6 +11,7 @@ segments are ordered by start over all channels, as a conversation is read.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Segment, Word
 
 _CLOSERS = "\"'»)]\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
@@ -118,7 +119,7 @@ def _best_end(words: Sequence[Word], first: int, last: int) -> int:
 
 
 def _segment(words: Sequence[Word], first: int, last: int) -> Segment:
-    text = " ".join(" ".join(words[index].text for index in range(first, last + 1)).split())
+    text = " ".join(join_words(words[index].text for index in range(first, last + 1)).split())
     return Segment(
         start=words[first].start,
         end=max(words[first].start, words[last].end),

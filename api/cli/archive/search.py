@@ -1,8 +1,9 @@
 """The subcommand that searches the transcripts. A client of the HTTP API."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby, islice
+from itertools import islice
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -14,6 +15,9 @@ from api.cli.connection import Server, out, print_json
 from api.cli.tables import format_duration
 from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
+
+SAME_SECONDS = 1.0
+"""Hits of two transcripts of a recording that are at most so far apart are the same place."""
 
 Days = ["%Y-%m-%d"]
 
@@ -111,16 +115,44 @@ def search(
         return
     if not hits:
         out.print("nothing found", style="dim")
-    for (job, name_), group in groupby(hits, key=lambda hit: (hit.job, hit.name)):
-        out.print(Text.assemble((name_, "bold"), "  ", (job, "dim")))
-        for hit in group:
+    for recording in group_hits(hits):
+        first = recording[0][0]
+        out.print(
+            Text.assemble(
+                (first.name, "bold"), f"  {first.model}, {first.created_at:%Y-%m-%d}  ", (first.job, "dim")
+            )
+        )
+        for hit, *others in recording:
             out.print(_line(hit), soft_wrap=True)
             for match in hit.matches:
                 if match.alternative is not None:
                     out.print(_alternative(hit, match), soft_wrap=True)
             out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
+            for other in others:
+                out.print(_elsewhere(hit, other), soft_wrap=True)
     if more:
         out.print(f"more than {limit} found; --limit lists more", style="dim")
+
+
+def group_hits(hits: Sequence[HitOut]) -> list[list[list[HitOut]]]:
+    """The hits of each recording, in the order in which recordings appear: those at the same time together,
+    which are of its versions and copies."""
+    recordings: dict[str, list[list[HitOut]]] = {}
+    for hit in hits:
+        places = recordings.setdefault(hit.recording, [])
+        for place in places:
+            if all(each.job != hit.job for each in place) and abs(place[0].start - hit.start) <= SAME_SECONDS:
+                place.append(hit)
+                break
+        else:
+            places.append([hit])
+    return list(recordings.values())
+
+
+def _elsewhere(hit: HitOut, other: HitOut) -> Text:
+    """Where else the hit is: in a copy with another name, or in another version."""
+    named = "" if other.name == hit.name else f"{other.name}, "
+    return Text(f"    also in {named}{other.model}, {other.created_at:%Y-%m-%d}  {other.job}", "dim")
 
 
 def _line(hit: HitOut) -> Text:

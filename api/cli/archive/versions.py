@@ -18,6 +18,7 @@ from api.cli.options import Transcription
 from api.cli.tables import Cell, describe_options, format_duration, format_money, format_time, table_of
 from spool.client import Spool
 from spool.domain.jobs import JobState
+from spool.domain.spacing import join_words
 from spool.errors import InvalidRequest
 from spool.schemas.search import HitOut
 from spool.schemas.versions import BatchDiff, ComparedJob, ComparedSums, ComparedWord, VersionOut
@@ -206,4 +207,4 @@ def _cells(version: VersionOut) -> tuple[Cell, ...]:
 
 
 def _words(words: list[ComparedWord]) -> str:
-    return " ".join(word.text for word in words) or "—"
+    return join_words(word.text for word in words) or "—"

@@ -11,6 +11,7 @@ from datetime import datetime
 from difflib import SequenceMatcher
 
 from spool.domain.columns import Label, Name
+from spool.domain.spacing import join_words
 from spool.domain.transcript import Correction, Segment, Transcript, Word
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
@@ -128,7 +129,7 @@ def _rebuilt(transcript: Transcript, words: Sequence[Word], homes: Sequence[int]
         update={
             "words": tuple(words),
             "segments": tuple(_segments(transcript.segments, words, homes)),
-            "text": " ".join(word.text for word in words),
+            "text": join_words(word.text for word in words),
             "speakers": tuple(
                 each.model_copy(update={"words": sum(word.speaker == each.label for word in words)})
                 for each in transcript.speakers
@@ -144,7 +145,7 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
         words=count,
         first_word=edit.first_word,
         last_word=edit.last_word,
-        original=" ".join(word.text for word in heard),
+        original=join_words(word.text for word in heard),
         text=edit.text,
         speaker=edit.speaker,
         author=edit.author,
@@ -236,7 +237,7 @@ def _segments(segments: Sequence[Segment], words: Sequence[Word], homes: Sequenc
         if own:
             yield segment.model_copy(
                 update={
-                    "text": " ".join(word.text for word in own),
+                    "text": join_words(word.text for word in own),
                     "first_word": first,
                     "last_word": at - 1,
                     "speaker": own[0].speaker,

@@ -7,17 +7,21 @@
     fog NEAR/3 horn         at most so many words apart (5 without a number), in either order
     -storm                  no such word in the passage
 
+English numbers are found as they are said and as they are written (`spool.domain.archive.numbers`).
 The databases answer which passages may match; `matches_query` says where the words are, by the same rules.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
+from spool.domain.archive.numbers import length_of_number, number_ways
 from spool.domain.archive.passages import FOLLOWING, Passage
 from spool.domain.archive.readings import AlternativeReading
 from spool.domain.archive.tokens import sound_of, tokens_of
+from spool.domain.spacing import join_words
 from spool.errors import InvalidRequest
 
 MOST_TERMS = 20
@@ -31,12 +35,19 @@ _NEAR = re.compile(r"NEAR(?:/(\d{1,2}))?")
 @dataclass(frozen=True, slots=True)
 class Term:
     """A word or phrase. `prefix`: its last token is the beginning of a word. `sound`: the key of a word
-    searched by its sound, of which `spellings` are those that the archive has."""
+    searched by its sound, of which `spellings` are those that the archive has. `others`: the same numbers
+    said or written in another way."""
 
     tokens: tuple[str, ...]
     prefix: bool = False
     sound: str | None = None
     spellings: tuple[str, ...] = ()
+    others: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def ways(self) -> tuple[tuple[str, ...], ...]:
+        """The tokens in each way that is found: none if no spelling of its sound is known."""
+        return tuple((each,) for each in self.spellings) if self.sound else (self.tokens, *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,10 @@ def parse_query(text: str) -> Query:
             wanted.append(_near(part, parts[at + 2], int(near[1] or NEAR)))
             at += 3
             continue
-        at += 1
+        spoken = _spoken_number(parts[at:])
+        at += max(1, spoken)
+        if spoken:
+            part = " ".join(parts[at - spoken : at])
         if part.startswith("-") and tokens_of(part):
             unwanted.append(_term(part[1:]))
         elif _NEAR.fullmatch(part):
@@ -106,6 +120,20 @@ def parse_query(text: str) -> Query:
     if not wanted:
         raise InvalidRequest("Nothing to search for: include at least one word that is not excluded.")
     return Query(tuple(wanted), tuple(unwanted))
+
+
+def _spoken_number(parts: Sequence[str]) -> int:
+    """How many of the first words together are one number; 0 if that is not two or more."""
+    plain = list(
+        takewhile(lambda part: part.isascii() and part.replace("-", "").isalpha() and part[0] != "-", parts)
+    )
+    if len(plain) < len(parts) and _NEAR.fullmatch(parts[len(plain)]):
+        plain = plain[:-1]  # it belongs to NEAR
+    for size in range(len(plain), 1, -1):
+        tokens = tokens_of(" ".join(plain[:size]))
+        if length_of_number(tokens) == len(tokens):
+            return size
+    return 0
 
 
 def _near(left: str, right: str, distance: int) -> Near:
@@ -127,7 +155,7 @@ def _term(part: str) -> Term:
     prefix = part.endswith("*")
     if prefix and len(tokens[-1]) < LEAST_PREFIX:
         raise InvalidRequest(f"{part}: write at least {LEAST_PREFIX} letters before the asterisk.")
-    return Term(tokens, prefix)
+    return Term(tokens, prefix, others=() if prefix else number_ways(tokens))
 
 
 def fuzzy_terms(query: Query) -> list[Term]:
@@ -176,7 +204,7 @@ def matches_query(query: Query, passage: Passage, alternatives: bool = False) ->
             last = match.last if match.last < reading.first else max(match.last - longer, reading.last)
             place = Match(first, last)
             if touches:
-                place = Match(first, last, reading, " ".join(read[match.first : match.last + 1]))
+                place = Match(first, last, reading, join_words(read[match.first : match.last + 1]))
             places.setdefault((first, last), place)
     return [places[place] for place in sorted(places) if place[0] < passage.own]
 
@@ -198,9 +226,7 @@ def _speaks_of(query: Query, reading: AlternativeReading) -> bool:
     """Whether the reading has a word of the query."""
     heard = tokens_of(reading.text)
     return any(
-        token in term.spellings
-        if term.sound
-        else token in term.tokens or (term.prefix and token.startswith(term.tokens[-1]))
+        any(token in way for way in term.ways) or (term.prefix and token.startswith(term.tokens[-1]))
         for clause in query.wanted
         for term in _terms(clause)
         for token in heard
@@ -213,17 +239,16 @@ def _terms(clause: Term | Near) -> tuple[Term, ...]:
 
 def _places(term: Term, tokens: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     """The first and last token of each place."""
-    if term.sound:
-        return [(at, at) for at, (token, _) in enumerate(tokens) if token in term.spellings]
-    size = len(term.tokens)
-    *first, last = term.tokens
     places = []
-    for at in range(len(tokens) - size + 1):
-        end = tokens[at + size - 1][0]
-        if (end.startswith(last) if term.prefix else end == last) and all(
-            tokens[at + step][0] == token for step, token in enumerate(first)
-        ):
-            places.append((at, at + size - 1))
+    for way in term.ways:
+        size = len(way)
+        *first, last = way
+        for at in range(len(tokens) - size + 1):
+            end = tokens[at + size - 1][0]
+            if (end.startswith(last) if term.prefix else end == last) and all(
+                tokens[at + step][0] == token for step, token in enumerate(first)
+            ):
+                places.append((at, at + size - 1))
     return places
 
 

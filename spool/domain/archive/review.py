@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 
 from spool.domain.archive.passages import MOST_WORDS, PAUSE_SECONDS, Spoken
 from spool.domain.columns import Unprefixed
+from spool.domain.spacing import join_words
 from spool.domain.transcript import LanguageSpan, SpeechSpan, Transcript, Word
 from spool.wer import normal_words
 
@@ -182,7 +183,7 @@ def _speech(spans: Iterable[SpeechSpan]) -> Iterator[SpeechSpan]:
 
 
 def _text(words: Sequence[Word]) -> str:
-    return " ".join(word.text for word in words)
+    return join_words(word.text for word in words)
 
 
 def _cuts(words: Sequence[Word]) -> Iterator[tuple[int, int]]:

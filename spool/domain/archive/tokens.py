@@ -10,6 +10,8 @@ from functools import lru_cache
 from itertools import pairwise
 from zlib import crc32
 
+from spool.domain.spacing import CLUSTERED, WIDE
+
 LONGEST = 64
 """The most characters of a token."""
 SOUNDING = 4
@@ -17,9 +19,9 @@ SOUNDING = 4
 
 _MARKS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = re.compile("['\u2019\u02bc\uff07]")
-# Chinese and Japanese are written without spaces: each character is a token of its own.
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-_PIECES = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+# Words of these scripts have no spaces between them: each character is a token of its own.
+_UNSPACED = WIDE + CLUSTERED
+_PIECES = re.compile(f"(?![\\W_])[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
 )
@@ -28,11 +30,6 @@ _CLUSTERS = re.compile("tsch|tch|sch|sh|ch|cz|ph|ck|qu|gh|th|tz|ts|x")
 _SOUNDS = {"ph": "f", "ck": "k", "qu": "k", "gh": "k", "th": "t", "tz": "s", "ts": "s", "x": "ks"}
 _CLASSES = str.maketrans("cqgdbvwz", "kkktpffs", "aeiouyjh")
 _REPEATED = re.compile(r"(.)\1+")
-
-
-def is_unspaced(char: str) -> bool:
-    """Whether the character belongs to a script that is written without spaces between words."""
-    return re.match(f"[{_UNSPACED}]", char) is not None
 
 
 @lru_cache(maxsize=1 << 16)

@@ -66,6 +66,7 @@ def phrase_pairs(query: Query) -> list[int]:
             pair
             for clause in query.wanted
             for term in ((clause.left, clause.right) if isinstance(clause, Near) else (clause,))
+            if not term.others
             for pair in pairs_of(term.tokens[:-1] if term.prefix else term.tokens)
         }
     )
@@ -93,13 +94,17 @@ def _of_alternatives(query: Query, both: str, either: str, begins: str) -> str:
     words, heard = [], []
     for clause in query.wanted:
         for term in (clause.left, clause.right) if isinstance(clause, Near) else (clause,):
-            spelled = [[token] for token in term.tokens] if not term.sound else [term.spellings or (_ANY,)]
-            for at, tokens in enumerate(spelled):
-                begin = begins if term.prefix and at == len(spelled) - 1 else ""
-                own = [f"{quote}{token}{quote}{begin}" for token in tokens]
-                other = [f"{quote}~{token}{quote}{begin}" for token in tokens]
-                words.append(f"({f' {either} '.join(own + other)})")
-                heard += other
+            ways = term.ways or ((_ANY,),)
+            together = []
+            for way in ways:
+                each_token = []
+                for at, token in enumerate(way):
+                    begin = begins if term.prefix and at == len(way) - 1 else ""
+                    own, other = (f"{quote}{sign}{token}{quote}{begin}" for sign in ("", "~"))
+                    each_token.append(f"({own} {either} {other})")
+                    heard.append(other)
+                together.append(f" {both} ".join(each_token))
+            words.append(f"({f' {either} '.join(f'({each})' for each in together)})")
     return f" {both} ".join([*words, f"({f' {either} '.join(heard)})"])
 
 
@@ -117,20 +122,24 @@ def _tsquery(query: Query) -> str:
 
 
 def _ts_term(term: Term) -> str:
-    if term.sound:
-        spellings = [f"'{token}'" for token in term.spellings or (_ANY,)]
-        return f"({' | '.join(spellings)})"
-    tokens = [f"'{token}'" for token in term.tokens]
-    return f"({' <-> '.join(tokens)}{':*' if term.prefix else ''})"
+    return f"({' | '.join(_ts_way(way, term.prefix) for way in term.ways or ((_ANY,),))})"
+
+
+def _ts_way(way: Sequence[str], prefix: bool = False) -> str:
+    tokens = " <-> ".join(f"'{token}'" for token in way)
+    return f"({tokens}{':*' if prefix else ''})"
 
 
 def _ts_near(near: Near) -> str:
     """Each distance separately: PostgreSQL measures it between the last words of both sides."""
     ways = []
     for one, other in ((near.left, near.right), (near.right, near.left)):
-        size = 1 if other.sound else len(other.tokens)
-        left, right = _ts_term(one), _ts_term(other)
-        ways += [f"({left} <{apart + size}> {right})" for apart in range(near.distance + 1)]
+        left = _ts_term(one)
+        ways += [
+            f"({left} <{apart + len(way)}> {_ts_way(way, other.prefix)})"
+            for way in other.ways or ((_ANY,),)
+            for apart in range(near.distance + 1)
+        ]
     return f"({' | '.join(ways)})"
 
 
@@ -142,9 +151,7 @@ def _fts5(query: Query) -> str:
 
 
 def _fts_phrases(term: Term) -> list[str]:
-    if term.sound:
-        return [f'"{token}"' for token in term.spellings or (_ANY,)]
-    return [f'"{" ".join(term.tokens)}"{" *" if term.prefix else ""}']
+    return [f'"{" ".join(way)}"{" *" if term.prefix else ""}' for way in term.ways or ((_ANY,),)]
 
 
 def _fts_term(term: Term) -> str:

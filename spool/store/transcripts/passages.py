@@ -31,6 +31,7 @@ from sqlalchemy import (
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import AlternativeReading
 from spool.domain.archive.review import REASONS, ReviewPassage
+from spool.domain.spacing import join_words
 from spool.store.sql import ManyRows
 from spool.tables import passage_words, passages, review_passages, review_recordings
 from spool.tables.record import values_of
@@ -88,7 +89,7 @@ def read_first_words(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
     rows = tx.execute(
         select(passages.c.job_id, passages.c.text, passages.c.own_words).where(passages.c.id.in_(first))
     )
-    return {row.job_id: " ".join(row.text.split(" ")[: row.own_words]) for row in rows}
+    return {row.job_id: join_words(row.text.split(" ")[: row.own_words]) for row in rows}
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """The search over HTTP, from Python and from the command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,74 @@ def test_words_are_found_over_http_python_and_the_command_line(
 
     http.delete(f"/v1/jobs/{job_id}/content", params={"what": "transcript"})
     assert http.get("/v1/search", params={"q": "light"}).json() == {"items": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("spoken", "asked"),
+    [
+        ("we waited thirty days", "30"),
+        ("we waited 30 days", "thirty"),
+        ("we waited 30 days", '"thirty days"'),
+        ("we waited forty-two days", "42 waited"),
+        ("we waited 42 days", "forty two waited"),
+        ("a hundred and five people", "105"),
+        ("it was 1945 then", "nineteen forty five"),
+        ("it was nineteen forty-five then", "1945 NEAR/3 it"),
+        ("it cost 1,000 crowns", "a thousand crowns"),
+        ("it cost one thousand crowns", "1000"),
+    ],
+)
+def test_numbers_are_found_as_they_are_said_and_as_they_are_written(
+    http: httpx.Client, live: Live, recordings: Path, spoken: str, asked: str
+) -> None:
+    job_id = done(http, live, recordings, spoken)
+    assert [hit["job"] for hit in http.get("/v1/search", params={"q": asked}).json()["items"]] == [job_id]
+    assert http.get("/v1/search", params={"q": f"{asked} 77"}).json()["items"] == []
+
+
+def test_versions_of_a_recording_are_one_hit_for_people(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    first = done(http, live, recordings, "he kept the light", name="Reel 42")
+    again = http.post("/v1/jobs/" + first + "/rerun", json={"options": {"nbest": 2, "decoder": "beam"}})
+    second = str(again.json()["id"])
+    live.work().finish(second, ("he", "kept", "the", "light"))
+    other = done(http, live, recordings, "they kept watch", name="Reel 43")
+
+    items = http.get("/v1/search", params={"q": "kept"}).json()["items"]
+    assert {hit["job"]: hit["recording"] for hit in items} == {
+        other: items[0]["recording"],
+        first: items[2]["recording"],
+        second: items[2]["recording"],
+    }
+    assert items[0]["recording"] != items[2]["recording"]
+
+    printed = invoke(main, ["search", "kept", "--url", live.url]).stdout
+    assert printed.count("he kept the light") == 1
+    assert re.search(rf"also in demo-tdt, [\d-]+  {first}", printed), printed
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "asked"),
+    [
+        (("我们", "在", "2023", "年", "去", "了", "北京", "。"), "我们在2023年去了北京。", "北京"),
+        (("東京", "へ", "行き", "ました", "。"), "東京へ行きました。", "行きました"),
+        (("ผม", "กิน", "ข้าว"), "ผมกินข้าว", "กินข้าว"),
+        (("je", "m'appelle", "Léa"), "je m'appelle Léa", "m'appelle"),
+    ],
+)
+def test_words_are_joined_as_their_language_is_written(
+    http: httpx.Client, live: Live, recordings: Path, words: tuple[str, ...], text: str, asked: str
+) -> None:
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    live.work().finish(job_id, words)
+    [hit] = http.get("/v1/search", params={"q": asked}).json()["items"]
+    assert (hit["job"], hit["text"]) == (job_id, text)
+    assert http.get("/v1/review", params={"job": job_id}).json()["items"][0]["text"] == text
+    edit = {"first_word": 0, "last_word": 0, "text": words[0], "author": "Bo"}
+    http.post(f"/v1/jobs/{job_id}/edits", json=edit).raise_for_status()
+    for form in ("txt", "srt", "vtt", "json"):
+        assert text in http.get(f"/v1/jobs/{job_id}/transcript", params={"format": form}).text, form
 
 
 def test_what_was_heard_beside_a_transcript_is_found_where_asked(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from spool.domain.archive.alignment import Typescript
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
+from spool.domain.spacing import join_words
 from spool.domain.transcript import AlignmentFacts, DiarizationFacts, Speaker, Transcript, Turn, Word
 from spool.errors import InvalidRequest
 from worker.decode.alignment.emissions import Emissions
@@ -82,7 +83,7 @@ def with_places(heard: Transcript, text: Typescript, placed: Sequence[PlacedWord
         update={
             "alignment": facts,
             "warnings": (*heard.warnings, *_warnings(score, placed)),
-            "text": " ".join(text.texts),
+            "text": join_words(text.texts),
             "words": tuple(_word(each, duration) for each in placed),
         }
     )

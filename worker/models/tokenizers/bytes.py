@@ -13,6 +13,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
+from spool.domain.spacing import is_apart
 from spool.errors import InvalidRequest, ModelUnreadable
 from worker.models.base import TokenSpan, is_wide
 from worker.models.tokenizers.pieces import WORD_START
@@ -72,14 +73,16 @@ class ByteTokenizer:
         """The words of text tokens: every token is in one, and the texts joined are the text.
 
         Tokens are joined to whole characters; a word then begins at a leading space or is punctuation. Where
-        a language is written without spaces, each joined piece is a word.
+        a language is written without spaces, each joined piece is a word, unless that puts a space before it.
         """
         pieces = self.characters(tokens)
-        if language in UNSPACED:
-            return pieces
         words: list[TokenSpan] = []
         for piece in pieces:
-            alone = piece.text.strip() in string.punctuation
+            alone = (
+                not is_apart(words[-1].text, piece.text)
+                if language in UNSPACED and words
+                else piece.text.strip() in string.punctuation
+            )
             if words and not alone and not piece.text.startswith(" "):
                 words[-1] = TokenSpan(words[-1].text + piece.text, words[-1].first, piece.last)
             else:

@@ -362,3 +362,13 @@ def test_common_words_of_the_transcript_do_not_hide_an_alternative(db: Database)
     hits = found(db, "lamps", limit=2, alternatives=True)
     assert len(hits) == 6
     assert hits[-1].job.id == job.id
+
+
+@pytest.mark.parametrize(
+    "asked", ["42 waited", '"waited 42"', "days NEAR/1 42", "42 NEAR/1 days", "forty two -storm"]
+)
+def test_a_number_is_found_in_words(db: Database, asked: str) -> None:
+    job_id = spoken(db, "we waited forty-two days")
+    spoken(db, "we waited 24 days")
+    assert [hit.job.id for hit in found(db, asked)] == [job_id]
+    assert [hit.job.id for hit in found(db, asked, alternatives=True)] == [job_id]
