@@ -106,7 +106,7 @@ def check_graph(model: Searchable, options: SearchOptions) -> None:
         )
     graph, ctc = load_graph(options.graph).arrays, model.heads["ctc"]
     check_units(graph, model.tokenizer.pieces)
-    unit_columns(graph, ctc.blank, blank_first=ctc.blank_first)
+    unit_columns(graph, ctc.blank, blank_unit=ctc.blank_unit)
 
 
 def check_request(searcher: Searcher, options: SearchOptions, request: DecodeRequest) -> None:

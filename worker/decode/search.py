@@ -163,7 +163,7 @@ def _search_graph(batch: SearchInput) -> Hypotheses:
         settings,
         options.beam,
         batch.recorder,
-        blank_first=batch.head.blank_first,
+        blank_unit=batch.head.blank_unit,
     )
 
 

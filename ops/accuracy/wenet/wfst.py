@@ -65,7 +65,7 @@ def found(
     for row, log_probs in zip(batch, rows, strict=True):
         row[: len(log_probs)] = np.roll(log_probs, -1, axis=1)
     blank = rows[0].shape[1] - 1
-    return wfst_search(mx.array(batch), lengths, blank, graph, settings, count, blank_first=False)
+    return wfst_search(mx.array(batch), lengths, blank, graph, settings, count, blank_unit=None)
 
 
 def compare_kaldi(dump: NpzFile, comparison: Comparison) -> None:

@@ -93,7 +93,7 @@ def ours(
     batch = np.zeros((len(rows), lengths.max(), len(UNITS)), np.float32)
     for row, log_probs in zip(batch, rows, strict=True):
         row[: len(log_probs)] = np.roll(log_probs, -1, axis=1)
-    return wfst_search(mx.array(batch), lengths, len(UNITS) - 1, graph, settings, count, blank_first=False)
+    return wfst_search(mx.array(batch), lengths, len(UNITS) - 1, graph, settings, count, blank_unit=None)
 
 
 def timed(work: Callable[[], list[float]]) -> tuple[float, list[float]]:

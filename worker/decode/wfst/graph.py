@@ -73,15 +73,16 @@ def _grid(values: NDArray[np.float32]) -> NDArray[np.int32]:
     return np.floor(values.astype(np.float64) * ONE + 0.5).astype(np.int32)
 
 
-def unit_columns(graph: GraphArrays, blank: int, *, blank_first: bool) -> NDArray[np.int32]:
+def unit_columns(graph: GraphArrays, blank: int, *, blank_unit: int | None) -> NDArray[np.int32]:
     """For each unit, blank first, the column of a head's log-probabilities, in which blank is last. A head
-    whose own blank was first (WeNet's) has a column for the impossible unit 0. Raises InvalidRequest if the
-    graph and the head have different numbers of units."""
-    units = blank if blank_first else blank + 1
+    whose own blank was one of its units has a column for that impossible label (`blank_unit`). Raises
+    InvalidRequest if the graph and the head have different numbers of units."""
+    units = blank + 1 if blank_unit is None else blank
     fits = len(graph.units) == units if graph.units else graph.labels <= units
     if not fits:
         raise InvalidRequest(f"the graph was built for {graph.labels} units, and the model has {units}")
-    return np.array([blank, *range(1 if blank_first else 0, blank)], np.int32)[: max(graph.labels, 1)]
+    labels = (label for label in range(blank) if label != blank_unit)
+    return np.array([blank, *labels], np.int32)[: max(graph.labels, 1)]
 
 
 def check_units(graph: GraphArrays, pieces: Sequence[str]) -> None:

@@ -53,17 +53,18 @@ def wfst_search(
     count: int,
     recorder: LatticeRecorder | None = None,
     *,
-    blank_first: bool,
+    blank_unit: int | None,
 ) -> list[list[Hypothesis]]:
     """Up to `count` different word sequences of each utterance, best first.
 
-    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames. A score is minus the cost
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames. blank_unit: as
+    `CtcHead` has it. A score is minus the cost
     of the best path, graph and acoustic model together, without a sum over alignments. Tokens are that path's
     units without blanks and repeats; a token's time is its first frame, its confidence the probability there.
     recorder: gets the lattices that requests ask for, no wider than the settings' beam. An utterance with a
     non-finite frame, or that no path of the graph fits, has an empty list.
     """
-    columns = unit_columns(graph.arrays, blank, blank_first=blank_first)
+    columns = unit_columns(graph.arrays, blank, blank_unit=blank_unit)
     probabilities = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
     rows = [probabilities[row, :length] for row, length in enumerate(lengths.tolist())]
     finite = [bool(np.isfinite(row.max(1)).all() and not np.isnan(row).any()) for row in rows]

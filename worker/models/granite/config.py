@@ -18,11 +18,12 @@ Tree = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GraniteConfig:
-    """One model. is_tied: the head is the encoder's own output layer."""
+    """One model. blank: its unit; is_tied: the head is the encoder's own output layer."""
 
     features: DeltaMel
     encoder: EncoderConfig
     vocabulary: int
+    blank: int
     is_tied: bool
 
     @property
@@ -40,12 +41,14 @@ def parse_granite(tree: Tree, features: Tree) -> GraniteConfig:
     front, encoder = _parse_features(features), _parse_encoder(sizes)
     vocabulary = require_size("vocab_size", tree.get("vocab_size", 16_384))
     require("encoder_config.vocab_size", sizes.get("vocab_size", 16_384), vocabulary)
-    require("pad_token_id", tree.get("pad_token_id", 0), 0)
+    blank = tree.get("pad_token_id", 0)
+    if type(blank) is not int or not 0 <= blank < vocabulary:
+        raise ModelUnreadable(f"pad_token_id, which is blank, is {blank!r} in a vocabulary of {vocabulary}")
     if encoder.feat_in != front.width:
         raise ModelUnreadable(
             f"encoder_config.num_mel_bins is {encoder.feat_in // 4}, that of the features is {front.mels}"
         )
-    return GraniteConfig(front, encoder, vocabulary, bool(tree.get("tie_word_embeddings", True)))
+    return GraniteConfig(front, encoder, vocabulary, blank, bool(tree.get("tie_word_embeddings", True)))
 
 
 def _parse_features(tree: Tree) -> DeltaMel:

@@ -47,7 +47,7 @@ class Granite:
             config = parse_granite(folder.config, folder.features)
         except ModelUnreadable as cause:
             raise ModelUnreadable(f"{files.path / CONFIG}: {cause.message}") from cause
-        tokenizer, network = read_tokenizer(folder, config.vocabulary), GraniteNetwork(config)
+        tokenizer, network = read_tokenizer(folder, config.vocabulary, config.blank), GraniteNetwork(config)
         weights, source = rename_tensors(folder.weights, str(folder.weights_path)), str(folder.weights_path)
         install(network, weights, kind, source, names=GRANITE)
         network.encoder.fold(kind)
@@ -58,8 +58,8 @@ class Granite:
         return model
 
 
-def read_tokenizer(folder: HubFolder, vocabulary: int) -> WordByteTokenizer:
-    """The tokenizer of a model of that many units, of which 0 is blank. Raises ModelUnreadable."""
+def read_tokenizer(folder: HubFolder, vocabulary: int, blank: int) -> WordByteTokenizer:
+    """The tokenizer of a model of that many units, one of which is blank. Raises ModelUnreadable."""
     path, tokens = folder.path / TOKENIZER, folder.tokenizer
     special = frozenset(tokens.get_added_tokens_decoder())
     ids = set(tokens.get_vocab().values())
@@ -68,9 +68,10 @@ def read_tokenizer(folder: HubFolder, vocabulary: int) -> WordByteTokenizer:
             f"{path}: a tokenizer of another vocabulary: {len(ids)} tokens up to {max(ids, default=-1)}, "
             f"in a model of {vocabulary}"
         )
-    if 0 not in special:
+    if blank not in special:
         raise ModelUnreadable(
-            f"{path}: a tokenizer of another vocabulary: token 0 is {tokens.id_to_token(0)!r} and not blank"
+            f"{path}: a tokenizer of another vocabulary: token {blank} is {tokens.id_to_token(blank)!r} and "
+            "not blank"
         )
     reader = WordByteTokenizer(tokens, vocabulary, vocabulary, special)
     if reader.missing:

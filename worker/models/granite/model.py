@@ -42,16 +42,19 @@ class GraniteNetwork(nn.Module):
 
     def __init__(self, config: GraniteConfig) -> None:
         super().__init__()
-        self.encoder = GraniteEncoder(config.encoder, config.vocabulary)
+        self.encoder, self._blank = GraniteEncoder(config.encoder, config.vocabulary), config.blank
         if not config.is_tied:
             self.ctc_head = Linear(config.encoder.d_model, config.vocabulary, exact=True)
 
     def label(self, frames: mx.array) -> mx.array:
-        """Encoder frames [..., d_model] -> logits [..., V + 1]: unit 0, which is blank, comes last and label
-        0 cannot be (`worker.models.heads.blank_first`)."""
+        """Encoder frames [..., d_model] -> logits [..., V + 1]: blank comes last, its own unit cannot be a
+        label (as in `worker.models.heads.blank_first`)."""
         logits = self.ctc_head(frames) if "ctc_head" in self else self.encoder.out(frames)
         never = mx.full((*logits.shape[:-1], 1), -mx.inf, logits.dtype)
-        return mx.concatenate([never, logits[..., 1:], logits[..., :1]], axis=-1)
+        blank, behind = self._blank, self._blank + 1
+        return mx.concatenate(
+            [logits[..., :blank], never, logits[..., behind:], logits[..., blank:behind]], axis=-1
+        )
 
 
 class GraniteModel(FrameModel):
@@ -73,7 +76,7 @@ class GraniteModel(FrameModel):
 
     @cached_property
     def heads(self) -> Mapping[HeadName, CtcHead]:
-        return {"ctc": CtcHead(self.network.label, self.config.vocabulary, blank_first=True)}
+        return {"ctc": CtcHead(self.network.label, self.config.vocabulary, blank_unit=self.config.blank)}
 
     @cached_property
     def capabilities(self) -> Capabilities:

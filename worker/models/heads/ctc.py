@@ -25,8 +25,8 @@ class CtcDecoder(nn.Module):
 class CtcHead:
     """What a search needs of a CTC model. decoder: [..., d_model] -> logits [..., V + 1], blank last. `blank`
     is the id of blank. `sums`: the model's own beam adds all alignments of a prefix up, rather than taking
-    the best of them; a search may be asked for either. `blank_first`: blank is the model's unit 0, so that
-    label 0 cannot be."""
+    the best of them; a search may be asked for either. `blank_unit`: which of its units the model itself has
+    for blank, so that it cannot be a label; None for a unit behind them."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class CtcHead:
         blank: int,
         *,
         sums: bool = False,
-        blank_first: bool = False,
+        blank_unit: int | None = None,
     ) -> None:
         self._decoder = decoder
         self.blank = blank
         self.sums = sums
-        self.blank_first = blank_first
+        self.blank_unit = blank_unit
 
     def log_probs(self, frames: mx.array, blank_penalty: float = 0.0) -> mx.array:
         """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last.

@@ -99,7 +99,7 @@ class WenetModel(FrameModel):
     @cached_property
     def heads(self) -> Mapping[HeadName, Any]:
         network, vocabulary, sizes = self.network, self.config.vocabulary, self.config.transducer
-        ctc = CtcHead(network.ctc, vocabulary, sums=True, blank_first=True)
+        ctc = CtcHead(network.ctc, vocabulary, sums=True, blank_unit=0)
         heads: dict[HeadName, Any] = {"ctc": ctc}
         if sizes is not None:
             parts = network.predictor, network.joint, joint_config(sizes), vocabulary

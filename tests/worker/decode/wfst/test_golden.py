@@ -50,7 +50,7 @@ def found(
     for row, log_probs in zip(batch, rows, strict=True):
         row[: len(log_probs)] = blank_last(log_probs)
     units = rows[0].shape[1]
-    return wfst_search(mx.array(batch), lengths, units, graph, settings, count, blank_first=True)
+    return wfst_search(mx.array(batch), lengths, units, graph, settings, count, blank_unit=0)
 
 
 def utterances(name: str) -> list[np.ndarray]:

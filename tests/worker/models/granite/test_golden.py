@@ -1,5 +1,7 @@
 """Granite Speech 5 TurboCTC against transformers' own answers, and what its answers must not depend on."""
 
+import json
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -118,6 +120,53 @@ def test_phrases_are_boosted_and_a_text_is_aligned() -> None:
     assert words is not None
     assert [word.text for word in words] == ["the", "other"]
     assert 0 <= words[0].start < words[0].end <= words[1].start < words[1].end <= len(samples) / 16_000
+
+
+def move_blank(folder: Path, unit: int) -> None:
+    """Exchange blank, unit 0, with another unit of a model whose head is not tied."""
+
+    def exchange(values: mx.array, axis: int) -> mx.array:
+        order = np.arange(values.shape[axis])
+        order[[0, unit]] = unit, 0
+        return mx.take(values, mx.array(order), axis=axis)
+
+    tensors = mx.load(str(folder / "model.safetensors"))
+    assert isinstance(tensors, dict)
+    mx.eval(tensors)  # before the file is written anew
+    for name in ("encoder.out.weight", "encoder.out.bias", "ctc_head.weight", "ctc_head.bias"):
+        tensors[name] = exchange(tensors[name], 0)
+    tensors["encoder.out_mid.weight"] = exchange(tensors["encoder.out_mid.weight"], 1)
+    mx.save_safetensors(str(folder / "model.safetensors"), tensors, {"format": "pt"})
+    tree = json.loads((folder / "tokenizer.json").read_text())
+    numbers, other = tree["model"]["vocab"], tree["added_tokens"][0]
+    (blank,) = (token for token, number in numbers.items() if number == 0)
+    (moved,) = (token for token, number in numbers.items() if number == unit)
+    numbers[blank], numbers[moved], other["id"] = unit, 0, unit
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": unit}))
+
+
+@pytest.mark.parametrize("unit", [1, 37, 269])
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", 6, 6)], ids=["greedy", "beam"])
+def test_blank_may_be_any_unit(tmp_path: Path, unit: int, options: SearchOptions) -> None:
+    # Given a model, and the same one whose blank has changed places with another unit
+    folder = shutil.copytree(GOLDEN / "granite" / "wide", tmp_path / "moved")
+    model = model_of("wide")
+    assert unit < model.config.vocabulary
+    move_blank(folder, unit)
+    moved = load_model(folder)
+    # When both search
+    expected = search(model, model.encode(utterances()), options)
+    found = search(moved, moved.encode(utterances()), options)
+    # Then the lists are the same, the other unit's label being 0
+    for ours, theirs in zip(found, expected, strict=True):
+        texts = [tuple(0 if token == unit else token for token in each.tokens) for each in theirs]
+        assert [each.tokens for each in ours] == texts
+        assert [moved.tokenizer.decode(each.tokens) for each in ours] == [
+            model.tokenizer.decode(each.tokens) for each in theirs
+        ]
+        np.testing.assert_allclose([each.score for each in ours], [each.score for each in theirs], atol=1e-3)
 
 
 def test_names_of_tensors_follow_from_the_configuration() -> None:

@@ -83,9 +83,15 @@ def test_features_that_are_not_computed_are_named(
     refuse(folder, ModelUnreadable, pattern)
 
 
-def test_another_blank_is_refused(folder: Path) -> None:
-    change(folder, "config.json", lambda tree: tree.update({"pad_token_id": 269}))
-    refuse(folder, ModelUnreadable, "pad_token_id is 269")
+@pytest.mark.parametrize("unit", [-1, 1_000_000, "0", None])
+def test_a_blank_outside_the_vocabulary_is_refused(folder: Path, unit: object) -> None:
+    change(folder, "config.json", lambda tree: tree.update({"pad_token_id": unit}))
+    refuse(folder, ModelUnreadable, f"pad_token_id, which is blank, is {unit!r} in a vocabulary of")
+
+
+def test_a_blank_that_is_a_token_is_refused(folder: Path) -> None:
+    change(folder, "config.json", lambda tree: tree.update({"pad_token_id": 7}))
+    refuse(folder, ModelUnreadable, r"token 7 is .+ and not blank")
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(folder: Path) -> None:
