@@ -35,7 +35,7 @@ STORED = ("final.safetensors", WEIGHTS, "final.pt", INDEX, "weights.safetensors"
 WEIGHT_SUFFIXES = (".safetensors", ".npz", ".pt", ".bin", ".zip")
 CHOICES = (8, 4)
 GROUP_SIZES = (64, 32)
-KEPT = re.compile(r"embed|^joint\.|(^|\.)ctc|output_layer|proj_out|lm_head|log_softmax")
+KEPT = re.compile(r"embed|^encoder\.out|^joint\.|(^|\.)ctc|output_layer|proj_out|lm_head|log_softmax")
 SMALL = 32 * 32
 """A matrix of fewer weights stays."""
 

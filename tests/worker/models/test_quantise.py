@@ -2,7 +2,9 @@
 by hand."""
 
 import json
+import shutil
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,62 @@ from ops.testbed.invoking import invoke
 from spool.errors import InvalidRequest, UnknownModel, WeightsMismatch
 from tests.worker.models.canary import fixtures as canary
 from tests.worker.models.golden import FOLDER
+from tests.worker.models.qwen3_asr import tiny as qwen
 from tests.worker.models.whisper import tiny
 from worker.cli.main import main
-from worker.models import ModelFiles, load_model
+from worker.models import (
+    GRANITE,
+    DecodeRequest,
+    GraniteNetwork,
+    ModelFiles,
+    load_model,
+    parse_granite,
+    stored_shapes,
+)
 from worker.models.quantise import quantise
 
 SAMPLES = [canary.sound(1.0), canary.sound(0.7, 1)]
+
+
+def widened(tree: dict[str, Any], **sizes: int) -> dict[str, Any]:
+    """Sections of a configuration, in which every setting of these names has this size."""
+    return {
+        key: widened(value, **sizes) if isinstance(value, dict) else sizes.get(key, value)
+        for key, value in tree.items()
+    }
+
+
+# Groups have at least 32 weights.
+QWEN = widened(
+    qwen.CONFIG,
+    d_model=32,
+    encoder_ffn_dim=64,
+    output_dim=64,
+    hidden_size=64,
+    intermediate_size=96,
+    head_dim=32,
+)
+
+
+def write_granite(folder: Path) -> Path:
+    """A model as wide as groups are, of random weights."""
+    shutil.copytree(FOLDER / "granite" / "wide", folder)
+    stated = json.loads((folder / "config.json").read_text())
+    tree = widened(stated, hidden_size=32, intermediate_size=64, head_dim=16)
+    (folder / "config.json").write_text(json.dumps(tree))
+    front = json.loads((folder / "processor_config.json").read_text())
+    shapes = stored_shapes(
+        GraniteNetwork(parse_granite(tree, front.get("feature_extractor", front))), GRANITE
+    )
+    random = np.random.default_rng(3)
+    tensors = {
+        name: mx.array(np.abs(random.normal(size=shape)).astype(np.float32) * 0.1 + ("running_var" in name))
+        if ".norm" in name
+        else mx.array(random.normal(size=shape).astype(np.float32) * shape[-1] ** -0.5)
+        for name, shape in shapes.items()
+    }
+    mx.save_safetensors(str(folder / "model.safetensors"), tensors)
+    return folder
 
 
 def write_whisper(write: Callable[..., Path]) -> Callable[[Path], Path]:
@@ -43,12 +95,23 @@ FAMILIES: dict[str, Callable[[Path], Path]] = {
     "whisper of OpenAI": write_whisper(tiny.write_checkpoint),
 }
 
+FAMILIES |= {
+    "granite": lambda path: write_granite(path),
+    "qwen3-asr": lambda path: qwen.write_folder(path, QWEN),
+    "cohere": lambda _: FOLDER / "hub" / "cohere",
+    "canary of transformers": lambda _: FOLDER / "hub" / "canary",
+    "parakeet of transformers": lambda _: FOLDER / "hub" / "parakeet_rnnt",
+}
+
 OTHER_LAYOUTS = ("whisper of CTranslate2", "whisper of OpenAI")
 
 
 def frames_of(folder: Path) -> np.ndarray:
     encoded: Any = load_model(folder, mx.float32).encode(SAMPLES)
-    frames = encoded.frames if hasattr(encoded, "frames") else encoded[0].batch.frames
+    if hasattr(encoded, "frames"):
+        frames = encoded.frames
+    else:
+        frames = encoded[0].batch.frames if hasattr(encoded[0], "batch") else encoded[0]
     return np.array(frames.astype(mx.float32))
 
 
@@ -59,7 +122,10 @@ def cross_of(folder: Path) -> list[np.ndarray]:
     if head is None:
         return []
     encoded = model.encode(SAMPLES[:1])
-    return [np.array(head.logits_after(encoded, [[1, 2, 3]]))]
+    if hasattr(head, "logits_after"):
+        return [np.array(head.logits_after(encoded, [[1, 2, 3]]))]
+    prompt = model.ask(encoded, [model.prepare(DecodeRequest())], [None])[0].prompts[0].tokens
+    return [np.array(head.log_probabilities(encoded[0], prompt, [[1, 2, 3]])[0])]
 
 
 def expand_by_hand(folder: Path, target: Path, bits: int) -> Path:
@@ -98,7 +164,7 @@ def expand_by_hand(folder: Path, target: Path, bits: int) -> Path:
     ("family", "bits"),
     [
         pytest.param(family, bits, marks=pytest.mark.long if family in OTHER_LAYOUTS else ())
-        for family, bits in [*zip(FAMILIES, [8, 4] * 4, strict=True), ("nemo folder", 4)]
+        for family, bits in [*zip(FAMILIES, cycle([8, 4]), strict=False), ("nemo folder", 4), ("granite", 4)]
     ],
 )
 def test_a_quantised_model_answers_as_its_weights_expanded_by_hand(

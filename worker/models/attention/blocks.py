@@ -85,16 +85,17 @@ class Tensors:
         biases = [self._bias(name, weight.shape[0]) for name, weight in zip(names, weights, strict=True)]
         return _side_by_side([Linear(*each) for each in zip(weights, biases, strict=True)])
 
-    def product(self, *names: str) -> Product:
-        """The layers of these names side by side, which have no biases."""
+    def product(self, *names: str) -> Product | Grouped:
+        """The layers of these names side by side, which have no biases; packed as in `affine`."""
+        if self._stay_packed(names):
+            return replace(self._group(names, 0), bias=None)
         weights = [self.array(f"{name}.weight") for name in names]
         return Product(weights[0] if len(names) == 1 else mx.concatenate(weights))
 
     def affine(self, *names: str, query_heads: int = 0) -> Linear | Grouped:
         """As `linear`, packed where all of them stay so, in the same bits. query_heads: the first projects to
         queries of so many heads, with attention's scale: one over the root of a head's width."""
-        shapes = {self._packed_shape(name) for name in names}
-        if len(shapes) == 1 and None not in shapes:
+        if self._stay_packed(names):
             return self._group(names, query_heads)
         first, *others = (self.linear(name) for name in names)
         if query_heads:
@@ -111,11 +112,12 @@ class Tensors:
             scales[0], biases[0], bias[0] = scales[0] * scale, biases[0] * scale, bias[0] * scale
         return Grouped(*(mx.concatenate(parts) for parts in (packed, scales, biases, bias)))
 
-    def _packed_shape(self, name: str) -> tuple[int, int] | None:
-        """How wide a layer's packed weights and scales are, None where it has none."""
-        if f"{name}.packed" not in self._tensors:
-            return None
-        return self._tensors[f"{name}.packed"].shape[1], self._tensors[f"{name}.scales"].shape[1]
+    def _stay_packed(self, names: Sequence[str]) -> bool:
+        """Whether all of them have packed weights and scales, as wide as each other's."""
+        if any(f"{name}.packed" not in self._tensors for name in names):
+            return False
+        kinds = ("packed", "scales")
+        return len({tuple(self._tensors[f"{name}.{kind}"].shape[1] for kind in kinds) for name in names}) == 1
 
     def _bias(self, name: str, outputs: int) -> mx.array:
         if f"{name}.bias" in self._tensors:

@@ -17,7 +17,16 @@ from kernels.attention.self_attention import self_attention
 from kernels.nn.elementwise import silu
 from worker.models.attention.causal_state import CausalState, join_states
 from worker.models.attention.decoder import pad_rows
-from worker.models.attention.layers import Table, arrays_of, is_cpu, join_heads, log_sum_exp, pack
+from worker.models.attention.layers import (
+    Affine,
+    Table,
+    arrays_of,
+    is_cpu,
+    join_heads,
+    log_sum_exp,
+    pack,
+    pack_parts,
+)
 from worker.models.attention.state import GROWTH
 from worker.models.turns import give_way
 
@@ -42,10 +51,10 @@ class GroupedAttention:
     stands in `query_norm`'s weight."""
 
     norm: RmsNorm
-    fused: Table
+    fused: Affine
     query_norm: RmsNorm
     key_norm: RmsNorm
-    out: Table
+    out: Affine
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,8 @@ class GatedMlp:
     """Norm, gate and widening side by side, SiLU of the gate times the widening, narrowing."""
 
     norm: RmsNorm
-    widen: Table
-    narrow: Table
+    widen: Affine
+    narrow: Affine
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., d] -> what is to be added to it."""
@@ -71,11 +80,7 @@ class CausalBlock:
 
     def pack(self) -> "CausalBlock":
         """The same with its products as `layers.pack` makes them."""
-        attention, mlp = self.attention, self.mlp
-        return CausalBlock(
-            replace(attention, fused=pack(attention.fused), out=pack(attention.out)),
-            replace(mlp, widen=pack(mlp.widen), narrow=pack(mlp.narrow)),
-        )
+        return CausalBlock(pack_parts(self.attention), pack_parts(self.mlp))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ query's weights. Attention is behind three small functions, one a shape of probl
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import mlx.core as mx
 
@@ -22,6 +22,9 @@ from kernels.runtime.build_cpu import BuildFailed
 from kernels.runtime.device import read_backend
 from worker.models.compute_type import take_int8
 from worker.models.grouped import grouped_product
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +144,7 @@ class CrossAttention:
     out: Affine
 
 
-Part = TypeVar("Part", Mlp, SelfAttention, CrossAttention)
+Part = TypeVar("Part", bound="DataclassInstance")
 
 
 def pack_for_frames(product: Table) -> Table | Int8Products:

@@ -12,7 +12,7 @@ from worker.models.qwen3_asr import decoder
 from worker.models.qwen3_asr.config import MODEL_TYPE, QwenConfig, parse_qwen
 from worker.models.qwen3_asr.model import QwenModel
 from worker.models.qwen3_asr.tokenizer import MERGES, VOCABULARY, read_tokenizer
-from worker.models.weights import check_shapes, default_dtype
+from worker.models.weights import check_shapes, default_dtype, packed_parts
 
 
 class Qwen3Asr:
@@ -47,6 +47,8 @@ def load_parts(folder: HubFolder, config: QwenConfig, dtype: mx.Dtype) -> tuple[
     expected = tower_shapes(config.audio) | decoder.shapes_of(config, shapes)
     check_shapes(expected, shapes, decoder.IGNORED, str(folder.weights_path))
     tensors = {name: weights.read(named[name]) for name in expected}
+    for name in expected:
+        tensors |= packed_parts(weights, named[name], name)
     audio = AudioEncoder(config.audio, tensors, dtype)
     text = CausalDecoder(
         causal_weights(
