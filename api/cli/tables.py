@@ -190,6 +190,10 @@ def describe_coverage(job: schemas.JobOut) -> str:
         parts.append(f"{format_duration(job.skipped_seconds)} passed over as silence or without speech")
     if job.speech_coverage is not None:
         parts.append(f"{1 - job.speech_coverage:.1%} of the detected speech without words")
+    if job.words_without_evidence is not None:
+        parts.append(f"{job.words_without_evidence:,} words that the sound does not support")
+    if job.speech_without_words:
+        parts.append(f"{format_duration(job.speech_without_words)} of clear speech without words")
     return ", ".join(parts)
 
 

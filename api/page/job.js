@@ -115,6 +115,8 @@ function coverage(job) {
     job.decoded_seconds === null ? null : `${clock(job.decoded_seconds)} decoded`,
     job.skipped_seconds === null ? null : `${clock(job.skipped_seconds)} passed over as silence or without speech`,
     job.speech_coverage === null ? null : `${number((1 - job.speech_coverage) * 100, 1)} % of the detected speech without words`,
+    job.words_without_evidence === null ? null : `${count(job.words_without_evidence, "word", "words")} that the sound does not support`,
+    job.speech_without_words ? `${clock(job.speech_without_words)} of clear speech without words` : null,
   ].filter(Boolean).join(", ");
 }
 

@@ -9,7 +9,7 @@ import { readRecord } from "./record.js";
 import { isApart } from "./spacing.js";
 import { DOUBT, audioLink } from "./transcript.js";
 
-const REASONS = { confidence: "uncertain words", versions: "other words in another version", speech: "speech and words do not match", language: "language changes" };
+const REASONS = { confidence: "uncertain words", versions: "other words in another version", speech: "speech and words do not match", evidence: "nobody said this", language: "language changes" };
 const FILTERS = {
   project: ["Project", { maxlength: "64" }],
   batch: ["Batch", { maxlength: "64" }],

@@ -110,6 +110,7 @@ export async function showSubmit(root) {
   const decoder = select("decoder", [["greedy", "greedy: fast"], ["beam", "beam: fewer errors, slower"]]);
   const channels = select("channels", [["mix", "mixed"], ["separate", "kept separate"]]);
   const repeat = h("input", { type: "checkbox", name: "again" });
+  const witness = h("input", { type: "checkbox", name: "witness" });
   const anyway = h("input", { type: "checkbox", name: "anyway", onchange: () => tell() });
   const plan = h("div", { class: "plan", role: "status" });
   const progress = h("div");
@@ -125,6 +126,7 @@ export async function showSubmit(root) {
     about,
     h("details", {}, h("summary", {}, "More choices"), h("div", { class: "choices" }, h("label", {}, "Project", project),
       h("label", {}, "Search", decoder), h("label", {}, "Channels", channels)),
+    h("p", {}, h("label", { class: "inline" }, witness, "check the words against their sounds (English)")),
     h("p", {}, h("label", { class: "inline" }, repeat, "transcribe again what was submitted before with the same options"))),
     progress, h("div", { class: "row" }, go));
 
@@ -197,6 +199,7 @@ export async function showSubmit(root) {
     const one = models.find(({ name }) => name === model.value);
     if (spoken.value && one?.languages.length > 1) request.options.language = spoken.value;
     if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
+    if (witness.checked) request.options.witness = true;
     if (glossary.value) request.options.boost = { glossary: glossary.value };
     // The path inside a folder: without it, two `side-a.wav` would read the same.
     if (pathOf(file).includes("/")) request.name = pathOf(file).slice(-200);

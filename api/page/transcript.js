@@ -27,7 +27,7 @@ const GAP_PX = 8;
 
 const KEYS = [
   ["Space", "play or pause"], ["J  L", "5 seconds back, forward"], ["<  >", "slower, faster"],
-  ["D  Shift+D", "next doubtful word, the one before"], ["← →", "from word to word"], ["Enter", "play from the word"],
+  ["D  Shift+D", "next doubtful word, the one before"], ["W", "next sentence that nobody said"], ["← →", "from word to word"], ["Enter", "play from the word"],
   ["E", "correct the passage"], ["Enter  Esc", "in the editor: save, leave"], ["/", "find in this text"],
   ["?", "these keys"],
 ];
@@ -85,6 +85,9 @@ async function transcriptView(root, job, places, from, again) {
   const placed = placesOf(words, paragraphs);
   const order = inTime(words, placed);
   const starts = order.map((at) => words[at].start);
+  for (const one of segments) if (one.flagged) for (let at = one.first_word; at <= one.last_word; at++) words[at].unsaid = true;
+  // Where each sentence begins that nobody said.
+  const unsaid = order.flatMap((word, at) => words[word].unsaid && !words[order[at - 1]]?.unsaid ? [at] : []);
   const elements = [];
   let lit = [];
   let current = -1;
@@ -208,10 +211,15 @@ async function transcriptView(root, job, places, from, again) {
     if (order[at] === undefined) return notice(step > 0 ? "No doubtful word follows." : "No doubtful word comes before.");
     go(at);
   }
+  function nextUnsaid() {
+    go(unsaid.find((at) => at > current) ?? unsaid[0] ?? current);
+    if (!unsaid.length) notice("The witness found no sentence that nobody said.");
+  }
   const finder = findBar(words, order, drawn, go);
   function press(event) {
     const key = event.key;
     if (key.toLowerCase() === "d") doubtful(key === "d" ? 1 : -1);
+    else if (key.toLowerCase() === "w") nextUnsaid();
     else if (key.toLowerCase() === "e") editHere();
     else if (key === "/") {
       bar.classList.add("finding");
@@ -238,7 +246,7 @@ async function transcriptView(root, job, places, from, again) {
   });
   page.addEventListener("mouseover", ({ target }) => {
     const word = words[target.dataset?.word];
-    if (word) target.title = `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.overlap ? " · another speaker speaks too" : ""}`;
+    if (word) target.title = `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.unsaid ? " · nobody said this, as far as the witness hears" : ""}${word.overlap ? " · another speaker speaks too" : ""}`;
   });
   page.addEventListener("keydown", (event) => {
     if (event.target !== page || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -263,6 +271,8 @@ async function transcriptView(root, job, places, from, again) {
   const tools = h("div", { class: "row tools" }, speakers.any ? speakers.chips : null,
     doubtfuls ? h("button", { type: "button", class: "small", title: "Go to the next one (D)", onclick: () => doubtful(1) },
       h("span", { class: "legend doubt" }, count(doubtfuls, "doubtful word", "doubtful words"))) : null,
+    unsaid.length ? h("button", { type: "button", class: "small", title: "Go to the next one (W)", onclick: () => nextUnsaid() },
+      h("span", { class: "legend unsaid" }, count(unsaid.length, "sentence nobody said", "sentences nobody said"))) : null,
     words.some((word) => word.overlap) ? h("span", { class: "small quiet" }, h("span", { class: "legend overlap" }, "dotted"), ": another speaker speaks too") : null,
     help.button);
   fill(root, bar, tools, page);
@@ -321,7 +331,7 @@ function spans(words, segment, shown) {
     const word = words[at];
     if (word.channel !== segment.channel) continue;
     shown[at] = document.createElement("span");
-    shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
+    shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.unsaid ? " unsaid" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
     shown[at].dataset.word = at;
     shown[at].textContent = word.text;
     if (line.length && isApart(line.at(-1).textContent, word.text)) line.push(document.createTextNode(" "));

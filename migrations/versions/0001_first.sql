@@ -194,6 +194,8 @@ CREATE TABLE jobs (
     warnings JSON,
     decoded_seconds DOUBLE,
     speech_coverage DOUBLE,
+    words_without_evidence INTEGER,
+    speech_without_words DOUBLE,
     id VARCHAR(40) NOT NULL,
     state VARCHAR(16) NOT NULL,
     queue VARCHAR(1000) NOT NULL,
@@ -570,18 +572,19 @@ CREATE TABLE chunks (
     CONSTRAINT fk_chunks_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
 
-CREATE TABLE speaker_turns (
+CREATE TABLE channel_passes (
     job_id VARCHAR(40) NOT NULL,
+    listener VARCHAR(16) NOT NULL,
     channel INTEGER NOT NULL,
-    turns JSON NOT NULL,
     engine_ns BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     fingerprint VARCHAR(64) NOT NULL,
+    turns JSON NOT NULL,
     prints JSON,
-    activity BLOB,
+    frames BLOB,
     created_at DATETIME NOT NULL,
-    CONSTRAINT pk_speaker_turns PRIMARY KEY (job_id, channel, attempt),
-    CONSTRAINT fk_speaker_turns_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+    CONSTRAINT pk_channel_passes PRIMARY KEY (job_id, listener, channel, attempt),
+    CONSTRAINT fk_channel_passes_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
 
 CREATE TABLE source_hashes (
@@ -671,6 +674,7 @@ CREATE TABLE review_passages (
     confidence DOUBLE NOT NULL,
     versions DOUBLE NOT NULL,
     speech DOUBLE NOT NULL,
+    evidence DOUBLE NOT NULL,
     language DOUBLE NOT NULL,
     project VARCHAR(200) NOT NULL,
     doubt DOUBLE NOT NULL,
@@ -695,6 +699,7 @@ CREATE TABLE review_recordings (
     confidence DOUBLE NOT NULL,
     versions DOUBLE NOT NULL,
     speech DOUBLE NOT NULL,
+    evidence DOUBLE NOT NULL,
     language DOUBLE NOT NULL,
     CONSTRAINT pk_review_recordings PRIMARY KEY (job_id),
     CONSTRAINT fk_review_recordings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
@@ -994,6 +999,8 @@ CREATE TABLE jobs (
     warnings JSON,
     decoded_seconds DOUBLE PRECISION,
     speech_coverage DOUBLE PRECISION,
+    words_without_evidence INTEGER,
+    speech_without_words DOUBLE PRECISION,
     id VARCHAR(40) NOT NULL,
     state VARCHAR(16) NOT NULL,
     queue VARCHAR(1000) NOT NULL,
@@ -1371,18 +1378,19 @@ CREATE TABLE chunks (
     CONSTRAINT fk_chunks_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
 
-CREATE TABLE speaker_turns (
+CREATE TABLE channel_passes (
     job_id VARCHAR(40) NOT NULL,
+    listener VARCHAR(16) NOT NULL,
     channel INTEGER NOT NULL,
-    turns JSON NOT NULL,
     engine_ns BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     fingerprint VARCHAR(64) NOT NULL,
+    turns JSON NOT NULL,
     prints JSON,
-    activity BYTEA,
+    frames BYTEA,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT pk_speaker_turns PRIMARY KEY (job_id, channel, attempt),
-    CONSTRAINT fk_speaker_turns_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+    CONSTRAINT pk_channel_passes PRIMARY KEY (job_id, listener, channel, attempt),
+    CONSTRAINT fk_channel_passes_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
 
 CREATE TABLE source_hashes (
@@ -1466,6 +1474,7 @@ CREATE TABLE review_passages (
     confidence DOUBLE PRECISION NOT NULL,
     versions DOUBLE PRECISION NOT NULL,
     speech DOUBLE PRECISION NOT NULL,
+    evidence DOUBLE PRECISION NOT NULL,
     language DOUBLE PRECISION NOT NULL,
     project VARCHAR(200) NOT NULL,
     doubt DOUBLE PRECISION NOT NULL,
@@ -1490,6 +1499,7 @@ CREATE TABLE review_recordings (
     confidence DOUBLE PRECISION NOT NULL,
     versions DOUBLE PRECISION NOT NULL,
     speech DOUBLE PRECISION NOT NULL,
+    evidence DOUBLE PRECISION NOT NULL,
     language DOUBLE PRECISION NOT NULL,
     CONSTRAINT pk_review_recordings PRIMARY KEY (job_id),
     CONSTRAINT fk_review_recordings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE

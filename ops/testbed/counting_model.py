@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.testbed.fake_models import FakeRecognizer
+from ops.testbed import fake_models
 from spool.domain.recognition import Recognition
 from worker.diarization.registry import is_diarization
-from worker.engine.diarization import StepRecognizer
 from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
+from worker.witness.model import DEFAULT_WITNESS
 
 LOADER = "ops.testbed.counting_model:load"
 LIST = "SPOOL_TEST_DECODED"
@@ -69,10 +69,10 @@ class CountingRecognizer:
 
 
 def load(model: str) -> Recognizer:
-    if is_diarization(model):  # decodes no word
-        return StepRecognizer(model)
+    if is_diarization(model) or model == DEFAULT_WITNESS:  # decodes no word
+        return fake_models.load(model)
     if not Path(model).is_dir():
-        return CountingRecognizer(FakeRecognizer(model))
+        return CountingRecognizer(fake_models.load(model))
     from worker.engine.recognizer import load_recognizer
 
     return CountingRecognizer(load_recognizer(model))

@@ -23,10 +23,10 @@ from spool.settings import Settings, load_settings
 from spool.store.chunks import load_chunks
 from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job, get_job
-from spool.store.transcripts.speakers import load_turns
+from spool.store.passes import load_passes
 from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
-from spool.tables.jobs import SavedTurns
+from spool.tables.jobs import ChannelPass, PassName
 
 ROOT = Path(__file__).parents[2]
 FAKE = ("-m", "ops.testbed.run.worker")
@@ -118,9 +118,9 @@ class Fleet:
         with self.db.read() as tx:
             return load_chunks(tx, job_id)
 
-    def turns(self, job_id: str) -> list[SavedTurns]:
+    def passes(self, job_id: str, listener: PassName = "speakers") -> list[ChannelPass]:
         with self.db.read() as tx:
-            return load_turns(tx, job_id)
+            return load_passes(tx, job_id, listener)
 
     def transcript(self, job_id: str) -> Transcript:
         """The record of a job that is done."""

@@ -5,6 +5,7 @@ What only a worker would do to a job (claim, charge, finish) is done here throug
 
 import threading
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,11 @@ class FakeWorker:
         nbest: tuple[ChunkNbest, ...] = (),
         warnings: list[str] | None = None,
         content_sha256: str | None = None,
+        unsaid: int = 0,
     ) -> None:
+        """unsaid: how many words at the end are a segment that the sound does not support."""
         claim = claim or self.claim(job_id)
-        record = transcript_of(job_id, words).model_copy(update={"lattice": lattice, "nbest": nbest})
+        record = transcript_of(job_id, words, unsaid).model_copy(update={"lattice": lattice, "nbest": nbest})
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
         (doubts,) = doubts_in(self.services.database, [FinishedJob(claim.job, None, record)])
@@ -128,6 +131,7 @@ class FakeWorker:
                     expected_seconds=expected_seconds,
                     warnings=warnings or [],
                     content_sha256=content_sha256,
+                    words_without_evidence=unsaid or None,
                 ),
                 passages_of(record),
                 doubts,
@@ -153,15 +157,25 @@ class FakeWorker:
         )
 
 
-def transcript_of(job_id: str, words: tuple[str, ...]) -> Transcript:
+def transcript_of(job_id: str, words: tuple[str, ...], unsaid: int = 0) -> Transcript:
     text = " ".join(words)
     spoken = tuple(
         Word(text=word, start=index * 0.5, end=index * 0.5 + 0.4, confidence=0.9)
         for index, word in enumerate(words)
     )
     duration = len(words) * 0.5
-    segments = (
-        Segment(start=0, end=spoken[-1].end, text=text, channel=0, first_word=0, last_word=len(words) - 1),
+    cuts = sorted({0, len(words) - unsaid, len(words)})
+    segments = tuple(
+        Segment(
+            start=spoken[first].start,
+            end=spoken[last - 1].end,
+            text=" ".join(words[first:last]),
+            channel=0,
+            first_word=first,
+            last_word=last - 1,
+            flagged=first == len(words) - unsaid,
+        )
+        for first, last in pairwise(cuts)
     )
     return Transcript(
         job=job_id,

@@ -44,5 +44,6 @@ class Options(TypedDict, total=False):
     channels: Literal["mix", "separate"]
     speech_detector: bool
     on_truncated: Literal["transcribe", "fail"]
+    witness: bool
     diarization: Mapping[str, Any] | None
     boost: Mapping[str, Any] | None

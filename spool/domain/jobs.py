@@ -146,6 +146,10 @@ class JobResult:
     """How much of it the engine decoded; the rest is silence or has no speech."""
     speech_coverage: float | None = None
     """The share of detected speech that has words; None without a detector."""
+    words_without_evidence: int | None = None
+    """How many words the witness found no evidence for; None if it was not asked, or judged nothing."""
+    speech_without_words: float | None = None
+    """Seconds of clear speech over which the witness found no word; None likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -319,6 +319,15 @@ class Options(BaseModel):
         Option("Recording"),
         Field(description="If a recording is cut off: transcribe what is there, or fail."),
     ] = "transcribe"
+    witness: Annotated[
+        bool,
+        Option("Recording", excludes=("task", "translate_to")),
+        Field(
+            strict=True,
+            description="Check the words against their sounds with a second, small recogniser (English): "
+            "mark what nobody said, and list speech without words.",
+        ),
+    ] = False
     diarization: Annotated[
         Diarization | None,
         Option("Speakers"),
@@ -344,10 +353,11 @@ class JobOptions(Options, KeepsAlignment):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that determine the words, without those about speakers, truncated recordings and the
-        origin of phrases."""
+        """The options that determine the words, without those about speakers, the witness, truncated
+        recordings and the origin of phrases."""
         boost = self.boost and self.boost.model_copy(update={"glossary": None})
-        return self.model_copy(update={"diarization": None, "on_truncated": "transcribe", "boost": boost})
+        others = {"diarization": None, "witness": False, "on_truncated": "transcribe"}
+        return self.model_copy(update={**others, "boost": boost})
 
 
 class AskedOptions(Options, AsksAlignment):

@@ -37,6 +37,10 @@ Language = Annotated[
 ]
 
 
+NO_EVIDENCE = 0.01
+"""A word of less evidence is not supported by the sound."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -343,7 +347,7 @@ class Transcript(_Record):
     language_model: ModelFacts | None = None
     options: dict[str, JsonValue]
     warnings: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Requested options that could not be applied."""
+    """Requested options that could not be applied, and what the witness found."""
     coverage: Coverage
     text: str
     words: tuple[Word, ...]
@@ -375,6 +379,11 @@ class Transcript(_Record):
     """Where the witness heard clear speech without a word, by start."""
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
     """People's corrections; never in the stored record."""
+
+    @property
+    def uncovered_seconds(self) -> float:
+        """How much clear speech has no words, according to the witness."""
+        return round(sum(each.end - each.start for each in self.speech_without_words), 3)
 
     def with_names(self, names: Mapping[str, str]) -> "Transcript":
         """A copy with the speakers' names, by label."""

@@ -310,6 +310,14 @@ class JobOut(AnswerModel):
         description="Share of the detected speech within half a second of a word, once done; null if no "
         "speech was detected, or detection was off.",
     )
+    words_without_evidence: int | None = Field(
+        None,
+        description="Words that the sound does not support, once done; null if the witness was not asked, or "
+        "judged nothing.",
+    )
+    speech_without_words: float | None = Field(
+        None, description="Seconds of clear speech over which the witness found no word; null likewise."
+    )
     complete: bool | None = Field(
         None,
         description="Once done: whether the recording is as long as its header states. False: it was cut "

@@ -26,6 +26,9 @@ class DoubtsOut(AnswerModel):
             "its length over ten seconds."
         ),
     ]
+    evidence: Annotated[
+        RoundedShare, Field(description="The share of words that the witness found no evidence for.")
+    ]
     language: Annotated[
         RoundedShare, Field(description="Where the language changes, the probability of other languages.")
     ]

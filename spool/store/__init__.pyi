@@ -133,6 +133,7 @@ from .queue.scheduler import (
     count_runnable as count_runnable,
     goes_before as goes_before,
 )
+from .passes import load_passes as load_passes
 from .sql import now_utc as now_utc, seconds_from_now as seconds_from_now, today_utc as today_utc
 from .system import default_model as default_model, set_default_model as set_default_model
 from .transcripts.edits import NewEdit as NewEdit, add_edit as add_edit, edits_of as edits_of
@@ -142,11 +143,7 @@ from .transcripts.search import (
     TranscriptSearch as TranscriptSearch,
     search_transcripts as search_transcripts,
 )
-from .transcripts.speakers import (
-    diarize_job as diarize_job,
-    load_turns as load_turns,
-    name_speakers as name_speakers,
-)
+from .transcripts.speakers import diarize_job as diarize_job, name_speakers as name_speakers
 from .transcripts.spellings import find_spellings as find_spellings
 from .transcripts.voices import list_voices as list_voices, matches as matches, write_prints as write_prints
 from .workers import (

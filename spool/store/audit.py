@@ -20,6 +20,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import passage_of, recording_doubts
 from spool.store.workers import ALIVE_SECONDS
 from spool.tables import (
+    channel_passes,
     chunk_sums,
     chunks,
     cost_lines,
@@ -33,7 +34,6 @@ from spool.tables import (
     passages,
     review_passages,
     review_recordings,
-    speaker_turns,
     workers,
 )
 from spool.tables.record import reader_of
@@ -160,13 +160,13 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
         (chunks.c.core_end - chunks.c.core_start).label("saved_samples"),
     ).where(chunks.c.job_id.in_(job_ids))
     turns = select(
-        speaker_turns.c.job_id,
-        speaker_turns.c.attempt,
+        channel_passes.c.job_id,
+        channel_passes.c.attempt,
         zero,
-        speaker_turns.c.engine_ns,
+        channel_passes.c.engine_ns,
         zero,
         zero,
-    ).where(speaker_turns.c.job_id.in_(job_ids))
+    ).where(channel_passes.c.job_id.in_(job_ids))
     billed = select(
         cost_lines.c.job_id,
         cost_lines.c.attempt,

@@ -17,7 +17,7 @@ from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import ManyRows, now_utc
-from spool.tables import chunks, speaker_turns
+from spool.tables import channel_passes, chunks
 from spool.tables.record import reader_of, values_of
 
 
@@ -128,8 +128,8 @@ def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
     for attempt in sorted(set(attempts)):
         # Their time is on the same line of the bill.
         tx.execute(
-            delete(speaker_turns).where(
-                speaker_turns.c.job_id == claim.job.id, speaker_turns.c.attempt == attempt
+            delete(channel_passes).where(
+                channel_passes.c.job_id == claim.job.id, channel_passes.c.attempt == attempt
             )
         )
         charges.waste(tx, claim.job.id, attempt)

@@ -33,6 +33,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import drop_passages, drop_review
 from spool.store.transcripts.voices import drop_prints
 from spool.tables import (
+    channel_passes,
     chunk_sums,
     chunks,
     deletions,
@@ -41,7 +42,6 @@ from spool.tables import (
     jobs,
     phrase_lists,
     source_hashes,
-    speaker_turns,
 )
 from spool.tables.deletions import Deletion
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
@@ -230,16 +230,16 @@ def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
             chunks.c.engine_ns,
             (chunks.c.core_end - chunks.c.core_start).label("samples"),
         ).where(chunks.c.job_id.in_(job_ids)),
-        select(speaker_turns.c.job_id, speaker_turns.c.attempt, speaker_turns.c.engine_ns, literal(0)).where(
-            speaker_turns.c.job_id.in_(job_ids)
-        ),
+        select(
+            channel_passes.c.job_id, channel_passes.c.attempt, channel_passes.c.engine_ns, literal(0)
+        ).where(channel_passes.c.job_id.in_(job_ids)),
     ).subquery()
     sums = select(saved.c.job_id, saved.c.attempt, func.sum(saved.c.engine_ns), func.sum(saved.c.samples))
     columns = ["job_id", "attempt", "engine_ns", "audio_samples"]
     grouped = sums.group_by(saved.c.job_id, saved.c.attempt)
     tx.execute(insert(chunk_sums).from_select(columns, grouped))
     tx.execute(delete(chunks).where(chunks.c.job_id.in_(job_ids)))
-    tx.execute(delete(speaker_turns).where(speaker_turns.c.job_id.in_(job_ids)))
+    tx.execute(delete(channel_passes).where(channel_passes.c.job_id.in_(job_ids)))
 
 
 def drop_phrases(tx: Connection, digests: set[str]) -> None:

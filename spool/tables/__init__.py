@@ -13,7 +13,7 @@ from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports, source_links
 from spool.tables.glossaries import glossaries, language_models
-from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
+from spool.tables.jobs import channel_passes, chunks, jobs, phrase_lists, source_hashes, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
@@ -28,6 +28,7 @@ __all__ = [
     "api_keys",
     "audits",
     "batches",
+    "channel_passes",
     "chunk_sums",
     "chunks",
     "connections",
@@ -59,7 +60,6 @@ __all__ = [
     "source_links",
     "source_marks",
     "sources",
-    "speaker_turns",
     "system_settings",
     "turn_charges",
     "turns",

@@ -1,6 +1,7 @@
 """Jobs, their saved chunks, and the phrase lists that they use."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlalchemy import (
     DDL,
@@ -117,30 +118,36 @@ chunks = table_of(
 )
 
 
-@dataclass(frozen=True)
-class SavedTurns:
-    """The turns of one channel in seconds of the recording, as a diarization model returned them in one
-    attempt, before they were numbered by the words. Rows of earlier attempts stay: their time was billed."""
+PassName = Literal["speakers", "witness"]
 
+
+@dataclass(frozen=True)
+class ChannelPass:
+    """What one attempt heard in one channel when it listened a second time, after the words. Rows of earlier
+    attempts stay: their time was billed."""
+
+    listener: PassName
     channel: int
-    turns: tuple[Turn, ...]
     engine_ns: BigInt
     attempt: int
     fingerprint: Sha256
     """Of the model and its options."""
+    turns: tuple[Turn, ...] = ()
+    """In seconds of the recording, as a diarization model returned them, before they were numbered by the
+    words."""
     prints: dict[str, str] | None = None
     """By speaker a voice print in base64, until the job ends; None if not requested."""
-    activity: bytes | None = None
+    frames: bytes | None = None
     """The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`), if the model
-    reports it."""
+    reports it; of the witness what it hears (`worker.witness.phones.PhoneFrames`), until the job ends."""
 
 
-speaker_turns = table_of(
-    "speaker_turns",
-    SavedTurns,
+channel_passes = table_of(
+    "channel_passes",
+    ChannelPass,
     job_key(),
     Column("created_at", UtcDateTime, nullable=False),
-    key=("channel", "attempt"),
+    key=("listener", "channel", "attempt"),
 )
 
 # The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).

@@ -47,6 +47,7 @@ OF_A_JOB = (
 OF_SEVERAL = (later("deliver.stored"), "endings.written", later("endings.committed"))
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
 OF_THE_SPEAKERS = (later("speakers.begun"), later("speakers.done"))
+OF_THE_WITNESS = (later("witness.heard"), later("witness.done"))
 OF_THE_ALIGNMENT = tuple(map(later, ("save.written", "save.committed", "align.placing", "finish.written")))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
@@ -163,6 +164,29 @@ def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) ->
     assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
 
 
+@pytest.mark.parametrize("point", OF_THE_WITNESS)
+def test_a_worker_killed_while_the_witness_listens(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    with stack.fault(f"kill -9 of the worker at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(TWO_SPEAKERS, witness=True)]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired(point)
+        (job_id,) = fault.jobs
+        saved, heard = stack.chunks(job_id), stack.passes(job_id, "witness")
+        assert saved, "every word was saved before the witness listened"
+        assert len(heard) == (point == "witness.done")
+        stack.disarm()
+        stack.worker()
+    stack.assert_done(fault.jobs)
+    assert stack.chunks(job_id) == saved
+    assert fault.repeated == 0, "no word is decoded again (law 4)"
+    (again,) = stack.passes(job_id, "witness")
+    assert again.attempt == (1 if heard else 2), "what was saved is not heard again"
+    assert stack.job(job_id).words_without_evidence
+
+
 @pytest.mark.parametrize("model", ["default", later("sortformer")])
 def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str) -> None:
     worker = stack.worker()
@@ -188,14 +212,14 @@ def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str)
         lost_ns, saved = uncharged(), stack.chunks(fault.jobs[0])
         (worker_id,) = [each.id for each in stack.workers() if each.pid == worker.pid]
         assert saved, "every word was saved before anybody listened for speakers"
-        assert stack.turns(fault.jobs[0]) == []
+        assert stack.passes(fault.jobs[0]) == []
         stack.disarm()
         stack.worker()
     (job_id,) = fault.jobs
     stack.assert_done(fault.jobs)
     assert stack.chunks(job_id) == saved
     assert fault.repeated == 0, "no word is decoded again (law 4)"
-    (turns,) = stack.turns(job_id)
+    (turns,) = stack.passes(job_id)
     assert (turns.attempt, stack.job(job_id).attempt) == (2, 2)
     assert turns.turns
     assert all(word.speaker for word in stack.transcript(job_id).words)

@@ -56,6 +56,23 @@ def test_doubtful_passages_are_listed_opened_and_checked(page: Page, live: Live)
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
 
 
+def test_what_nobody_said_is_struck_out_and_a_reason_to_review(page: Page, live: Live) -> None:
+    job_id = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", wave())}).json()["id"])
+    live.work().finish(job_id, ("keep", "the", "light", "thanks", "for", "watching"), unsaid=3)
+    page.goto(f"/#/jobs/{job_id}")
+    expect(page.locator(".word.unsaid")).to_have_text(["thanks", "for", "watching"])
+    page.get_by_role("button", name="1 sentence nobody said").click()
+    expect(page.locator(".word.here")).to_have_text(["thanks"])
+    page.locator(".transcript").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("w")
+    expect(page.locator(".word.here")).to_have_text(["thanks"])
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.goto("/#/review")
+    expect(page.locator(".passage.current")).to_contain_text("nobody said this")
+
+
 def test_a_passage_is_played_corrected_and_exported_by_keys_alone(page: Page, live: Live) -> None:
     job_id = doubtful_jobs(live)
     page.goto("/#/review")

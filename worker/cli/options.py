@@ -151,10 +151,6 @@ class TranscribeFlags(LocalFlags):
         ),
     ] = "default"
 
-    witness: Annotated[
-        bool, Parameter(help="Check the words against their sounds (English; `spool-worker witness`).")
-    ] = False
-
     def request(self) -> DecodeRequest:
         """The engine's request. Raises InvalidRequest."""
         changes = {"language": language_of_text(self.language), "lattice": self._lattice_beam()}

@@ -319,7 +319,7 @@ class Attempt(ChunkDecoder):
     def _ends_at_once(self) -> bool:
         """Whether the ending follows the last chunk without another look at the recording."""
         options = self.claim.job.options
-        return options.diarization is None and options.align is None
+        return options.diarization is None and options.align is None and not options.witness
 
     def save_last(self) -> None:
         """Commit the chunk that was left to an ending which did not come."""

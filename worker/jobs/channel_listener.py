@@ -1,53 +1,72 @@
-"""Listens to one channel of a recording for its speakers: runs the model's steps in the engine, a few ahead.
+"""Listens to one channel of a recording once more, after the words: in the engine, a few requests ahead.
 
-Counts what that takes: the engine's time for the steps, and this thread's own time between them, reading left
-out. Who speaks when is the model's business; what is kept of it that of `worker.jobs.diarize`.
+Counts what that takes: the engine's time for the requests, and this thread's own time between them, reading
+left out. What was heard is committed with its charge, so an attempt that follows listens to no channel twice
+(law 4); what a channel took that was not kept is billed as wasted (law 5). What is asked, and what becomes of
+the answers, is the business of `worker.jobs.diarize` and `worker.jobs.witness`.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spool.domain.recognition import Recognition
-from spool.errors import JobCancelled, SpoolError
-from spool.failpoints import failpoint
+from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.store.ledger.charges import Charge
+from spool.store.passes import load_passes, save_pass
+from spool.store.queue.leases import renew_lease
+from spool.tables.jobs import ChannelPass, PassName
 from worker.audio import open_audio
 from worker.audio.stream import Channels
-from worker.diarization.base import Blocks, DiarizationModel, Floats, RunSteps, SpeakerBounds, SpeechHeard
-from worker.diarization.takeover import Heard, hear
 from worker.jobs.attempt import Attempt
 from worker.jobs.decoding import WAIT_SECONDS
+from worker.jobs.retry import retry_storage
 from worker.models.requests import DecodeRequest
 
 STEPS_AHEAD = 4
+
+Samples = NDArray[np.float32]
+Asked = tuple[Samples, DecodeRequest]
+"""Samples, and what the engine is asked about them."""
+T = TypeVar("T")
+_DOING: dict[PassName, str] = {
+    "speakers": "listening for speakers",
+    "witness": "checking the words against their sounds",
+}
 
 
 class ChannelListener:
     """Listens to one channel, once."""
 
-    def __init__(self, attempt: Attempt, path: Path, channel: int, mode: Channels) -> None:
+    def __init__(
+        self, attempt: Attempt, listener: PassName, path: Path, channel: int, mode: Channels
+    ) -> None:
         """The channel of the recording at `path`, read in this mode."""
+        self.channel = channel
         self._attempt = attempt
+        self._listener: PassName = listener
         self._path = path
-        self._channel = channel
         self._mode = mode
         self._flying: deque[Future[Recognition]] = deque()
         self._counted_ns = 0
-        """This thread's processor time up to which its own work, reading left out, is in `spent_ns`."""
-        self.spent_ns = 0
+        """This thread's processor time up to which its own work, reading left out, is in `_spent_ns`."""
+        self._spent_ns = 0
 
-    def listen(self, model: DiarizationModel, default: DiarizationModel, bounds: SpeakerBounds) -> Heard:
-        """Who speaks when, by `model`, else by `default`. Raises what stops the attempt, after billing what
-        was done as wasted."""
+    def listen(self, hear: Callable[[], T]) -> T:
+        """What `hear` returns, which reads by `read` and asks by `run`. Raises what stops the attempt, after
+        billing what was done as wasted."""
         self._counted_ns = time.thread_time_ns()
         try:
-            heard = hear(model, default, self._read, self._runs_of, bounds, self._speech())
+            heard = hear()
         except BaseException:
             self._count_own()
             self._abandon()
@@ -55,19 +74,25 @@ class ChannelListener:
         self._count_own()
         return heard
 
-    @property
-    def bill(self) -> Charge:
-        """The charge for what was done so far."""
-        return self._attempt.charge(self.spent_ns, 0)
+    def save(self, heard: ChannelPass) -> None:
+        """Save what was heard with its charge; it gets this attempt's number and its engine time. Raises
+        LeaseLost and StorageError."""
+        attempt = self._attempt
+        commit = _Commit(attempt, heard, attempt.charge(heard.engine_ns, 0))
+        try:
+            retry_storage(commit, attempt.context.outage_seconds, attempt.lease.stop)
+        except (LeaseLost, StorageError):
+            self._waste(unless_saved=True)
+            raise
 
-    def waste(self, *, unless_saved: bool = False) -> None:
-        """Bill what was done as wasted; `unless_saved`: unless the channel's turns turn out to be saved."""
-        claim, channel = self._attempt.claim, self._channel if unless_saved else None
-        self._attempt.context.wasted.add(
-            claim.job.id, claim.attempt, self.bill, claim.job.batch_id, unless_turns=channel
+    def made(self, fingerprint: str) -> ChannelPass:
+        """What is saved of this channel so far: nothing but what it took."""
+        return ChannelPass(
+            self._listener, self.channel, self._spent_ns, self._attempt.claim.attempt, fingerprint
         )
 
-    def _read(self) -> Blocks:
+    def read(self) -> Iterator[Samples]:
+        """The channel's samples from the beginning, float32 [n] at 16 kHz."""
         attempt = self._attempt
         name, most = attempt.claim.job.name, attempt.context.settings.max_audio_seconds
         self._count_own()
@@ -76,17 +101,18 @@ class ChannelListener:
             for block in attempt.blocks_of(audio):
                 attempt.check()
                 self._counted_ns = time.thread_time_ns()
-                yield block[:, self._channel]
+                yield block[:, self.channel]
                 self._count_own()
         self._counted_ns = time.thread_time_ns()
 
-    def _speech(self) -> SpeechHeard | None:
-        """What the speech detector heard while this attempt decoded the words, if it did."""
-        listeners = self._attempt.listeners
-        if self._channel >= len(listeners) or not listeners[self._channel].has_ended:
-            return None
-        listener = listeners[self._channel]
-        return SpeechHeard(listener.probabilities, listener.samples)
+    def run(self, model: str, asked: Iterable[Asked]) -> Iterator[Any]:
+        """The output of each request by `model`, in order, a few of them ahead in the engine."""
+        for samples, request in asked:
+            self._submit(model, samples, request)
+            if len(self._flying) == STEPS_AHEAD:
+                yield self._await_output()
+        while self._flying:
+            yield self._await_output()
 
     def _count_own(self) -> None:
         """Count this thread's processor time since the last call, or since a block was read, as the engine's.
@@ -96,27 +122,14 @@ class ChannelListener:
         now = time.thread_time_ns()
         own_ns, self._counted_ns = now - self._counted_ns, now
         self._attempt.context.engine.add_busy(own_ns)
-        self.spent_ns += own_ns
+        self._spent_ns += own_ns
 
-    def _runs_of(self, model: DiarizationModel) -> RunSteps[Any, Any]:
-        """Runs a model's steps in the engine, a few ahead."""
-
-        def run(steps: Iterator[tuple[Floats, Any]]) -> Iterator[Any]:
-            for samples, step in steps:
-                self._submit(model.path, samples, step)
-                if len(self._flying) == STEPS_AHEAD:
-                    yield self._await_output()
-            while self._flying:
-                yield self._await_output()
-
-        return run
-
-    def _submit(self, path: str, samples: Floats, step: Any) -> None:  # noqa: ANN401 - the model's own
+    def _submit(self, model: str, samples: Samples, request: DecodeRequest) -> None:
         attempt = self._attempt
         attempt.check()
         try:
             future = attempt.context.engine.submit(
-                attempt.engine_name, samples, path, DecodeRequest(step=step), attempt.lease.stop
+                attempt.engine_name, samples, model, request, attempt.lease.stop
             )
         except JobCancelled:
             attempt.lease.check()  # says which of the two it was
@@ -124,7 +137,7 @@ class ChannelListener:
         self._flying.append(future)
 
     def _await_output(self) -> Any:  # noqa: ANN401 - the model's own
-        """The output of the first step under way."""
+        """The output of the first request under way."""
         future = self._flying[0]
         while True:
             try:
@@ -135,10 +148,9 @@ class ChannelListener:
             except SpoolError as error:
                 self._flying.popleft()
                 name = self._attempt.claim.job.name
-                raise type(error)(f"{name}: while listening for speakers: {error.message}") from error
+                raise type(error)(f"{name}: while {_DOING[self._listener]}: {error.message}") from error
         self._flying.popleft()
-        self.spent_ns += result.engine_ns
-        failpoint("speakers.heard")
+        self._spent_ns += result.engine_ns
         return result.output
 
     def _abandon(self) -> None:
@@ -147,7 +159,42 @@ class ChannelListener:
             self._attempt.context.engine.forget(self._attempt.engine_name)
         while self._flying:
             try:
-                self.spent_ns += self._flying.popleft().result().engine_ns
+                self._spent_ns += self._flying.popleft().result().engine_ns
             except SpoolError:
                 continue
-        self.waste()
+        self._waste()
+
+    def _waste(self, *, unless_saved: bool = False) -> None:
+        """Bill what was done as wasted; `unless_saved`: unless the channel turns out to be saved."""
+        claim, own = self._attempt.claim, (self._listener, self.channel) if unless_saved else None
+        bill = self._attempt.charge(self._spent_ns, 0)
+        self._attempt.context.wasted.add(
+            claim.job.id, claim.attempt, bill, claim.job.batch_id, unless_heard=own
+        )
+
+
+@dataclass(slots=True)
+class _Commit:
+    """Saves what was heard in one channel. Called again after a commit whose outcome is unknown, it first
+    checks whether that commit succeeded."""
+
+    attempt: Attempt
+    heard: ChannelPass
+    bill: Charge
+    tried: bool = False
+
+    def __call__(self) -> None:
+        """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
+        claim, lease = self.attempt.claim, self.attempt.lease
+        own = (self.heard.channel, claim.attempt)
+        with self.attempt.context.db.begin() as tx:
+            saved = load_passes(tx, claim.job.id, self.heard.listener) if self.tried else []
+            if any((each.channel, each.attempt) == own for each in saved):
+                return
+            self.tried = True
+            seconds = self.attempt.context.settings.lease_seconds
+            cancel = renew_lease(tx, claim, seconds, lease.ran_seconds)
+            # Last: the worker's other jobs wait for its row until the commit.
+            save_pass(tx, claim, self.heard, self.bill)
+        if cancel:
+            lease.cancel()

@@ -1,42 +1,46 @@
 """The second pass of an attempt: who speaks when, channel by channel, through the engine, each on the bill.
 
-Turns are committed with their charge as soon as a channel is done, so an attempt that follows listens to no
-channel twice (law 4). What a channel took whose turns were not kept is billed as wasted (law 5).
-`worker.jobs.channel_listener` listens; how words get their speakers is in `worker.jobs.speakers`.
+`worker.jobs.channel_listener` listens and saves; how words get their speakers is in `worker.jobs.speakers`.
 """
 
 import contextlib
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import structlog
 from sqlalchemy import Connection
 
 from spool.domain.archive.diarization import Diarization as Asked
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
-from spool.errors import LeaseLost, StorageError
 from spool.failpoints import failpoint
-from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import renew_lease
-from spool.store.transcripts.speakers import load_turns, save_turns
+from spool.store.passes import load_passes
 from spool.store.transcripts.voices import forget_turn_prints, write_prints
-from spool.tables.jobs import SavedTurns
+from spool.tables.jobs import ChannelPass
 from worker.audio.stream import Channels
-from worker.diarization.base import DiarizationModel, SpeakerActivity, SpeakerBounds, SpeakerSegment
+from worker.diarization.base import (
+    DiarizationModel,
+    Floats,
+    RunSteps,
+    SpeakerActivity,
+    SpeakerBounds,
+    SpeakerSegment,
+    SpeechHeard,
+)
 from worker.diarization.prints import encoder_digest
 from worker.diarization.registry import DEFAULT, load_diarization, path_of, place_of
-from worker.diarization.takeover import Heard, Reason
+from worker.diarization.takeover import Heard, Reason, hear
 from worker.jobs.attempt import Attempt
 from worker.jobs.channel_listener import ChannelListener
 from worker.jobs.decoding import WAIT_SECONDS
-from worker.jobs.retry import retry_storage
 from worker.jobs.speakers import has_speaker_per_channel, with_channels_as_speakers, with_speakers
+from worker.models.requests import DecodeRequest
 
 log = structlog.get_logger(__name__)
 
@@ -99,12 +103,12 @@ class ChannelSpeakers:
         return cls(found.segments, found.activity, heard.model, heard.reason, prints)
 
     @classmethod
-    def of_saved(cls, saved: SavedTurns, model: DiarizationModel, reason: Reason | None) -> Self:
+    def of_saved(cls, saved: ChannelPass, model: DiarizationModel, reason: Reason | None) -> Self:
         """What an attempt saved."""
         segments = [
             SpeakerSegment(turn.start, turn.end, int(turn.speaker.partition("_")[2])) for turn in saved.turns
         ]
-        activity = None if saved.activity is None else SpeakerActivity.unpack(saved.activity)
+        activity = None if saved.frames is None else SpeakerActivity.unpack(saved.frames)
         return cls(segments, activity, model, reason, saved.prints)
 
     def turns(self, channel: int) -> tuple[Turn, ...]:
@@ -113,33 +117,6 @@ class ChannelSpeakers:
             Turn(start=each.start, end=each.end, speaker=f"speaker_{each.speaker}", channel=channel)
             for each in self.segments
         )
-
-
-@dataclass(slots=True)
-class _Commit:
-    """Saves one channel's turns. Called again after a commit whose outcome is unknown, it first checks
-    whether that commit succeeded."""
-
-    attempt: Attempt
-    turns: SavedTurns
-    bill: Charge
-    tried: bool = False
-
-    def __call__(self) -> None:
-        """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
-        claim, lease = self.attempt.claim, self.attempt.lease
-        own = (self.turns.channel, claim.attempt)
-        with self.attempt.context.db.begin() as tx:
-            saved = load_turns(tx, claim.job.id) if self.tried else []
-            if any((each.channel, each.attempt) == own for each in saved):
-                return
-            self.tried = True
-            seconds = self.attempt.context.settings.lease_seconds
-            cancel = renew_lease(tx, claim, seconds, lease.ran_seconds)
-            # Last: the worker's other jobs wait for its row until the commit.
-            save_turns(tx, claim, self.turns, self.bill)
-        if cancel:
-            lease.cancel()
 
 
 class SpeakerPass:
@@ -183,7 +160,7 @@ class SpeakerPass:
         """By channel what an attempt with the same models saved."""
         models = self.models
         with self.attempt.context.db.read() as tx:
-            saved = load_turns(tx, self.attempt.claim.job.id)
+            saved = load_passes(tx, self.attempt.claim.job.id, "speakers")
         ways = [(models.model, None), *((models.default, reason) for reason in Reason)]
         by_mark = {models.turns_mark(*way): way for way in ways}
         return {
@@ -194,34 +171,35 @@ class SpeakerPass:
 
     def _listen(self, path: Path, channel: int, mode: Channels) -> ChannelSpeakers:
         """Listen to the channel, and save its turns."""
-        asked = self.models.asked
-        listener = ChannelListener(self.attempt, path, channel, mode)
-        bounds = SpeakerBounds(asked.least, asked.most)
-        heard = listener.listen(self.models.model, self.models.default, bounds)
+        asked, models = self.models.asked, self.models
+        listener = ChannelListener(self.attempt, "speakers", path, channel, mode)
+        bounds, speech = SpeakerBounds(asked.least, asked.most), self._speech_of(channel)
+        heard = listener.listen(
+            lambda: hear(
+                models.model, models.default, listener.read, partial(_runs_of, listener), bounds, speech
+            )
+        )
         log.info("speakers", channel=channel, speakers=heard.diarization.speakers)
         if heard.reason is not None:
             log.warning(heard.reason.sentence(asked.model), channel=channel)
         found = ChannelSpeakers.of(heard, with_prints=asked.voice_prints)
-        self._save(channel, found, listener)
+        listener.save(
+            replace(
+                listener.made(models.turns_mark(found.model, found.reason)),
+                turns=found.turns(channel),
+                prints=found.prints,
+                frames=None if found.activity is None else found.activity.pack(),
+            )
+        )
         return found
 
-    def _save(self, channel: int, found: ChannelSpeakers, listener: ChannelListener) -> None:
-        attempt = self.attempt
-        saved = SavedTurns(
-            channel,
-            found.turns(channel),
-            listener.spent_ns,
-            attempt.claim.attempt,
-            self.models.turns_mark(found.model, found.reason),
-            found.prints,
-            None if found.activity is None else found.activity.pack(),
-        )
-        commit = _Commit(attempt, saved, listener.bill)
-        try:
-            retry_storage(commit, attempt.context.outage_seconds, attempt.lease.stop)
-        except (LeaseLost, StorageError):
-            listener.waste(unless_saved=True)
-            raise
+    def _speech_of(self, channel: int) -> SpeechHeard | None:
+        """What the speech detector heard while this attempt decoded the words, if it did."""
+        listeners = self.attempt.listeners
+        if channel >= len(listeners) or not listeners[channel].has_ended:
+            return None
+        listener = listeners[channel]
+        return SpeechHeard(listener.probabilities, listener.samples)
 
     def _voices(self, channels: Sequence[ChannelSpeakers], transcript: Transcript) -> dict[str, bytes] | None:
         """The speakers' voice prints by their labels in the transcript."""
@@ -254,3 +232,15 @@ class SpeakerPass:
         ]
         name, model = (DEFAULT, models.default) if everywhere else (asked, models.model)
         return DiarizationFacts(name=name, sha256=model.digest, note="; ".join(notes))
+
+
+def _runs_of(listener: ChannelListener, model: DiarizationModel) -> RunSteps[Any, Any]:
+    """Runs a model's steps in the engine."""
+
+    def run(steps: Iterator[tuple[Floats, Any]]) -> Iterator[Any]:
+        asked = ((samples, DecodeRequest(step=step)) for samples, step in steps)
+        for output in listener.run(model.path, asked):
+            failpoint("speakers.heard")
+            yield output
+
+    return run

@@ -49,6 +49,9 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
 
 def outcome_of(transcript: Transcript, delivered: Delivered, facts: Facts) -> Outcome:
     """What the row of the job says of its transcript."""
+    witness = transcript.witness
+    if witness is not None and witness.abstained:
+        witness = None
     return Outcome(
         audio_seconds=transcript.audio.duration,
         transcript_key=delivered.key,
@@ -62,6 +65,8 @@ def outcome_of(transcript: Transcript, delivered: Delivered, facts: Facts) -> Ou
         complete=transcript.audio.complete,
         expected_seconds=transcript.audio.expected_seconds,
         speakers=None if transcript.diarization is None else job_speakers(transcript),
+        words_without_evidence=None if witness is None else witness.words_without_evidence,
+        speech_without_words=None if witness is None else transcript.uncovered_seconds,
         **facts,
     )
 

@@ -46,6 +46,7 @@ from worker.jobs.services import JobServices
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import trace_attempt
 from worker.jobs.transcript import language_model_facts, refuse_truncated
+from worker.jobs.witness import WitnessModel, WitnessPass
 from worker.models.base import ModelInfo
 from worker.models.requests import DecodeRequest
 from worker.speech.listener import detector_digest
@@ -107,6 +108,7 @@ class JobRunner:
         self._record: Transcript | None = None  # that the job had before
         self._recording: KeptRecording | None = None  # of a live session
         self._speakers: SpeakerPass | None = None
+        self._witness: WitnessPass | None = None
         self.code = ""  # of the error that ended it, if one did
 
     @property
@@ -146,6 +148,9 @@ class JobRunner:
         if self._job.source.kind == "live":
             return self._hear_session(info, mark)
         diarization = self._job.options.diarization
+        witness = WitnessModel.ready(attempt) if self._job.options.witness else None
+        if witness is not None:
+            mark = witness.mark(mark)
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
             mark = models.transcript_mark(mark)
@@ -163,6 +168,9 @@ class JobRunner:
                     if models is not None:
                         self._speakers = SpeakerPass(attempt, models)
                         transcript = self._speakers.add_speakers(transcript, path)
+                    if witness is not None:
+                        self._witness = WitnessPass(attempt, witness)
+                        transcript = self._witness.add_evidence(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
@@ -306,6 +314,8 @@ class JobRunner:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
                 attempt.drop_intermediate(tx)
+                if self._witness is not None:
+                    self._witness.forget(tx)
                 if last is not None:  # after the row was fenced, and last: others wait for the worker's row
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")

@@ -5,12 +5,12 @@ Pure functions of a transcript and of what a diarization model heard; jobs and `
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import JobSpeaker
-from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn, Word
+from spool.domain.transcript import DiarizationFacts, Segment, Speaker, Transcript, Turn, Word
 from worker.diarization.base import SpeakerActivity, SpeakerSegment
 from worker.diarization.words import label_words
 from worker.segmentation.segments import segments_of
@@ -86,12 +86,27 @@ def _assemble(
     return transcript.model_copy(
         update={
             "words": tuple(words),
-            "segments": tuple(segments_of(words)),
+            "segments": tuple(_carry_evidence(transcript.segments, segments_of(words))),
             "speakers": speakers,
             "turns": tuple(turns),
             "diarization": model,
         }
     )
+
+
+def _carry_evidence(before: Sequence[Segment], after: Iterable[Segment]) -> Iterator[Segment]:
+    """Segments of the same words, cut otherwise, with the witness's verdict on the segment that most of their
+    words were in."""
+    old = {
+        at: place for place, each in enumerate(before) for at in range(each.first_word, each.last_word + 1)
+    }
+    for segment in after:
+        shared = Counter(old[at] for at in range(segment.first_word, segment.last_word + 1) if at in old)
+        if not shared:
+            yield segment
+            continue
+        most = before[shared.most_common(1)[0][0]]
+        yield segment.model_copy(update={"evidence": most.evidence, "flagged": most.flagged})
 
 
 def _turns(segments: Iterable[tuple[int, SpeakerSegment]]) -> list[Turn]:

@@ -18,7 +18,8 @@ from spool.failpoints import failpoint
 from spool.store.chunks import load_chunks
 from spool.store.database import Database
 from spool.store.ledger.charges import Charge, sum_wasted_ns, write_charge
-from spool.store.transcripts.speakers import load_turns
+from spool.store.passes import load_passes
+from spool.tables.jobs import PassName
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +31,7 @@ class _Debt:
     bill: Charge
     batch_id: str | None
     unless_saved: tuple[int, int] | None
-    unless_turns: int | None
+    unless_heard: tuple[PassName, int] | None
     before: int | None = None
     """What the ledger held of this attempt's wasted time when the debt was first written."""
 
@@ -38,7 +39,7 @@ class _Debt:
         """Charge it, unless an earlier commit has done that or has kept the chunk after all."""
         if self.unless_saved is not None and self._is_saved(tx, *self.unless_saved):
             return
-        if self.unless_turns is not None and self._has_turns(tx, self.unless_turns):
+        if self.unless_heard is not None and self._was_heard(tx, *self.unless_heard):
             return
         billed = sum_wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
         if self.before is not None and billed > self.before:
@@ -50,8 +51,9 @@ class _Debt:
         own_key = (channel, index, self.attempt)
         return any((c.span.channel, c.span.index, c.attempt) == own_key for c in load_chunks(tx, self.job_id))
 
-    def _has_turns(self, tx: Connection, channel: int) -> bool:
-        return any((t.channel, t.attempt) == (channel, self.attempt) for t in load_turns(tx, self.job_id))
+    def _was_heard(self, tx: Connection, listener: PassName, channel: int) -> bool:
+        saved = load_passes(tx, self.job_id, listener)
+        return any((each.channel, each.attempt) == (channel, self.attempt) for each in saved)
 
 
 class WastedTime:
@@ -73,15 +75,15 @@ class WastedTime:
         batch_id: str | None = None,
         *,
         unless_saved: tuple[int, int] | None = None,
-        unless_turns: int | None = None,
+        unless_heard: tuple[PassName, int] | None = None,
     ) -> None:
         """Queue `bill`; `write` puts it into the ledger.
 
         `unless_saved` names a chunk (channel, index) that this attempt could not tell was saved: where it is,
-        it has carried its own charge. `unless_turns` names a channel whose turns may be saved likewise.
+        it has carried its own charge. `unless_heard` names a listener's channel that may be saved likewise.
         """
         if bill.engine_ns:
-            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved, unless_turns))
+            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved, unless_heard))
 
     def write(self) -> bool:
         """Write all queued charges, each in its own commit; False if some have to wait."""

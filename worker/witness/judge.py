@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.transcript import NO_EVIDENCE
 from worker.witness.alignment import Aligned, Line, align_lines, mean_certainty, score_lines
 from worker.witness.decoys import DECOYS, make_decoys
 from worker.witness.lexicon import Lexicon, Pronunciation
@@ -69,7 +70,6 @@ SEGMENT = Weights(-1.462, (1.171, 1.335, 0.958))
 SEGMENT_LIMIT = -0.25
 """Half a percent of what non-native speakers of the tuning part said is below it."""
 WORD = Weights(4.0, (1.2,))
-WORD_LIMIT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Findings:
 
 def is_unsupported(word: CheckedWord) -> bool:
     """Whether a word within a supported segment has no evidence."""
-    return word.evidence is not None and word.evidence < WORD_LIMIT
+    return word.evidence is not None and word.evidence < NO_EVIDENCE
 
 
 def check_transcript(
@@ -322,7 +322,7 @@ class _Channel:
                 start, end = round(placed.first * FRAME_SECONDS, 3), round(placed.last * FRAME_SECONDS, 3)
             evidence = _share(float(WORD.log_odds(np.array([[placed.score / len(way)]]))[0]))
             yield CheckedWord(
-                word.text, start, end, round(min(evidence, WORD_LIMIT / 2) if flagged else evidence, 3)
+                word.text, start, end, round(min(evidence, NO_EVIDENCE / 2) if flagged else evidence, 3)
             )
 
 

@@ -1,5 +1,6 @@
 """Which model listens, and the dictionary beside it. No MLX."""
 
+import hashlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +11,11 @@ DEFAULT_WITNESS = "hama-phonemes"
 DICTIONARY = "cmudict-en-us.dict"
 VERSION = 1
 """Raised with every change after which findings may differ."""
+
+
+def witness_mark(digest: str, *inputs: str) -> str:
+    """The fingerprint of what a model of this digest (`ModelInfo.digest`) finds about the inputs."""
+    return hashlib.sha256("\n".join([f"witness {VERSION}", digest, *inputs]).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2)

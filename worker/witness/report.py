@@ -1,6 +1,7 @@
 """Findings as JSON, as a text for people, and in a transcript's record."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from spool.domain.transcript import ModelFacts, Transcript, UncoveredSpeech, WitnessFacts
@@ -87,15 +88,31 @@ def add_findings(transcript: Transcript, findings: Findings, model: ModelFacts) 
         segments.append(segment.model_copy(update=verdict))
         for at, word in enumerate(checked.words, segment.first_word):
             words[at] = words[at].model_copy(update={"evidence": word.evidence})
+    uncovered = tuple(
+        UncoveredSpeech(start=each.start, end=each.end, channel=each.channel)
+        for each in sorted(findings.speech_without_words, key=lambda each: (each.start, each.channel))
+    )
     facts = WitnessFacts(
         name=model.name,
         sha256=model.sha256,
         words_without_evidence=findings.words_without_evidence,
         abstained=findings.abstained,
     )
-    uncovered = [
-        UncoveredSpeech(start=each.start, end=each.end, channel=each.channel)
-        for each in sorted(findings.speech_without_words, key=lambda each: (each.start, each.channel))
-    ]
     found = {"words": tuple(words), "segments": tuple(segments), "witness": facts}
-    return transcript.model_copy(update={**found, "speech_without_words": tuple(uncovered)})
+    changed = transcript.model_copy(update={**found, "speech_without_words": uncovered})
+    return changed.model_copy(update={"warnings": (*transcript.warnings, *_warn(changed, findings))})
+
+
+def _warn(transcript: Transcript, findings: Findings) -> Iterator[str]:
+    """What whoever asked should know without opening the transcript."""
+    if findings.abstained:
+        yield f"the witness judged nothing: {findings.abstained}"
+    flagged = [each for each in transcript.segments if each.flagged]
+    if flagged:
+        words = sum(each.last_word - each.first_word + 1 for each in flagged)
+        yield (
+            f"the sound does not support {len(flagged)} of {len(transcript.segments)} segments "
+            f"({words} words); the first is at {flagged[0].start:.1f} s"
+        )
+    if transcript.uncovered_seconds:
+        yield f"{transcript.uncovered_seconds:.1f} s of clear speech have no words"

@@ -6,7 +6,7 @@ change neither its words nor its number, so that a mark on it stays in place.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import prod
 from typing import Annotated, Literal, get_args
@@ -14,10 +14,10 @@ from typing import Annotated, Literal, get_args
 from spool.domain.archive.passages import MOST_WORDS, PAUSE_SECONDS, Spoken
 from spool.domain.columns import Unprefixed
 from spool.domain.spacing import join_words
-from spool.domain.transcript import LanguageSpan, SpeechSpan, Transcript, Word
+from spool.domain.transcript import NO_EVIDENCE, LanguageSpan, SpeechSpan, Transcript, Word
 from spool.wer import normal_words
 
-Reason = Literal["confidence", "versions", "speech", "language"]
+Reason = Literal["confidence", "versions", "speech", "evidence", "language"]
 REASONS = get_args(Reason)
 NEAR_SECONDS = 0.5
 """A word of another version is the same if it is spoken within this time."""
@@ -35,21 +35,22 @@ class Doubts:
 
     confidence: one minus the mean of its words' confidence: the share of words that the model expects to be
     wrong. versions: the share of words that differ in the previous version. speech: the share of words where
-    the speech detector found no speech, or for speech without words its length over ten seconds. language:
-    the probability that the model leaves to other languages where the language changes.
+    the speech detector found no speech, or for speech without words its length over ten seconds. evidence:
+    the share of words that the witness found no evidence for. language: the probability that the model leaves
+    to other languages where the language changes.
     """
 
     confidence: float = 0.0
     versions: float = 0.0
     speech: float = 0.0
+    evidence: float = 0.0
     language: float = 0.0
 
     @property
     def total(self) -> float:
         """All of them, combined as if each were an independent chance that something is wrong."""
-        return round(
-            1 - prod(1 - each for each in (self.confidence, self.versions, self.speech, self.language)), 4
-        )
+        doubts = (self.confidence, self.versions, self.speech, self.evidence, self.language)
+        return round(1 - prod(1 - each for each in doubts), 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,27 @@ def review_passages(transcript: Transcript, other: Sequence[Spoken] = ()) -> lis
     stretches.sort(key=lambda stretch: (stretch[1], stretch[0], stretch[3]))
     changed = _changes(transcript.languages)
     known = _Version(other) if other else None
-    return [
-        ReviewPassage(number, *stretch, text=_text(words), doubts=_doubts(stretch[:3], words, changed, known))
-        for number, stretch in enumerate(stretches)
-        for words in [transcript.words[stretch[3] : stretch[4] + 1]]
-    ]
+    unsupported = _list_unsupported(transcript)
+    passages = []
+    for number, stretch in enumerate(stretches):
+        own = transcript.words[stretch[3] : stretch[4] + 1]
+        doubts = _doubts(stretch[:3], own, changed, known)
+        if own and unsupported:
+            share = sum(at in unsupported for at in range(stretch[3], stretch[4] + 1)) / len(own)
+            doubts = replace(doubts, evidence=round(share, 4))
+        passages.append(ReviewPassage(number, *stretch, text=_text(own), doubts=doubts))
+    return passages
+
+
+def _list_unsupported(transcript: Transcript) -> set[int]:
+    """The words that the witness found no evidence for, those of flagged segments included."""
+    alone = {
+        at
+        for at, word in enumerate(transcript.words)
+        if word.evidence is not None and word.evidence < NO_EVIDENCE
+    }
+    flagged = (each for each in transcript.segments if each.flagged)
+    return alone.union(*(range(each.first_word, each.last_word + 1) for each in flagged))
 
 
 class _Version:

@@ -1,7 +1,6 @@
-"""The speakers of a job's recording: the turns that attempts found, and the names that people give.
+"""The speakers of a job's recording: asked for again, and the names that people give.
 
-The turns of a channel, their cost line and the worker's sum commit together (law 5), and only while the claim
-holds (law 3). Names are stored in the job's row and never in its stored transcript, so a transcript rendered
+Names are stored in the job's row and never in its stored transcript, so a transcript rendered
 later has them, and a deletion removes them with one statement.
 """
 
@@ -17,35 +16,10 @@ from spool.errors import Conflict, InvalidRequest
 from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import do_once, get_job, queue_again
-from spool.store.ledger import charges
-from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim, lock_claim
 from spool.store.rows import JOB_COLUMNS, job_of
-from spool.store.sql import now_utc, upsert
+from spool.store.sql import now_utc
 from spool.store.transcripts.voices import confirm_voices
-from spool.tables import jobs, speaker_turns
-from spool.tables.jobs import SavedTurns
-from spool.tables.record import reader_of, values_of
-
-
-def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
-    """Save the turns and bill their engine time; the row carries the claim's attempt. Raises LeaseLost with
-    nothing written: the caller then bills the time as wasted."""
-    lock_claim(tx, claim)
-    own = {"job_id": claim.job.id, "attempt": claim.attempt, "created_at": now_utc()}
-    row = values_of(saved, SavedTurns) | own
-    kept = upsert(tx, speaker_turns, row, returning=[speaker_turns.c.attempt]).one_or_none()
-    charges.write_charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
-
-
-def load_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
-    """All saved turns of the job, by channel and attempt."""
-    rows = tx.execute(
-        select(speaker_turns)
-        .where(speaker_turns.c.job_id == job_id)
-        .order_by(speaker_turns.c.channel, speaker_turns.c.attempt)
-    )
-    return [reader_of(SavedTurns)(row) for row in rows]
+from spool.tables import jobs
 
 
 def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:

@@ -12,7 +12,7 @@ from spool.domain.archive.voices import KnownVoice, Voice, VoiceMatch, matches_o
 from spool.errors import Conflict
 from spool.ids import new_id
 from spool.store.sql import find_row, now_utc, upsert
-from spool.tables import jobs, speaker_turns, voice_prints, voices
+from spool.tables import channel_passes, jobs, voice_prints, voices
 from spool.tables.record import values_of
 
 
@@ -42,7 +42,7 @@ def copy_prints(tx: Connection, source_id: str, job_id: str) -> None:
 
 def forget_turn_prints(tx: Connection, job_id: str) -> None:
     """Drop the prints of an attempt that continues."""
-    tx.execute(update(speaker_turns).where(speaker_turns.c.job_id == job_id).values(prints=null()))
+    tx.execute(update(channel_passes).where(channel_passes.c.job_id == job_id).values(prints=null()))
 
 
 def drop_prints(tx: Connection, job_ids: Sequence[str]) -> None:

@@ -15,8 +15,8 @@ from ops.testbed.rows import let_lapse
 from spool.audit import audit
 from spool.domain import Content, Diarization, JobState, Transcript
 from spool.errors import Conflict, InvalidRequest
-from spool.store import cancel_job, claim_job, diarize_job, load_turns, mark_deleted, matches, name_speakers
-from spool.tables import speaker_turns
+from spool.store import cancel_job, claim_job, diarize_job, load_passes, mark_deleted, matches, name_speakers
+from spool.tables import channel_passes
 from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
 from tests.worker.models.sortformer.golden import archive as archive_of
 from tests.worker.speech.sounds import noise
@@ -90,7 +90,7 @@ def test_a_job_s_words_have_speakers_and_its_bill_their_time(harness: WorkerHarn
     assert [each["label"] for each in job.speakers or ()] == ["speaker_0", "speaker_1"]
     assert sum(speaker.words for speaker in transcript.speakers) == job.words
     with harness.db.read() as tx:
-        (turns,) = load_turns(tx, job_id)
+        (turns,) = load_passes(tx, job_id, "speakers")
     assert turns.engine_ns > 0
     saved_ns = sum(chunk.heard.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
@@ -154,15 +154,15 @@ def test_a_sortformer_hears_a_job_in_the_engine_and_on_its_bill(harness: WorkerH
     expected = sorted((round(each.start, 3), round(each.end, 3)) for each in alone.segments)
     assert sorted((turn.start, turn.end) for turn in transcript.turns) == expected
     with harness.db.read() as tx:
-        (turns,) = load_turns(tx, job_id)
+        (turns,) = load_passes(tx, job_id, "speakers")
     assert turns.engine_ns > 0
     given = assign_speakers(transcript.words, alone.segments, alone.activity)
     assert [word.speaker for word in transcript.words] == [
         each and f"speaker_{each.speaker}" for each in given
     ]
-    assert turns.activity is not None
+    assert turns.frames is not None
     assert alone.activity is not None
-    kept = SpeakerActivity.unpack(turns.activity)
+    kept = SpeakerActivity.unpack(turns.frames)
     assert np.abs(kept.levels.astype(int) - alone.activity.levels).max() <= 1, "rounding alone"
     assert_lawful(harness)
 
@@ -261,7 +261,7 @@ def test_the_diarizers_own_time_is_on_the_bill(
     job_id = harness.submit(two_speakers(harness), diarization={})
     assert harness.run(job_id) == "done"
     with harness.db.read() as tx:
-        (turns,) = load_turns(tx, job_id)
+        (turns,) = load_passes(tx, job_id, "speakers")
     assert 0 < sum(added) < turns.engine_ns, "the speech detector's and the clustering's, beside the engine's"
     saved_ns = sum(chunk.heard.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
@@ -297,7 +297,7 @@ def test_voice_prints_are_kept_where_they_were_asked_for(harness: WorkerHarness)
     assert harness.run(plain) == "done"
     with harness.db.read() as tx:
         heard = matches(tx, plain, harness.job(plain).project)
-        turns = load_turns(tx, asked)
+        turns = load_passes(tx, asked, "speakers")
     assert [(each.voice.name, each.similarity) for each in heard["speaker_0"]] == [("Ada", 1.0)]
     assert heard["speaker_1"] == []
     assert [each.prints for each in turns] == [None], "of use until the job ends"
@@ -324,7 +324,7 @@ def test_channels_kept_apart_are_a_speaker_each_unless_asked_further(harness: Wo
     assert all(word.speaker == f"speaker_{word.channel}" for word in transcript.words)
     assert any(word.overlap for word in transcript.words)
     with harness.db.read() as tx:
-        assert tx.scalar(select(func.count()).select_from(speaker_turns)) == 0
+        assert tx.scalar(select(func.count()).select_from(channel_passes)) == 0
 
     ask_again(harness, plain, within_channels=True)
     assert harness.run(plain) == "done"
@@ -373,11 +373,11 @@ def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness
     harness.objects.put_bytes = refused  # type: ignore[method-assign]
     decoded = harness.decoded
     with harness.db.read() as tx:
-        saved = load_turns(tx, job_id)
+        saved = load_passes(tx, job_id, "speakers")
     assert harness.run(job_id) == "done"
     assert harness.decoded == decoded, "neither words nor speakers"
     with harness.db.read() as tx:
-        assert load_turns(tx, job_id) == saved != []
+        assert load_passes(tx, job_id, "speakers") == saved != []
     transcript = transcript_of(harness, job_id)
     assert transcript.diarization is not None
     assert transcript.diarization.name == name
@@ -402,7 +402,7 @@ def test_a_worker_that_lost_the_job_pays_for_what_it_heard(harness: WorkerHarnes
     harness.services.context.wasted.write()
     harness.assert_bills_equal_busy_time()
     with harness.db.read() as tx:
-        assert len(load_turns(tx, job_id)) == 1
+        assert len(load_passes(tx, job_id, "speakers")) == 1
 
 
 def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
@@ -413,7 +413,7 @@ def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
         mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
     assert harness.job(job_id).speakers is None
     with harness.db.read() as tx:
-        assert load_turns(tx, job_id) == []
+        assert load_passes(tx, job_id, "speakers") == []
     with pytest.raises(Exception, match="deleted"):
         ask_again(harness, job_id)
     report = audit(harness.db, harness.objects)

@@ -12,6 +12,8 @@ from spool.errors import ModelUnreadable, WeightsMismatch
 from worker.models.configuration import read_json, require_size
 from worker.models.conformer.config import EncoderConfig
 
+WEIGHTS, SYMBOLS = "asr_waveform.hama", "g2p_vocab.json"
+"""The files of a model's folder."""
 BANDS, BINS, WINDOW = 80, 201, 400
 HEADS = 4
 """No tensor's shape tells it."""

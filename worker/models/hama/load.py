@@ -6,10 +6,8 @@ from spool.errors import UnknownModel
 from worker.models.artifacts.hama import read_hama
 from worker.models.artifacts.safetensors import sha256_of
 from worker.models.base import ModelFiles
-from worker.models.hama.config import read_symbols
+from worker.models.hama.config import SYMBOLS, WEIGHTS, read_symbols
 from worker.models.hama.model import HamaModel, build_hama
-
-WEIGHTS, SYMBOLS = "asr_waveform.hama", "g2p_vocab.json"
 
 
 class Hama:
