@@ -45,5 +45,6 @@ class Options(TypedDict, total=False):
     speech_detector: bool
     on_truncated: Literal["transcribe", "fail"]
     witness: bool
+    drop_unsupported: bool
     diarization: Mapping[str, Any] | None
     boost: Mapping[str, Any] | None

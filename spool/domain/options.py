@@ -328,6 +328,15 @@ class Options(BaseModel):
             "mark what nobody said, and list speech without words.",
         ),
     ] = False
+    drop_unsupported: Annotated[
+        bool,
+        Option("Recording", needs=("witness",)),
+        Field(
+            strict=True,
+            description="Leave out the segments that the witness finds no evidence for; the JSON keeps them "
+            "as `dropped`.",
+        ),
+    ] = False
     diarization: Annotated[
         Diarization | None,
         Option("Speakers"),
@@ -356,8 +365,9 @@ class JobOptions(Options, KeepsAlignment):
         """The options that determine the words, without those about speakers, the witness, truncated
         recordings and the origin of phrases."""
         boost = self.boost and self.boost.model_copy(update={"glossary": None})
-        others = {"diarization": None, "witness": False, "on_truncated": "transcribe"}
-        return self.model_copy(update={**others, "boost": boost})
+        checks = {"witness": False, "drop_unsupported": False}
+        others = {"diarization": None, "on_truncated": "transcribe", "boost": boost}
+        return self.model_copy(update={**checks, **others})
 
 
 class AskedOptions(Options, AsksAlignment):

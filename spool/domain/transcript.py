@@ -201,13 +201,14 @@ class Speaker(_Record):
 
 
 class DroppedSegment(_Record):
-    """A segment left out of the transcript, since the speech detector found no speech over any of its
-    words."""
+    """A segment left out of the transcript, since the speech detector found no speech over any of its words,
+    or, if `flagged`, since the sound does not support it."""
 
     start: Seconds
     end: Seconds
     text: str
     channel: int
+    flagged: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     words: tuple[Word, ...]
 
 

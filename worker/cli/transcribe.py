@@ -47,6 +47,7 @@ def transcribe(
         rescore=None if second is None else (second.model, second.weight),
         diarizer=options.diarizer,
         witness=options.witness,
+        drop_unsupported=options.drop_unsupported,
     )
     print(render_results(results, options.form, options.lattice_form))
     skipped = dict.fromkeys(text for each in results if each.transcript for text in each.transcript.warnings)

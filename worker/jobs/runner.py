@@ -150,7 +150,7 @@ class JobRunner:
         diarization = self._job.options.diarization
         witness = WitnessModel.ready(attempt) if self._job.options.witness else None
         if witness is not None:
-            mark = witness.mark(mark)
+            mark = witness.mark(mark, *(["dropped"] if self._job.options.drop_unsupported else []))
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
             mark = models.transcript_mark(mark)

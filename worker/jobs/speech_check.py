@@ -8,7 +8,8 @@ numbers and words; knows no engine and no store.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Word
+from spool.domain.spacing import join_words
+from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Transcript, Word
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
 from worker.speech.guard import DROP_MARGIN, MARGIN, doubtful_words, find_invented, measure_coverage
@@ -42,16 +43,37 @@ def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> C
     ]
     ranges = [range(segment.first_word, segment.last_word + 1) for segment in segments]
     invented = find_invented(alone, ranges)
-    dropped = [segment for segment, gone in zip(segments, invented, strict=True) if gone]
-    kept = [segment for segment, gone in zip(segments, invented, strict=True) if not gone]
-    left, moved = _without(marked, dropped)
+    left, kept, dropped = drop_segments(marked, segments, invented)
     return CheckedWords(
         words=left,
-        segments=tuple(_renumber(segment, moved) for segment in kept),
-        dropped=tuple(_drop_segment(segment, marked) for segment in dropped),
+        segments=kept,
+        dropped=dropped,
         spans=_spans(listeners),
         coverage=_coverage(left, listeners),
     )
+
+
+def drop_segments(
+    words: Sequence[Word], segments: Sequence[Segment], gone: Sequence[bool]
+) -> tuple[tuple[Word, ...], tuple[Segment, ...], tuple[DroppedSegment, ...]]:
+    """The words and segments without those that are `gone`, and these."""
+    dropped = [segment for segment, is_gone in zip(segments, gone, strict=True) if is_gone]
+    kept = [segment for segment, is_gone in zip(segments, gone, strict=True) if not is_gone]
+    left, moved = _without(words, dropped)
+    return (
+        left,
+        tuple(_renumber(segment, moved) for segment in kept),
+        tuple(_drop_segment(segment, words) for segment in dropped),
+    )
+
+
+def drop_flagged(transcript: Transcript) -> Transcript:
+    """The record without the segments that the sound does not support, which are among the dropped ones."""
+    gone = [segment.flagged for segment in transcript.segments]
+    words, segments, dropped = drop_segments(transcript.words, transcript.segments, gone)
+    every = sorted((*transcript.dropped, *dropped), key=lambda each: (each.start, each.channel))
+    left = {"words": words, "segments": segments, "text": join_words(word.text for word in words)}
+    return transcript.model_copy(update={**left, "dropped": tuple(every)})
 
 
 def find_invented_lists(lists: Sequence[Sequence[Word]], checked: CheckedWords) -> list[bool]:
@@ -100,6 +122,7 @@ def _drop_segment(segment: Segment, words: Sequence[Word]) -> DroppedSegment:
         end=segment.end,
         text=segment.text,
         channel=segment.channel,
+        flagged=segment.flagged,
         words=tuple(words[segment.first_word : segment.last_word + 1]),
     )
 

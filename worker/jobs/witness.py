@@ -24,6 +24,7 @@ from worker.audio.stream import Channels
 from worker.jobs.attempt import Attempt
 from worker.jobs.channel_listener import Asked, ChannelListener
 from worker.jobs.decoding import WAIT_SECONDS
+from worker.jobs.speech_check import drop_flagged
 from worker.models.base import ModelInfo
 from worker.models.hama.config import SYMBOLS, read_symbols
 from worker.witness.judge import check_transcript
@@ -87,7 +88,8 @@ class WitnessPass:
         findings = check_transcript(given, frames, model.lexicon, self._attempt.check)
         log.info("witness", without_evidence=findings.words_without_evidence, abstained=findings.abstained)
         facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
-        return add_findings(transcript, findings, facts)
+        checked = add_findings(transcript, findings, facts)
+        return drop_flagged(checked) if self._attempt.claim.job.options.drop_unsupported else checked
 
     def forget(self, tx: Connection) -> None:
         """Drop what was heard, in the commit that ends the job."""

@@ -130,10 +130,12 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         document["expected_seconds"] = result.transcript.audio.expected_seconds
         document["missing_seconds"] = result.transcript.audio.missing_seconds
     if result.transcript.speech:
-        record = result.transcript.model_dump(mode="json", include={"speech", "dropped"})
+        record = result.transcript.model_dump(mode="json", include={"speech"})
         document["speech"] = [_without_channel(span) for span in record["speech"]]
         document["coverage"] = {"speech": result.transcript.coverage.speech}
-        document["dropped"] = record.get("dropped", [])
+    if result.transcript.speech or result.transcript.dropped:
+        dropped = result.transcript.model_dump(mode="json", include={"dropped"})
+        document["dropped"] = dropped.get("dropped", [])
     if result.transcript.language is not None:
         spans = result.transcript.model_dump(mode="json", include={"languages"})["languages"]
         document["language"] = result.transcript.language

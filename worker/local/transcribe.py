@@ -55,6 +55,7 @@ def transcribe_files(
     rescore: tuple[str, float] | None = None,
     diarizer: str = DEFAULT,
     witness: bool = False,
+    drop_unsupported: bool = False,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` applies to all. A file that cannot be read or decoded fails alone.
 
@@ -62,7 +63,8 @@ def transcribe_files(
     detector: in chunks, use the speech detector as jobs do. diarization: add who speaks, as jobs do;
     diarizer: the model for it, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
     hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
-    witness: check the words against their sounds. Raises ModelError if a model cannot be loaded and
+    witness: check the words against their sounds; drop_unsupported: leave out the segments that these do not
+    support. Raises ModelError if a model cannot be loaded and
     InvalidRequest if it does not support the options.
     """
     listener = load_listener() if witness else None
@@ -76,7 +78,11 @@ def transcribe_files(
     )
     if diarization is not None:
         results = _diarize(results, diarization, diarizer)
-    return results if listener is None else [check_result(listener, each) for each in results]
+    return (
+        results
+        if listener is None
+        else [check_result(listener, each, drop=drop_unsupported) for each in results]
+    )
 
 
 def _diarize(results: Sequence[FileResult], diarization: Diarization, diarizer: str) -> list[FileResult]:

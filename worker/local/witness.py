@@ -17,6 +17,7 @@ from worker.audio import open_audio
 from worker.audio.stream import Channels
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
+from worker.jobs.speech_check import drop_flagged
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
 from worker.models.load import load_model, model_files
@@ -49,9 +50,9 @@ def load_listener(model: str = DEFAULT_WITNESS) -> "Listener":
     return Listener(load_model(model), lexicon_of(model_files(model).path))
 
 
-def check_result(listener: "Listener", result: FileResult) -> FileResult:
-    """The result with what the sounds say of its words; a file that cannot be read a second time fails
-    alone."""
+def check_result(listener: "Listener", result: FileResult, *, drop: bool = False) -> FileResult:
+    """The result with what the sounds say of its words; drop: without the segments that they do not support.
+    A file that cannot be read a second time fails alone."""
     if result.transcript is None:
         return result
     try:
@@ -59,7 +60,8 @@ def check_result(listener: "Listener", result: FileResult) -> FileResult:
         findings = check_file(listener, Path(result.file), given)
     except SpoolError as error:
         return FileResult(result.file, error=error)
-    return replace(result, transcript=add_findings(result.transcript, findings, listener.facts))
+    checked = add_findings(result.transcript, findings, listener.facts)
+    return replace(result, transcript=drop_flagged(checked) if drop else checked)
 
 
 class Listener:

@@ -85,6 +85,21 @@ def test_a_witness_that_knows_none_of_the_words_abstains_and_says_so(harness: Wo
     assert [each for each in job.warnings or () if each.startswith("the witness judged nothing: only")]
 
 
+def test_what_nobody_said_can_be_left_out(harness: WorkerHarness) -> None:
+    path = spoken(harness)
+    marked = harness.submit(path, witness=True)
+    job_id = harness.submit(path, witness=True, drop_unsupported=True)
+    assert [harness.run(each) for each in (marked, job_id)] == ["done", "done"]
+    kept, left, job = transcript_of(harness, marked), transcript_of(harness, job_id), harness.job(job_id)
+    assert (left.words, left.segments, left.text) == ((), (), "")
+    assert [each.text for each in left.dropped] == [each.text for each in kept.segments]
+    assert [each.words for each in left.dropped] == [kept.words]
+    assert all(each.flagged for each in left.dropped)
+    assert (job.words, job.words_without_evidence) == (0, harness.job(marked).words)
+    assert job.fingerprint != harness.job(marked).fingerprint
+    assert_lawful(harness)
+
+
 def test_speakers_found_later_keep_the_verdicts(harness: WorkerHarness) -> None:
     job_id = harness.submit(spoken(harness), witness=True, diarization={"speakers": 1})
     assert harness.run(job_id) == "done"
