@@ -14,7 +14,14 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.background.thread import BackgroundLoop, jitter
-from spool.domain.fleet.models import can_stream, choose_with_head, different_weights, lacks_head
+from spool.catalogue.entries import load_catalogue
+from spool.domain.fleet.models import (
+    can_stream,
+    choose_with_head,
+    different_weights,
+    lacks_head,
+    unknown_languages,
+)
 from spool.domain.fleet.routing import Route, route_of, why_waiting
 from spool.domain.jobs import Job, JobState
 from spool.errors import Conflict, InvalidRequest, UnknownModel
@@ -98,10 +105,18 @@ class FleetView(BackgroundLoop):
             return model
         return choose_with_head(head, facts) or model
 
-    def check(self, route: Route, model: str, head: str | None = None, *, live: bool = False) -> None:
+    def check(
+        self,
+        route: Route,
+        model: str,
+        head: str | None = None,
+        languages: tuple[str, ...] = (),
+        *,
+        live: bool = False,
+    ) -> None:
         """Raise UnknownModel for a model that no worker has, Conflict if workers that could take the job have
-        different weights under its name, and InvalidRequest if it lacks the `head` or cannot stream a `live`
-        session."""
+        different weights under its name, and InvalidRequest if it lacks the `head`, does not know one of the
+        `languages`, or cannot stream a `live` session."""
         known = self._names(self.recent())
         for name in (model, route.reader):
             if name is not None and name not in known and name not in (known := self._names(self.read())):
@@ -118,7 +133,13 @@ class FleetView(BackgroundLoop):
             raise InvalidRequest(
                 f"{model} has no {head.upper()} head, which alignment needs; choose another."
             )
-
+        catalogue = load_catalogue()
+        codes = catalogue.find(model).languages if catalogue.has(model) else ()
+        unheard, told = unknown_languages(model, languages, [facts for _, facts in able], codes)
+        if unheard:
+            raise InvalidRequest(
+                f"language: {model} does not know {', '.join(unheard)}; it knows: {', '.join(told)}."
+            )
         if live and can_stream(model, [facts for _, facts in able]) is False:
             raise InvalidRequest(f"{model} cannot stream, which a live session needs; choose another model.")
 

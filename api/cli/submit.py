@@ -87,7 +87,7 @@ def conclude(
         print_json(jobs)
     elif wait:
         out.print(job_table(list(jobs)), crop=False)
-    for job in jobs if wait else ():
+    for job in jobs if wait and server.as_json else ():  # a table has them
         for warning in job.warnings:
             err.print(Text.assemble((f"{job.name}: ", "yellow"), warning), soft_wrap=True)
     exit_for(jobs, refused)

@@ -109,7 +109,7 @@ def _to_text(cell: Cell) -> Text:
 def job_table(jobs: list[schemas.JobOut]) -> RenderableType:
     """Jobs, one per line, followed by the reasons and the recording's location for those that failed, wait or
     are cut off; print it with `crop=False`, so that long paths stay whole."""
-    reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
+    reasons = any(job.error or job.waiting_for or job.complete is False or job.warnings for job in jobs)
     parts: list[RenderableType] = []
     for job in jobs:
         if not parts or reasons:
@@ -167,7 +167,7 @@ def _reasons(job: schemas.JobOut) -> list[RenderableType]:
         lines.append(indent(describe_length(job)))
     elif job.waiting_for:
         lines.append(indent(Text(f"waiting for {job.waiting_for}", style="yellow")))
-    return lines
+    return lines + [indent(Text(warning, style="yellow")) for warning in job.warnings]
 
 
 def describe_length(job: schemas.JobOut) -> Text:

@@ -17,7 +17,7 @@ from api.services import Services
 from api.submission.connections import s3_access_of
 from api.submission.direct import UploadLookup
 from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
-from api.submission.jobs import head_of, reader_of, requirement_of, resolve_options
+from api.submission.jobs import head_of, languages_of, reader_of, requirement_of, resolve_options
 from api.submission.listing import custom_id_of, list_recordings
 from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
@@ -70,7 +70,7 @@ class _LineOptions:
         self._glossaries = GlossaryLookup(services.database, project)
         configured = services.settings.language_models
         self._language_models = LanguageModelLookup(services.database, configured, project)
-        self._checked: set[tuple[str, str | None, str | None]] = set()
+        self._checked: set[tuple[str, str | None, str | None, tuple[str, ...]]] = set()
         self._defaults: dict[str, Any] = request.options
         if request.options.get("align") is not None:
             raise InvalidRequest(
@@ -97,12 +97,13 @@ class _LineOptions:
     def _check_fleet(self, options: AskedOptions) -> None:
         """Ask the fleet once for each model of the batch. Raises InvalidRequest and UnknownModel."""
         model, reader, head = options.model, reader_of(options), head_of(options)
-        if (model, reader, head) in self._checked:
+        languages = languages_of(options)
+        if (model, reader, head, languages) in self._checked:
             return
         requires = requirement_of(self._settings, model, self._request.requires)
         route = Route(self._request.pool, self._request.worker, requires=requires, reader=reader)
-        self._fleet.check(route, model, head)
-        self._checked.add((model, reader, head))
+        self._fleet.check(route, model, head, languages)
+        self._checked.add((model, reader, head, languages))
 
 
 class Intake:

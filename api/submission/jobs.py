@@ -318,13 +318,19 @@ def _options(services: Services, caller: Principal, body: UploadRequest) -> Aske
         raise validation_problem(error.errors(include_url=False, include_input=False), "options") from None
     requires = requirement_of(services.settings, options.model, body.requires)
     route = Route(body.pool, body.worker, requires=requires, reader=reader_of(options))
-    services.fleet.check(route, options.model, head_of(options))
+    services.fleet.check(route, options.model, head_of(options), languages_of(options))
     return options
 
 
 def head_of(options: AskedOptions) -> str | None:
     """The head that the model must have for these options, if they need a certain one."""
     return None if options.align is None else "ctc"
+
+
+def languages_of(options: AskedOptions) -> tuple[str, ...]:
+    """The languages that are named for the recording."""
+    given = options.language
+    return (given,) if isinstance(given, str) else given or ()
 
 
 def reader_of(options: AskedOptions) -> str | None:

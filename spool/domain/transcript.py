@@ -348,7 +348,7 @@ class Transcript(_Record):
     language_model: ModelFacts | None = None
     options: dict[str, JsonValue]
     warnings: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Requested options that could not be applied, and what the witness found."""
+    """Requested options that could not be applied, and what speaks against the words."""
     coverage: Coverage
     text: str
     words: tuple[Word, ...]

@@ -299,7 +299,8 @@ class JobOut(AnswerModel):
     )
     warnings: list[str] = Field(
         default_factory=list,
-        description="Anomalies of the recording, and requested options that could not be applied.",
+        description="Anomalies of the recording, requested options that could not be applied, and why the "
+        "words may be wrong: the model is unsure of them, or they repeat.",
     )
     decoded_seconds: float | None = Field(None, description="Audio that the engine decoded, once done.")
     skipped_seconds: float | None = Field(

@@ -18,6 +18,7 @@ from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.audio.base import Samples
+from worker.jobs.doubts import known_languages, warn_of_doubts
 from worker.jobs.transcript import audio_facts, place_chunk, transcript_of
 from worker.models.base import ModelInfo
 from worker.models.requests import CONTEXT_TOKENS, DecodeRequest
@@ -155,7 +156,7 @@ class ChunkDecoder(ABC):
     ) -> Transcript:
         """All chunks as one transcript of `audio`, which was read to its end and may be closed."""
         assert self.info is not None
-        return transcript_of(
+        transcript = transcript_of(
             job_id,
             self.decoded,
             audio.samples_read,
@@ -166,6 +167,10 @@ class ChunkDecoder(ABC):
             self.listeners,
             self.info.warnings,
         )
+        if options.get("align") is not None:
+            return transcript  # its own words are given
+        doubts = warn_of_doubts(transcript, self.info.languages or known_languages(self.info.name))
+        return transcript.model_copy(update={"warnings": (*transcript.warnings, *doubts)})
 
     def place_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
         """The chunk, and where the next chunk's search goes on if it does."""

@@ -167,7 +167,9 @@ class Reuse:
         self._content = self._content or known.content_sha256
         earlier = Transcript.model_validate_json(record)
         audio = earlier.audio.model_copy(update={"name": self._job.name})
-        return earlier.model_copy(update={"job": self._job.id, "audio": audio})
+        # They may name the command that runs the job again.
+        warnings = tuple(each.replace(str(earlier.job), self._job.id) for each in earlier.warnings)
+        return earlier.model_copy(update={"job": self._job.id, "audio": audio, "warnings": warnings})
 
 
 def fingerprint(options: JobOptions, makers: tuple[str | None, ...]) -> str:

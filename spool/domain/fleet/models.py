@@ -31,6 +31,15 @@ def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, AnnouncedMo
     return bool(known) and not any(head in heads for heads in known)
 
 
+def unknown_languages(
+    model: str, codes: Iterable[str], workers: Iterable[Mapping[str, AnnouncedModel]], listed: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Which of these languages the model does not know, and those that it knows: what these workers say, else
+    those that are `listed` for it. Nothing is unknown where nobody says anything."""
+    told = {code for facts in workers if model in facts for code in facts[model].languages} or set(listed)
+    return sorted(set(codes) - told) if told else [], sorted(told)
+
+
 def choose_with_head(head: str, workers: Iterable[Mapping[str, AnnouncedModel]]) -> str | None:
     """The first model by name that some of these workers have with this head, if possible one whose weights
     are installed; None if there is none."""

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from api.cli import main
+from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.settings import Settings
 from spool.tables import phrase_lists
@@ -168,3 +169,21 @@ def test_the_command_asks_for_all_of_it(
         "--nbest needs --decoder beam, rescore, attention or wfst",
     ):
         assert sentence in shown
+
+
+def test_a_language_that_the_model_does_not_know_is_refused_at_submission(
+    live: Live, http: httpx.Client, recordings: Path, tmp_path: Path
+) -> None:
+    answer = problem(
+        http.post("/v1/jobs", json=file_job(recordings, options={"language": "fr"})), 422, "invalid_request"
+    )
+    assert answer["detail"] == "language: demo-tdt does not know fr; it knows: en."
+    batch = {"source": recordings.as_uri() + "/", "options": {"language": ["en", "xx"]}}
+    refused = problem(http.post("/v1/batches", json=batch), 422, "invalid_request")
+    assert "demo-tdt does not know xx" in str(refused["detail"])
+    reel = tmp_path / "reel.wav"
+    reel.write_bytes((recordings / "reel 1.wav").read_bytes())
+    ran = invoke(main.main, ["submit", str(reel), "--language", "xx", "--url", live.url])
+    assert ran.exit_code != 0
+    assert "language: demo-tdt does not know xx; it knows: en" in ran.stderr
+    assert http.get("/v1/jobs").json()["items"] == []
