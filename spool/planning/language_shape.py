@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spool.planning.weight_bits import WHOLE, read_values
+
 ROWS_PER_SECOND = 13
 WINDOW_ROWS = 104
 PROMPT = 20
@@ -33,6 +35,7 @@ class LanguageShape:
     groups: int = 8
     head_width: int = 128
     vocabulary: int = 151_936
+    bits: int = WHOLE
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -58,6 +61,16 @@ class LanguageShape:
     def step_weights(self) -> int:
         """What one step reads: the layers' matrices and the token table."""
         return self.layer_weights + self.vocabulary * self.width
+
+    @property
+    def encoder_values(self) -> float:
+        """What reading the tower's and the language model's weights takes, in numbers of 16 bits."""
+        return read_values(self.tower_weights + self.layer_weights, self.bits)
+
+    @property
+    def step_values(self) -> float:
+        """The same of `step_weights`; the token table is never quantised."""
+        return read_values(self.layer_weights, self.bits) + self.vocabulary * self.width
 
     @property
     def position_values(self) -> int:

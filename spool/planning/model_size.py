@@ -16,6 +16,7 @@ import yaml
 
 from spool.errors import InvalidRequest
 from spool.planning.language_shape import KNOWN_LANGUAGE, LanguageShape, find_language, language_shape
+from spool.planning.weight_bits import WHOLE, bits_in_name, read_values
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
@@ -71,6 +72,7 @@ class ModelShape:
     durations: int = 5
     decoder: DecoderShape | None = None
     readers: DecoderShape | None = None
+    bits: int = WHOLE
 
     @property
     def subsampling(self) -> tuple[tuple[int, int], ...]:
@@ -101,6 +103,19 @@ class ModelShape:
         return self.layers * (4 * self.expansion + 4 + 1 + 3) * square
 
     @property
+    def encoder_values(self) -> float:
+        """What reading the encoder's weights takes, in numbers of 16 bits."""
+        return read_values(self.encoder_weights, self.bits)
+
+    @property
+    def step_values(self) -> float:
+        """The same of `step_weights`; a transducer's and the token table are never quantised."""
+        if self.decoder is None:
+            return float(self.step_weights)
+        table = self.labels * self.decoder.width
+        return read_values(self.step_weights - table, self.bits) + table
+
+    @property
     def step_weights(self) -> int:
         """What one step of a search reads: of a transducer the LSTM, and the joint but for the encoder's
         side; of an attention decoder all but the projections of encoder frames."""
@@ -125,11 +140,23 @@ class WhisperShape:
     encoder_layers: int
     decoder_layers: int
     vocabulary: int = 51865
+    bits: int = WHOLE
 
     @property
     def encoder_weights(self) -> int:
         """Matrices of the encoder and the convolutions."""
         return self.encoder_layers * 12 * self.width**2 + 3 * self.width * (self.mels + self.width)
+
+    @property
+    def encoder_values(self) -> float:
+        """What reading the encoder's weights takes, in numbers of 16 bits."""
+        return read_values(self.encoder_weights, self.bits)
+
+    @property
+    def step_values(self) -> float:
+        """The same of `step_weights`; the token table is never quantised."""
+        table = self.vocabulary * self.width
+        return read_values(self.step_weights - table, self.bits) + table
 
     @property
     def step_weights(self) -> int:
@@ -181,6 +208,14 @@ class BlockShape:
     expansion: int = 2
     pooled: tuple[int, ...] = (0, 1)
     labels: int = 16_384
+    bits: int = WHOLE
+
+    @property
+    def encoder_values(self) -> float:
+        """What reading the encoder's weights takes, in numbers of 16 bits; its output layers are never
+        quantised."""
+        outputs = 2 * self.labels * self.width
+        return read_values(self.encoder_weights - outputs, self.bits) + outputs
 
     @property
     def encoder_weights(self) -> int:
@@ -265,7 +300,7 @@ def read_shape(model: str) -> Shape:
     if folder.is_dir():
         return _read_folder(folder)
     if shape := _find_known(model):
-        return shape
+        return replace(shape, bits=bits_in_name(model))
     raise InvalidRequest(
         f"The sizes of the model {model!r} are not known: it is not a folder with a {CONFIG_NAME} that gives "
         f"them, and its name contains none of {', '.join((*KNOWN, *KNOWN_LANGUAGE))} or whisper- with "
@@ -299,16 +334,16 @@ def _read_folder(folder: Path) -> Shape:
         tree = json.loads(path.read_text(encoding="utf-8"))
         if tree.get("model_type") == LANGUAGE_MODEL:
             raise InvalidRequest(f"{path} is a language model, which takes almost no time; plan without it.")
-        if tree.get("model_type") == GRANITE:
-            return _check(_block_shape(tree, name))
         # CTranslate2's configuration has no sizes, so they are those of the folder's name.
-        return _check(
-            _whisper_shape(tree, name)
+        shape = _check(
+            _block_shape(tree, name)
+            or _whisper_shape(tree, name)
             or language_shape(tree, name)
             or _find_whisper(name)
             or _hub_shape(tree, name)
             or _nemo_shape(tree, name)
         )
+        return replace(shape, bits=int(tree.get("quantization", {}).get("bits", WHOLE)))
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
@@ -415,8 +450,10 @@ def _hub_shape(tree: Mapping[str, Any], name: str) -> ModelShape | None:
     )
 
 
-def _block_shape(tree: Mapping[str, Any], name: str) -> BlockShape:
-    """Granite's, with transformers' values for what is left out."""
+def _block_shape(tree: Mapping[str, Any], name: str) -> BlockShape | None:
+    """Granite's, with transformers' values for what is left out; None for another family."""
+    if tree.get("model_type") != GRANITE:
+        return None
     encoder = {key: value for key, value in tree.get("encoder_config", {}).items() if value is not None}
     width, heads = int(encoder.get("hidden_size", 1024)), int(encoder.get("num_attention_heads", 8))
     return BlockShape(

@@ -110,7 +110,7 @@ def cost_of(shape: Shape, batch: Batch) -> Cost:
     return Cost(
         dense=batch.utterances * count_dense_operations(shape, batch.seconds),
         attention=batch.utterances * products * 2 * frames * seen * shape.width * shape.layers,
-        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_weights + batch.utterances * moved),
+        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_values + batch.utterances * moved),
         search=search,
         search_bytes=BYTES_PER_VALUE * search_values,
         steps=steps,
@@ -133,14 +133,14 @@ def _search_cost(shape: ModelShape, batch: Batch, frames: int) -> tuple[float, f
         # Cross keys and values of every utterance, once for all of its hypotheses.
         crossed = utterances * frames * 2 * shape.decoder.layers * shape.decoder.width
         operations = _count_decoding(shape, shape.decoder, batch, frames, steps)
-        return steps, operations, steps * (shape.step_weights + crossed)
+        return steps, operations, steps * (shape.step_values + crossed)
     if shape.head == "rnnt":
         steps = frames + TOKENS_PER_SECOND * batch.seconds
     else:
         steps = batch.steps_per_second * batch.seconds
     project = utterances * frames * 2 * shape.width * shape.joint
     operations = project + steps * utterances * batch.hypotheses * 2 * shape.step_weights
-    return steps, operations, steps * shape.step_weights
+    return steps, operations, steps * shape.step_values
 
 
 def _count_rescoring(shape: ModelShape, batch: Batch, frames: int) -> float:
@@ -194,9 +194,9 @@ def _whisper_cost(shape: WhisperShape, batch: Batch) -> Cost:
     return Cost(
         dense=windows * (shape.encoder_operations + shape.cross_operations) - attention,
         attention=attention,
-        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_weights + moved),
+        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_values + moved),
         search=tokens * shape.token_operations(steps / 2),
-        search_bytes=BYTES_PER_VALUE * steps * (shape.step_weights + crossed),
+        search_bytes=BYTES_PER_VALUE * steps * (shape.step_values + crossed),
         steps=steps,
     )
 
@@ -211,7 +211,7 @@ def _block_cost(shape: BlockShape, batch: Batch) -> Cost:
     return Cost(
         dense=batch.utterances * shape.dense_operations(batch.seconds),
         attention=batch.utterances * 8 * pairs * shape.heads * shape.head_width,
-        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_weights + batch.utterances * moved),
+        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_values + batch.utterances * moved),
         search=batch.utterances * left * 2 * head,
         search_bytes=BYTES_PER_VALUE * head,
         steps=float(left) if batch.decoder == "beam" else 1.0,
@@ -229,10 +229,9 @@ def _language_cost(shape: LanguageShape, batch: Batch) -> Cost:
     return Cost(
         dense=batch.utterances * dense,
         attention=batch.utterances * attention,
-        encoder_bytes=BYTES_PER_VALUE
-        * (shape.tower_weights + shape.layer_weights + batch.utterances * moved),
+        encoder_bytes=BYTES_PER_VALUE * (shape.encoder_values + batch.utterances * moved),
         search=tokens * (2 * shape.step_weights + shape.token_attention(behind)),
-        search_bytes=BYTES_PER_VALUE * steps * (shape.step_weights + remembered),
+        search_bytes=BYTES_PER_VALUE * steps * (shape.step_values + remembered),
         steps=steps,
     )
 
@@ -245,11 +244,11 @@ def cost_of_reading(shape: Shape, batch: Batch) -> Cost:
         tokens = WHISPER_TOKENS_PER_SECOND * batch.seconds
         search = batch.utterances * batch.beam * tokens * shape.token_operations(tokens / 2)
         windows = batch.utterances * math.ceil(batch.seconds / WINDOW_SECONDS)
-        values: float = shape.step_weights + windows * shape.cross_values
+        values: float = shape.step_values + windows * shape.cross_values
     elif isinstance(shape, LanguageShape):
         rows, tokens = shape.count_rows(batch.seconds), WHISPER_TOKENS_PER_SECOND * batch.seconds
         operations = 2 * shape.step_weights + shape.token_attention(rows + tokens / 2)
-        search, values = batch.utterances * batch.beam * tokens * operations, shape.step_weights
+        search, values = batch.utterances * batch.beam * tokens * operations, shape.step_values
     else:
         reader = None if isinstance(shape, BlockShape) else shape.decoder or shape.reads_forwards
         if reader is None:

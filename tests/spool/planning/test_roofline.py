@@ -296,3 +296,35 @@ def test_a_granites_operations_are_counted_at_each_layers_rate() -> None:
     assert hour == pytest.approx(60 * minute, rel=0.01)
     with pytest.raises(InvalidRequest, match="no attention decoder"):
         cost_of_reading(large, Batch(30, 1, "beam"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "whisper-large-v3-turbo",
+        "parakeet-tdt-0.6b-v2",
+        "canary-1b",
+        "qwen3-asr-0.6b",
+        "granite-speech-5.0-470m-turboctc",
+    ],
+)
+def test_quantised_weights_take_fewer_bytes_and_the_same_operations(name: str) -> None:
+    whole, eight, four = (read_shape(f"{name}{end}") for end in ("", "-8bit", "-4bit"))
+    batch = Batch(30, 1, "beam")
+    costs = [cost_of(shape, batch) for shape in (whole, eight, four)]
+    assert len({cost.operations for cost in costs}) == 1
+    assert costs[0].encoder_bytes > costs[1].encoder_bytes > costs[2].encoder_bytes
+    # 8.5 and 4.5 bits instead of 16, where everything is quantised
+    saved = [costs[0].encoder_bytes - cost.encoder_bytes for cost in costs[1:]]
+    assert saved[1] / saved[0] == pytest.approx((16 - 4.5) / (16 - 8.5))
+    assert (costs[0].search_bytes > costs[1].search_bytes) == name.startswith(("whisper", "canary", "qwen"))
+
+
+def test_the_bits_of_a_folder_are_those_of_its_configuration(tmp_path: Path) -> None:
+    tree = {
+        "model_type": "granite_speech5_ctc",
+        "encoder_config": {},
+        "quantization": {"group_size": 64, "bits": 4},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    assert read_shape(str(tmp_path)).bits == 4
