@@ -147,7 +147,7 @@ class Entry(_Frozen):
     licence: str
     parameters: int = Field(gt=0)
     languages: tuple[str, ...] = ()
-    tasks: tuple[Literal["transcribe", "translate", "diarize", "witness"], ...] = Field(min_length=1)
+    tasks: tuple[Literal["transcribe", "translate", "diarize", "witness", "align"], ...] = Field(min_length=1)
     decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = ()
     streams: bool = False
     """Whether live sessions can use it."""
@@ -157,8 +157,10 @@ class Entry(_Frozen):
 
     @model_validator(mode="after")
     def _words_have_a_language(self) -> "Entry":
-        if self.tasks != ("diarize",) and not (self.languages and self.decoders):
-            raise ValueError(f"{self.name} must name its languages and decoders")
+        if self.tasks != ("diarize",) and not self.languages:
+            raise ValueError(f"{self.name} must name its languages")
+        if not {"diarize", "align"} & {*self.tasks} and not self.decoders:
+            raise ValueError(f"{self.name} must name its decoders")
         return self
 
     @property

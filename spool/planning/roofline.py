@@ -31,8 +31,8 @@ TOKENS_PER_SECOND = 3.75
 WHISPER_TOKENS_PER_SECOND = 3.0
 """Tokens of an answer for a second of speech; assumed (2.1 in `samples/open`, 3.3 in an audiobook)."""
 WHISPER_ANSWERS = 1.2
-"""How often a job searches a window: a second time, with times, only for a reason (67 searches of 55 windows of a
-chapter and of 50 speakers in turns; 249 of 222 of other recordings)."""
+"""Searches of a window in a job: a second one, with times, only for a reason (67 for 55 windows of a chapter
+and of 50 speakers in turns; 249 for 222 of other recordings)."""
 STAMPS_PER_SECOND = 5.0
 """Times that an attention decoder writes for a second of speech of two and a half words; assumed."""
 BYTES_PER_VALUE = 2  # bfloat16
