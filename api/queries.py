@@ -10,11 +10,18 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
+from spool.formats import Preset
 from spool.schemas.common import Moment, Pool, Project, WorkerName
 from spool.store.jobs import JobFilter, tag_of
 
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
+Subtitles = Annotated[
+    Preset | None,
+    Query(
+        description="Whose rules the subtitles follow, for `srt`, `vtt` and `ttml`; `netflix` if not given."
+    ),
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(

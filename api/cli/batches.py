@@ -23,7 +23,7 @@ from spool.client import Conflict, Refused, Spool
 from spool.commandline.app import new_app
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
-from spool.formats import FORMATS, Format
+from spool.formats import FORMATS, Format, Preset
 from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
@@ -193,6 +193,10 @@ def download(
         Parameter(name=["--output", "-o"], help="Zip to write. Default: the batch's id and format."),
     ] = None,
     form: Annotated[Format, Parameter(name="--format", help="Format of the transcripts.")] = "txt",
+    subtitles: Annotated[
+        Preset | None,
+        Parameter(help="Whose rules the subtitles follow, for srt, vtt and ttml. Default: netflix."),
+    ] = None,
     url: Url = None,
 ) -> None:
     """Save the transcripts of all finished jobs as one zip.
@@ -202,7 +206,7 @@ def download(
     zipped = output or Path(f"{batch_id}.{form}.zip")
     partial = zipped.with_name(f"{zipped.name}.part")
     with connect(url) as spool:
-        blocks = spool.batch_transcripts(batch_id, form)
+        blocks = spool.batch_transcripts(batch_id, form, subtitles=subtitles)
         with partial.open("wb") as file:
             for block in blocks:
                 file.write(block)

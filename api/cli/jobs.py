@@ -21,7 +21,7 @@ from spool.client import Refused, Spool
 from spool.client.fields import JobQuery, State
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
-from spool.formats import Format
+from spool.formats import Format, Preset
 from spool.schemas.jobs import JobDetail, JobOut
 
 Ids = Annotated[str, Parameter(name="ID", completer=complete_job, help="Ids of jobs.")]
@@ -110,6 +110,10 @@ def transcript(
             help="Write numbers as digits: en, de …, or auto for the transcript's language.",
         ),
     ] = None,
+    subtitles: Annotated[
+        Preset | None,
+        Parameter(help="Whose rules the subtitles follow, for srt, vtt and ttml. Default: netflix."),
+    ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
@@ -119,7 +123,7 @@ def transcript(
     if form == "docx" and output is None and sys.stdout.isatty():
         raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
     with connect(url) as spool:
-        data = spool.transcript_file(job_id, form, digits=digits)
+        data = spool.transcript_file(job_id, form, digits=digits, subtitles=subtitles)
     if output is not None:
         output.write_bytes(data)
     else:

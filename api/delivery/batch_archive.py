@@ -7,7 +7,7 @@ the zip for complete.
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -18,8 +18,9 @@ from api.presenters.transcripts import read_transcript
 from spool.domain.archive.edits import Edit
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
+from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
-from spool.formats import Format, render_bytes
+from spool.formats import Format, Preset, render_bytes
 from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
 from spool.objects import ObjectStore
 from spool.store import Database
@@ -57,13 +58,17 @@ class _Rendered(NamedTuple):
     reason: str
 
 
-def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[bytes]:
+def archive_blocks(
+    db: Database, objects: ObjectStore, batch_id: str, form: Format, subtitles: Preset | None = None
+) -> Iterator[bytes]:
     """The bytes of the zip: one file per finished job, in the order of the manifest, named after its job."""
     sink = _Sink()
     names = {MISSING}
     missing = ["custom_id\tjob\tstate\treason\tname\n"]
     with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
-        for one in _render_each(db, objects, batch_id, form):
+        for one in _render_each(
+            db, objects, batch_id, partial(render_bytes, format=form, subtitles=subtitles)
+        ):
             if one.data is None:
                 cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason, one.job.name)
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
@@ -78,24 +83,28 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
     yield sink.take()
 
 
-def _render_each(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[_Rendered]:
+def _render_each(
+    db: Database, objects: ObjectStore, batch_id: str, write: Callable[[Transcript], bytes]
+) -> Iterator[_Rendered]:
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="archive") as pool:
         for page in batch_pages(db, batch_id):
             with db.read() as tx:
                 edits = edits_of_all(tx, [job.id for job in page])
-            render = partial(_render, objects, edits, form)
+            render = partial(_render, objects, edits, write)
             for few in in_blocks(page, PARALLEL):
                 yield from pool.map(render, few)
 
 
-def _render(objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], form: Format, job: Job) -> _Rendered:
+def _render(
+    objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], write: Callable[[Transcript], bytes], job: Job
+) -> _Rendered:
     if job.transcript_deleted_at is not None:
         return _Rendered(job, None, "The transcript was deleted.")
     if job.state is not JobState.DONE or job.transcript_key is None:
         return _Rendered(job, None, job.error_message or f"The job is {job.state}.")
     try:
         transcript = read_transcript(objects, job, edits.get(job.id, ()))
-        return _Rendered(job, render_bytes(transcript, form), "")
+        return _Rendered(job, write(transcript), "")
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)
 

@@ -19,15 +19,18 @@ export function downloadsOf(job, transcript) {
   const there = Object.entries(FORMS).filter(([form]) => form === "rttm" ? transcript.diarization
     : !["lattice", "kaldi"].includes(form) || transcript.lattice?.length);
   const digits = h("input", { type: "checkbox" });
+  const rules = h("select", {}, h("option", { value: "netflix" }, "Netflix"), h("option", { value: "bbc" }, "BBC"));
   const menu = h("details", { class: "menu" }, h("summary", { class: "button" }, "Download"), h("div", { class: "downloads" },
     [...new Set(there.map(([, [kind]]) => kind))].map((kind) => h("div", { role: "group", "aria-label": kind }, h("strong", { class: "small quiet" }, kind),
       there.filter(([, [of]]) => of === kind).map(([form, [, title]]) =>
         h("button", { type: "button", "data-form": form, onclick: () => take(form) }, title)))),
-    h("label", { class: "inline small" }, digits, "Write numbers as digits")));
+    h("label", { class: "inline small" }, digits, "Write numbers as digits"),
+    h("label", { class: "inline small" }, "Rules of subtitles", rules)));
   async function take(form) {
     menu.open = false;
     menu.firstChild.focus();
-    const more = digits.checked ? `&digits=${transcript.language ?? "en"}` : "";
+    const more = (digits.checked ? `&digits=${transcript.language ?? "en"}` : "")
+      + (FORMS[form][0] === "Subtitles" ? `&subtitles=${rules.value}` : "");
     await save(`/v1/jobs/${job.id}/transcript?format=${form}${more}`, fileName(job.name, form)).catch((error) => notice(error.message, true));
   }
   menu.addEventListener("keydown", (event) => {

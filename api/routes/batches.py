@@ -16,13 +16,13 @@ from api.delivery.batch_results import NDJSON, result_lines
 from api.openapi.document import FORM, JSON, Bodies, form
 from api.presenters.batches import present_batch
 from api.problems import Problem
-from api.queries import Cursor, IdempotencyKey, Limit, ListedProject
+from api.queries import Cursor, IdempotencyKey, Limit, ListedProject, Subtitles
 from api.services import ServicesDep
 from api.submission.batches import create_from_address, create_from_manifest, load_detail
 from api.submission.bodies import SMALL, SUBMISSION, media_type, parse_json, parse_off_loop, read_json
 from api.submission.uploads import receive_body, receive_upload
 from spool.domain.jobs import JobState
-from spool.formats import Format
+from spool.formats import Format, check_subtitles
 from spool.schemas.batches import BatchDetail, BatchOut, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.schemas.common import Page
 from spool.store import batches as store
@@ -138,6 +138,7 @@ def get_transcripts(
     caller: CallerDep,
     batch_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcripts.")] = "txt",
+    subtitles: Subtitles = None,
 ) -> StreamingResponse:
     """Fetch a batch's transcripts as a zip.
 
@@ -145,7 +146,8 @@ def get_transcripts(
     """
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
-    blocks = archive_blocks(services.database, services.objects, batch.id, form)
+    check_subtitles(form, subtitles)
+    blocks = archive_blocks(services.database, services.objects, batch.id, form, subtitles)
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.{form}.zip"'}
     return StreamingResponse(blocks, headers=headers, media_type="application/zip")
 

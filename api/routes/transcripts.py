@@ -13,6 +13,7 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
 from api.openapi.document import BINARY, TEXT
 from api.presenters.transcripts import key_of_transcript, read_transcript
+from api.queries import Subtitles
 from api.services import ServicesDep
 from spool.domain.jobs import Job
 from spool.domain.transcript import Lattice, Transcript
@@ -45,6 +46,7 @@ def get_transcript(
         ),
     ] = None,
     original: Annotated[bool, Query(description="As recognised, without corrections.")] = False,
+    subtitles: Subtitles = None,
 ) -> Annotated[Response, Transcript | list[Lattice]]:
     """Fetch a transcript.
 
@@ -54,15 +56,17 @@ def get_transcript(
         job = get_visible_job(tx, caller, job_id)
         edits = [] if original else edits_of(tx, job_id)
     key = key_of_transcript(job)
-    version = _version(job, len(edits)) + (f"-{digits}" if digits else "")
+    version = (
+        _version(job, len(edits)) + (f"-{digits}" if digits else "") + (f"-{subtitles}" if subtitles else "")
+    )
     headers = {"ETag": f'"{version}.{form}"', REVISION: str(len(edits))}
-    if form == "json" and not (job.speaker_names or edits or digits):
+    if form == "json" and not (job.speaker_names or edits or digits or subtitles):
         record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
     words = read_transcript(services.objects, job, edits)
     if digits is not None:
         words = with_digits(words, digits)
-    return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
+    return Response(render_bytes(words, form, subtitles), headers=headers, media_type=CONTENT_TYPES[form])
 
 
 def _version(job: Job, revision: int) -> str:

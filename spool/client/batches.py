@@ -78,14 +78,19 @@ def result_lines(batch_id: str, *, words: bool = False, state: State | None = No
     return Lines(_results(batch_id, words=words, state=state), str)
 
 
-def transcripts(batch_id: str, format: str = "txt") -> Lines[bytes]:  # noqa: A002 - the name users know it by
+def transcripts(
+    batch_id: str,
+    format: str = "txt",  # noqa: A002 - the name users know it by
+    *,
+    subtitles: str | None = None,
+) -> Lines[bytes]:
     """The transcripts of its finished jobs as the bytes of one zip, as they arrive; `missing.tsv` in it names
-    the jobs without one.
+    the jobs without one. `subtitles` as in `transcript_file`.
 
     Raises Unreachable if it is interrupted.
     """
     path = f"/v1/batches/{batch_id}/transcripts"
-    return Lines(Ask("GET", path, {"format": format}, slow=True, stream=True), None)
+    return Lines(Ask("GET", path, {"format": format, "subtitles": subtitles}, slow=True, stream=True), None)
 
 
 def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[schemas.BatchRetried]:

@@ -35,7 +35,7 @@ from spool.client.uploads import DIRECT_BYTES, get_upload, send_direct
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
-from spool.formats import Format, TextFormat
+from spool.formats import Format, Preset, TextFormat
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -167,10 +167,12 @@ def transcript_file(
     *,
     digits: str | None = None,
     original: bool = False,
+    subtitles: Preset | None = None,
 ) -> Flow[bytes]:
     """A transcript's file in one of `spool.formats.FORMATS`; `digits`: the language whose numbers are written
-    as digits, or `auto`; `original`: without corrections. Raises Conflict while the job is not done."""
-    query = {"format": format, "digits": digits, "original": original or None}
+    as digits, or `auto`; `original`: without corrections; `subtitles`: whose rules SRT, WebVTT and TTML
+    follow. Raises Conflict while the job is not done."""
+    query = {"format": format, "digits": digits, "original": original or None, "subtitles": subtitles}
     return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True))).content
 
 

@@ -1,3 +1,13 @@
+from .cueing import (
+    Cue as Cue,
+    PRESETS as PRESETS,
+    Preset as Preset,
+    RULES as RULES,
+    SubtitleRules as SubtitleRules,
+    Violation as Violation,
+    cues_of as cues_of,
+    violations_of as violations_of,
+)
 from .digits import DIGIT_LANGUAGES as DIGIT_LANGUAGES, with_digits as with_digits
 from .english_numbers import write_english_numbers as write_english_numbers
 from .file_names import free_name as free_name
@@ -10,6 +20,5 @@ from .names import (
     TEXT_FORMATS as TEXT_FORMATS,
     TextFormat as TextFormat,
 )
-from .rendering import render as render, render_bytes as render_bytes
-from .subtitles import cues_of as cues_of
+from .rendering import check_subtitles as check_subtitles, render as render, render_bytes as render_bytes
 from .tiers import Annotation as Annotation, tiers_of as tiers_of

@@ -79,6 +79,21 @@ def test_numbers_are_digits_where_that_is_asked(http: httpx.Client, live: Live, 
     problem(http.get(path, params={"digits": "english"}), 422, "invalid_request")
 
 
+def test_subtitles_follow_the_rules_that_are_asked_for(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    live.work().finish(job_id, ("lamp", "burning", "brightly") * 5)
+    path = f"/v1/jobs/{job_id}/transcript"
+    netflix, bbc = (http.get(path, params={"format": "srt", "subtitles": by}) for by in ("netflix", "bbc"))
+    assert netflix.text == http.get(path, params={"format": "srt"}).text
+    assert (netflix.text != bbc.text, netflix.headers["etag"] != bbc.headers["etag"]) == (True, True)
+    problem(http.get(path, params={"format": "txt", "subtitles": "bbc"}), 422, "invalid_request")
+    problem(http.get(path, params={"format": "srt", "subtitles": "itv"}), 422, "invalid_request")
+    with Spool(live.url) as spool:
+        assert spool.transcript_file(job_id, "srt", subtitles="bbc").decode() == bbc.text
+
+
 def test_an_undone_correction_is_gone_and_its_history_is_not(
     http: httpx.Client, live: Live, done: Done
 ) -> None:

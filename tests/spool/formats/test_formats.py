@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 
 from spool.domain import AudioFacts, Coverage, ModelFacts, Segment, Transcript, Word
 from spool.errors import InvalidRequest
-from spool.formats import CONTENT_TYPES, FORMATS, STORED, cues_of, render, render_bytes
+from spool.formats import (
+    CONTENT_TYPES,
+    FORMATS,
+    PRESETS,
+    RULES,
+    STORED,
+    Cue,
+    Preset,
+    cues_of,
+    render,
+    render_bytes,
+    violations_of,
+)
 
 STAMP = r"(\d{2,}):(\d\d):(\d\d)[,.](\d{3})"
 
@@ -74,7 +86,7 @@ def test_txt_is_one_line_a_segment() -> None:
 def test_srt_to_the_letter() -> None:
     transcript = transcript_of(speech("It rained."), speech("Did it?", start=3661.5))
     assert render(transcript, "srt") == (
-        "1\n00:00:00,000 --> 00:00:01,000\nIt rained.\n\n2\n01:01:01,500 --> 01:01:02,500\nDid it?\n"
+        "1\n00:00:00,000 --> 00:00:00,833\nIt rained.\n\n2\n01:01:01,500 --> 01:01:02,333\nDid it?\n"
     )
 
 
@@ -148,8 +160,53 @@ def test_long_segments_become_cues_of_two_lines() -> None:
 
 
 def test_a_short_word_stays_long_enough_where_there_is_room() -> None:
-    cues = cues_of(transcript_of(speech("Yes."), speech("No.", start=0.8), speech("Well.", start=20)))
-    assert [(cue.start, cue.end) for cue in cues] == [(0, 800), (800, 1800), (20_000, 21_000)]
+    parts = [speech("Yes."), speech("No.", start=0.8), speech("Well.", start=20)]
+    cues = cues_of(transcript_of(*parts))
+    assert [(cue.start, cue.end, cue.lines) for cue in cues] == [
+        (0, 1100, ("Yes. No.",)),
+        (20_000, 20_833, ("Well.",)),
+    ]
+    assert [(cue.start, cue.end) for cue in cues_of(transcript_of(*parts), "bbc")] == [
+        (0, 1100),
+        (20_000, 21_000),
+    ]
+
+
+def test_lines_and_cues_break_between_clauses() -> None:
+    told = (
+        "We came to the harbour in the evening, "
+        "and my father said that the boats would never return to us again."
+    )
+    spoken = transcript_of(speech(told)).model_copy(update={"language": "en"})
+    assert [cue.lines for cue in cues_of(spoken)] == [
+        ("We came to the harbour in the evening,",),
+        ("and my father said that the boats", "would never return to us again."),
+    ]
+
+
+def test_a_short_gap_is_closed_as_the_rules_say() -> None:
+    sentences = [speech("This was said first in the talk."), speech("And this is what came after.", start=4)]
+    (_, netflix), (_, bbc) = (
+        [cue.end for cue in cues_of(transcript_of(*sentences), preset)][:1] * 2 for preset in PRESETS
+    )
+    assert (netflix, bbc) == (2700, 4000), "1.3 s are left, and shorter than the 1.5 s of the BBC"
+
+
+def test_the_validator_names_each_broken_rule() -> None:
+    cues = [
+        Cue(0, 500, ("Hello there, all of you",), 0),
+        Cue(510, 9000, ("x" * 50, "two", "three"), 0),
+        Cue(520, 1600, ("Yes.",), 1),
+    ]
+    found = [(each.cue, each.rule, each.forced) for each in violations_of(cues, RULES["netflix"])]
+    assert found == [
+        (1, "reading_speed", True),
+        (1, "shortest", True),
+        (1, "gap", False),
+        (2, "line_characters", False),
+        (2, "lines", False),
+        (2, "longest", False),
+    ]
 
 
 def test_a_word_that_lasts_too_long_does_not_hold_the_screen() -> None:
@@ -222,3 +279,44 @@ def test_subtitles_are_always_fit_to_read(parts: list[tuple[list[str], float, fl
         assert len(times(text)) == len(cues_of(transcript))
         lines = [line for line in text.replace("&amp;", "&").splitlines() if "-->" not in line]
         assert max((len(line) for line in lines), default=0) <= 42
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.text("abcde.,é", min_size=1, max_size=14), min_size=1, max_size=60),
+            st.floats(0, 3),
+            st.floats(0.02, 1.2),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(PRESETS),
+    st.sampled_from(["en", "de", None]),
+)
+def test_cues_break_only_rules_that_the_speech_makes_impossible(
+    parts: list[tuple[list[str], float, float]], preset: Preset, language: str | None
+) -> None:
+    segments, at = [], 0.0
+    for texts, gap, step in parts:
+        at += gap
+        segments.append(speech(" ".join(texts), start=at, step=step))
+        at = segments[-1][-1].end
+    transcript = transcript_of(*segments).model_copy(update={"language": language})
+    cues = cues_of(transcript, preset)
+    shown = [word for cue in cues for line in cue.lines for word in line.split()]
+    assert shown == [word.text for word in transcript.words], "each word once, in order"
+    assert all(first.end <= second.start for first, second in pairwise(cues))
+    assert [each for each in violations_of(cues, RULES[preset]) if not each.forced] == []
+
+
+@given(st.lists(st.text("abcde", min_size=1, max_size=8), min_size=3, max_size=60), st.sampled_from(PRESETS))
+def test_slow_speech_breaks_no_rule(texts: list[str], preset: Preset) -> None:
+    cues = cues_of(transcript_of(speech(" ".join(texts), step=0.75)), preset)
+    assert violations_of(cues, RULES[preset]) == []
+
+
+def test_rules_of_subtitles_are_for_subtitles() -> None:
+    with pytest.raises(InvalidRequest, match="subtitles=bbc is for srt, vtt, ttml, and not for docx"):
+        render_bytes(transcript_of(), "docx", "bbc")
+    spoken = transcript_of(speech(LONG))
+    assert render(spoken, "srt", "bbc") != render(spoken, "srt") == render(spoken, "srt", "netflix")
