@@ -17,6 +17,7 @@ TextFormat = Literal[
     "ohms",
     "lattice",
     "kaldi",
+    "tei",
 ]
 Format = Literal[TextFormat, "docx"]
 TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
@@ -37,5 +38,6 @@ CONTENT_TYPES: dict[Format, str] = {
     "ohms": "text/vtt; charset=utf-8",
     "lattice": "application/json",
     "kaldi": "text/plain; charset=utf-8",
+    "tei": "application/tei+xml; charset=utf-8",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }

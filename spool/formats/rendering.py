@@ -10,6 +10,7 @@ from spool.formats.lattices import kaldi, lattice
 from spool.formats.names import TEXT_FORMATS
 from spool.formats.subtitles import ohms, srt, ttml, vtt
 from spool.formats.tables import ctm, rttm, tsv
+from spool.formats.tei import tei
 from spool.formats.text import paragraphs, txt
 from spool.formats.tiers import eaf, textgrid
 
@@ -37,6 +38,7 @@ def render(transcript: Transcript, format: str, subtitles: Preset | None = None)
         "ohms": ohms,
         "lattice": lattice,
         "kaldi": kaldi,
+        "tei": tei,
     }
     if format not in renderers:
         raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(TEXT_FORMATS)}")

@@ -1,8 +1,10 @@
 """Word documents and the files of ELAN and Praat, read by libraries that others read them with."""
 
 import io
+import lzma
 import re
 import warnings
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,12 +12,26 @@ import docx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 from pympi.Elan import Eaf
 from pympi.Praat import TextGrid
 
-from spool.domain import AudioFacts, Coverage, ModelFacts, Segment, Speaker, Transcript, Word, read_typescript
+from spool.domain import (
+    AudioFacts,
+    Coverage,
+    Edit,
+    ModelFacts,
+    Segment,
+    Speaker,
+    Transcript,
+    Word,
+    apply_edits,
+    read_typescript,
+)
 from spool.formats import Annotation, render_bytes, tiers_of
 
+GOLDEN = Path(__file__).parents[2] / "golden"
+XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 Said = tuple[str, float, float, int, str | None]
 """Text, start, seconds a word, channel, speaker."""
 ODD = 'say "it": <b>&amp; \x00\x1b]0;x\x07 😀 \u202eكلم ]]>\ttab\r\nnew'
@@ -176,6 +192,45 @@ def test_tiers_have_names_of_their_own(tmp_path: Path) -> None:
         "Ada words (speaker_2)",
         "Ada (speaker_3)",
     ]
+
+
+TEI = "{http://www.tei-c.org/ns/1.0}"
+
+
+@pytest.fixture(scope="module")
+def tei_schema() -> etree.RelaxNG:
+    return etree.RelaxNG(etree.fromstring(lzma.decompress((GOLDEN / "schemas/tei.rng.xz").read_bytes())))
+
+
+def test_tei_is_valid_and_has_every_word_at_its_moment(tei_schema: etree.RelaxNG) -> None:
+    parts: list[Said] = [(ODD, 1.25, 0.5, 0, "speaker_0"), ("No. I saw.", 9.0, 0.25, 0, "speaker_1")]
+    talk = transcript_of(*parts, names=("Ada <Lund>", None), language="en")
+    page = etree.fromstring(render_bytes(talk, "tei"))
+    tei_schema.assertValid(page)
+    moments = {when.get(XML_ID): float(when.get("interval", 0)) for when in page.iter(f"{TEI}when")}
+    words = [(each.text, moments[each.get("synch").removeprefix("#")]) for each in page.iter(f"{TEI}w")]
+    assert words[-3:] == [("No.", 9.0), ("I", 9.25), ("saw.", 9.5)]
+    assert [text for text, _ in words[:-3]] == READABLE.split(" ")
+    assert "".join(list(page.iter(f"{TEI}u"))[1].itertext()) == "No. I saw."
+    people = {each.get(XML_ID): "".join(each.itertext()) for each in page.iter(f"{TEI}person")}
+    assert people == {"speaker_0": "Ada <Lund>", "speaker_1": "Speaker 2"}
+    assert [each.get("who") for each in page.iter(f"{TEI}u")] == ["#speaker_0", "#speaker_1"]
+
+
+def test_tei_names_who_corrected(tei_schema: etree.RelaxNG) -> None:
+    talk = transcript_of(("Keep the light.", 0.0, 0.5, 0, None))
+    edit = Edit(1, 1, 1, "a", None, "Ada", datetime(2026, 1, 1, tzinfo=UTC))
+    page = etree.fromstring(render_bytes(apply_edits(talk, [edit]), "tei"))
+    tei_schema.assertValid(page)
+    assert [each.text for each in page.iter(f"{TEI}name")] == ["Spool with the model demo-tdt", "Ada"]
+
+
+def test_tei_of_channels_and_of_silence_is_valid(tei_schema: etree.RelaxNG) -> None:
+    both = transcript_of(("Hello.", 0.0, 0.5, 0, None), ("Yes?", 0.2, 0.5, 1, None))
+    page = etree.fromstring(render_bytes(both, "tei"))
+    tei_schema.assertValid(page)
+    assert [each.get("who") for each in page.iter(f"{TEI}u")] == ["#channel_0", "#channel_1"]
+    tei_schema.assertValid(etree.fromstring(render_bytes(transcript_of(), "tei")))
 
 
 @given(
