@@ -7,8 +7,9 @@ SPEECH is a folder with `manifest.jsonl` (`models/demo/README.md`). Tapes of rea
 out; each sentence's times are off by 0.3 s (standard deviation), and there are no times of words. Intervals
 are 95 % (Wilson); sentences have at least four words. The weights and the threshold in `worker.witness.judge`
 come from the part `train`, which `--fit` fits again; figures are of the part `test`, whose speakers are
-others. `--inventions` lets recognisers of the catalogue transcribe what has no English words, without the
-speech detector: there every sentence is invented.
+others. `--inventions` lets recognisers of the catalogue transcribe speech around passages without English
+words: there every sentence is invented. Beside what the witness flags stands what a limit on the recogniser's
+own confidence catches, and what the speech detector leaves.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is
@@ -27,11 +28,12 @@ import numpy as np
 import soundfile
 
 from ops.accuracy.whisper.languages import SAID, VOICES, speak
-from ops.accuracy.whisper.sounds import hum, music, room_tone, white_noise
+from ops.accuracy.whisper.sounds import hum, music, white_noise
 from ops.accuracy.witness.tapes import RATE, Samples, Tape, babbles, make_tapes
+from spool.domain.transcript import Segment, Transcript
 from worker.local.transcribe import transcribe_files
 from worker.local.witness import Listener, check_result, load_listener
-from worker.models.requests import SearchOptions
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.witness.alignment import Line
 from worker.witness.judge import NEAR_SECONDS, SEGMENT_LIMIT, check_transcript, segment_features
 from worker.witness.phones import PhoneFrames
@@ -40,6 +42,8 @@ from worker.witness.transcripts import GivenSegment, GivenTranscript, GivenWord
 IN_PLACE = "in place of speech"
 OFF_SECONDS = 0.3
 LEAST_WORDS = 4
+DOUBT = 0.5
+"""Of a word's confidence, below which the page marks it."""
 DOMAINS = {"libri": "reading", "so762": "non-native"}
 LIMITS: dict[str, dict[str, int | None]] = {
     "train": {"libri": 9, "so762": 60},
@@ -71,7 +75,7 @@ def wilson(found: int, of: int) -> tuple[float, float]:
     z, share = 1.96, found / of
     middle = share + z * z / (2 * of)
     half = z * float(np.sqrt(share * (1 - share) / of + z * z / (4 * of * of)))
-    return (middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
+    return max(0.0, middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
 
 
 @dataclass
@@ -208,34 +212,100 @@ def _logistic(rows: np.ndarray, truth: int) -> tuple[np.ndarray, float]:
     return weights[:-1] / spread, float(weights[-1] - (weights[:-1] / spread * middle).sum())
 
 
-def inventions(listener: Listener, models: Sequence[str], speech: Path) -> list[tuple[str, Count]]:
-    """Of the sentences that recognisers write where nobody speaks English: how many are flagged."""
-    found = []
+@dataclass
+class Caught:
+    """Of sentences that a recogniser wrote: how many the witness flags, how many have a mean confidence of
+    their words below `DOUBT`, and how many it writes with the speech detector. abstained: of how many the
+    witness judged nothing."""
+
+    written: int = 0
+    flagged: int = 0
+    unsure: int = 0
+    detected: int = 0
+    abstained: int = 0
+
+    def __str__(self) -> str:
+        found = Count(self.flagged, self.written)
+        return f"{self.written} | {found} | {self.abstained} | {self.unsure} | {self.detected}"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A recording of speech with a passage that has no English words, from `start` to `end` in seconds."""
+
+    samples: Samples
+    start: float
+    end: float
+
+    def has(self, segment: Segment) -> bool:
+        """Whether the middle of a segment is in the passage."""
+        return self.start < (segment.start + segment.end) / 2 < self.end
+
+
+def inventions(listener: Listener, models: Sequence[str], speech: Path) -> Iterable[tuple[str, str, Caught]]:
+    """By recogniser and sound: of the sentences in passages without English words, all invented, and, last,
+    of those around them, hardly any of which is."""
+    passages = _passages(speech)
     with tempfile.TemporaryDirectory() as folder:
-        files: dict[str, Path] = {}
-        for number, (name, samples) in enumerate(_wordless(speech).items()):
-            files[name] = Path(folder) / f"{number}.wav"
-            soundfile.write(files[name], samples, RATE)
+        files = [Path(folder) / f"{number}.wav" for number in range(len(passages))]
+        for path, passage in zip(files, passages.values(), strict=True):
+            soundfile.write(path, passage.samples, RATE)
         for model in models:
-            for name, path in files.items():
-                (result,) = transcribe_files([path], model, SearchOptions(), detector=False)
-                checked, count = check_result(listener, result), Count()
-                assert checked.transcript is not None
-                for each in checked.transcript.segments:
-                    if len(each.text.split()) >= LEAST_WORDS:
-                        count.add(each.flagged)
-                        if not each.flagged:
-                            print(f"not flagged: {model}, {name}: {each.text} ({each.evidence})", flush=True)
-                found.append((f"{model} over {name}", count))
-    return found
+            ask = DecodeRequest(language=None if model.endswith(".en") else "en")
+            around = Caught()
+            for path, (name, passage) in zip(files, passages.items(), strict=True):
+                inside = Caught()
+                for detector in (False, True):
+                    (result,) = transcribe_files([path], model, SearchOptions(), ask=ask, detector=detector)
+                    checked = result if detector else check_result(listener, result)
+                    assert checked.transcript is not None
+                    _count(checked.transcript, passage, inside, around, detector=detector)
+                yield model, name, inside
+            yield model, "speech around these", around
+
+
+def _count(
+    transcript: Transcript, passage: Passage, inside: Caught, around: Caught, *, detector: bool
+) -> None:
+    for each in transcript.segments:
+        own = transcript.words[each.first_word : each.last_word + 1]
+        if len(own) < LEAST_WORDS:
+            continue
+        caught = inside if passage.has(each) else around
+        if detector:
+            caught.detected += 1
+            continue
+        caught.written += 1
+        caught.flagged += each.flagged
+        caught.unsure += float(np.mean([word.confidence for word in own])) < DOUBT
+        caught.abstained += transcript.witness is not None and bool(transcript.witness.abstained)
+
+
+def _passages(speech: Path) -> dict[str, Passage]:
+    """Each sound between a few English lines, and by itself."""
+    sounds = _wordless(speech)
+    tapes = make_tapes(speech, "libri", "test", 5, len(sounds))
+    passages = {}
+    for number, (name, samples) in enumerate(sounds.items()):
+        tape = tapes[number % len(tapes)]
+        middle = round(tape.lines[2].end * RATE)
+        parts = (tape.samples[:middle], samples, tape.samples[middle : 2 * middle])
+        start = middle / RATE
+        passages[name] = Passage(np.concatenate(parts), start, start + len(samples) / RATE)
+        passages[f"{name}, nothing else"] = Passage(samples, 0.0, len(samples) / RATE)
+    return passages
 
 
 def _wordless(speech: Path) -> dict[str, Samples]:
-    """Sounds without English words, each half a minute or more."""
+    """Sounds without English words, about half a minute each."""
+    rng = np.random.default_rng(7)
+    (tape,) = make_tapes(speech, "libri", "test", 9, 1)
+    pieces = [tape.samples[at : at + RATE // 4] for at in rng.integers(len(tape.samples) - RATE, size=2)]
     made = {
-        "noise": np.concatenate([white_noise(30.0, -30.0), room_tone(30.0, -25.0), hum(30.0, -20.0)]),
-        "music": np.concatenate([music(60.0), music(60.0) + room_tone(60.0, -40.0)]),
-        "babble": np.concatenate(babbles(speech, 4)),
+        "noise": np.concatenate([white_noise(15.0, -30.0), hum(15.0, -20.0)]),
+        "music": music(30.0),
+        "a quarter of a second of speech in loops": np.concatenate([np.tile(each, 60) for each in pieces]),
+        "babble": np.concatenate(babbles(speech, 4))[: 30 * RATE],
     }
     for language in ("fr", "de", "es"):
         made[f"speech in {language} (espeak-ng)"] = np.concatenate(
@@ -257,9 +327,11 @@ def main() -> None:
     if asked.fit:
         print(fit(listener, asked.speech))
         return
-    for name, count in inventions(listener, asked.inventions, asked.speech):
-        print(f"| {name} | {count} |", flush=True)
     if asked.inventions:
+        columns = ("recogniser", "sound", "written", "flagged", "not judged", "unsure", "with the detector")
+        print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+        for model, name, caught in inventions(listener, asked.inventions, asked.speech):
+            print(f"| {model} | {name} | {caught} |", flush=True)
         return
     print(f"Threshold {SEGMENT_LIMIT:g}, carried from the part `train`.\n")
     tables = {}
