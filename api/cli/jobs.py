@@ -21,7 +21,7 @@ from spool.client import Refused, Spool
 from spool.client.fields import JobQuery, State
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
-from spool.formats import Format, Preset
+from spool.formats import Preset, ServedFormat
 from spool.schemas.jobs import JobDetail, JobOut
 
 Ids = Annotated[str, Parameter(name="ID", completer=complete_job, help="Ids of jobs.")]
@@ -102,7 +102,7 @@ def transcript(
     job_id: JobId,
     /,
     *,
-    form: Annotated[Format, Parameter(name="--format", help="Format of the transcript.")] = "txt",
+    form: Annotated[ServedFormat, Parameter(name="--format", help="Format of the transcript.")] = "txt",
     digits: Annotated[
         str | None,
         Parameter(

@@ -6,12 +6,12 @@ import { save } from "./http.js";
 const FORMS = {
   txt: ["Text", "Plain text (.txt)"], paragraphs: ["Text", "Text in paragraphs (.txt)"], docx: ["Text", "Word document (.docx)"],
   srt: ["Subtitles", "SubRip (.srt)"], vtt: ["Subtitles", "WebVTT (.vtt)"], ttml: ["Subtitles", "TTML (.ttml)"],
-  eaf: ["Research", "ELAN (.eaf)"], textgrid: ["Research", "Praat (.TextGrid)"], ohms: ["Research", "OHMS index (.vtt)"], tei: ["Research", "TEI (.xml)"],
+  eaf: ["Research", "ELAN (.eaf)"], textgrid: ["Research", "Praat (.TextGrid)"], ohms: ["Research", "OHMS index (.vtt)"], tei: ["Research", "TEI (.xml)"], iiif: ["Research", "IIIF manifest (.json)"],
   rttm: ["Research", "Speakers’ turns (.rttm)"],
   tsv: ["Data", "Table of segments (.tsv)"], ctm: ["Data", "Words with times (.ctm)"], json: ["Data", "Everything (.json)"],
   lattice: ["Data", "Lattices (.json)"], kaldi: ["Data", "Lattices for Kaldi"],
 };
-const ENDINGS = { paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt", tei: "tei.xml" };
+const ENDINGS = { paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt", tei: "tei.xml", iiif: "manifest.json" };
 
 const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${ENDINGS[form] ?? form}`;
 
@@ -45,4 +45,4 @@ export function downloadsOf(job, transcript) {
   return menu;
 }
 
-export const FORMATS = Object.keys(FORMS).filter((form) => !["rttm", "lattice", "kaldi"].includes(form));
+export const FORMATS = Object.keys(FORMS).filter((form) => !["rttm", "lattice", "kaldi", "iiif"].includes(form));

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import IO, Annotated
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -17,7 +17,7 @@ from api.queries import Subtitles
 from api.services import ServicesDep
 from spool.domain.jobs import Job
 from spool.domain.transcript import Lattice, Transcript
-from spool.formats import CONTENT_TYPES, Format, render_bytes
+from spool.formats import CONTENT_TYPES, IIIF_TYPE, ServedFormat, check_subtitles, manifest, render_bytes
 from spool.formats.digits import with_digits
 from spool.objects.integrity import open_verified
 from spool.store.transcripts.edits import edits_of
@@ -26,17 +26,18 @@ MEDIA = {
     kind.partition(";")[0]: BINARY if name == "docx" else TEXT
     for name, kind in CONTENT_TYPES.items()
     if "json" not in kind
-}
+} | {IIIF_TYPE.partition(";")[0]: {"type": "object"}}
 _BLOCK = 256 * 1024
 REVISION = "X-Spool-Revision"
 """How many corrections the answer includes; an edit repeats it as what it has seen."""
 
 
 def get_transcript(
+    request: Request,
     services: ServicesDep,
     caller: CallerDep,
     job_id: str,
-    form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
+    form: Annotated[ServedFormat, Query(alias="format", description="Format of the transcript.")] = "json",
     digits: Annotated[
         str | None,
         Query(
@@ -66,6 +67,10 @@ def get_transcript(
     words = read_transcript(services.objects, job, edits)
     if digits is not None:
         words = with_digits(words, digits)
+    if form == "iiif":
+        check_subtitles(form, subtitles)
+        address = f"{request.base_url}v1/jobs/{job_id}"
+        return Response(manifest(words, address), headers=headers, media_type=IIIF_TYPE)
     return Response(render_bytes(words, form, subtitles), headers=headers, media_type=CONTENT_TYPES[form])
 
 

@@ -35,7 +35,7 @@ from spool.client.uploads import DIRECT_BYTES, get_upload, send_direct
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
-from spool.formats import Format, Preset, TextFormat
+from spool.formats import Preset, ServedFormat, TextFormat
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -163,15 +163,15 @@ def transcript(
 
 def transcript_file(
     job_id: str,
-    format: Format,  # noqa: A002 - the name users know it by
+    format: ServedFormat,  # noqa: A002 - the name users know it by
     *,
     digits: str | None = None,
     original: bool = False,
     subtitles: Preset | None = None,
 ) -> Flow[bytes]:
-    """A transcript's file in one of `spool.formats.FORMATS`; `digits`: the language whose numbers are written
-    as digits, or `auto`; `original`: without corrections; `subtitles`: whose rules SRT, WebVTT and TTML
-    follow. Raises Conflict while the job is not done."""
+    """A transcript's file in one of `spool.formats.FORMATS`, or `iiif`. `digits`: the language whose numbers
+    are written as digits, or `auto`; `original`: without corrections; `subtitles`: whose rules SRT, WebVTT
+    and TTML follow. Raises Conflict while the job is not done."""
     query = {"format": format, "digits": digits, "original": original or None, "subtitles": subtitles}
     return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True))).content
 

@@ -11,12 +11,14 @@ from .cueing import (
 from .digits import DIGIT_LANGUAGES as DIGIT_LANGUAGES, with_digits as with_digits
 from .english_numbers import write_english_numbers as write_english_numbers
 from .file_names import free_name as free_name
+from .iiif import IIIF_TYPE as IIIF_TYPE, manifest as manifest
 from .lattices import format_entry as format_entry
 from .names import (
     CONTENT_TYPES as CONTENT_TYPES,
     FORMATS as FORMATS,
     Format as Format,
     STORED as STORED,
+    ServedFormat as ServedFormat,
     TEXT_FORMATS as TEXT_FORMATS,
     TextFormat as TextFormat,
 )

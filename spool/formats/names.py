@@ -20,6 +20,8 @@ TextFormat = Literal[
     "tei",
 ]
 Format = Literal[TextFormat, "docx"]
+ServedFormat = Literal[Format, "iiif"]
+"""What the API writes: also what consists of its own addresses."""
 TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 FORMATS: tuple[Format, ...] = get_args(Format)
 STORED: tuple[Format, ...] = ("json", "txt", "srt", "vtt")

@@ -150,7 +150,7 @@ def test_a_search_leads_to_the_words_in_their_recording(page: Page, live: Live) 
 def test_every_format_is_a_download(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{done_job(live)}")
     page.locator("summary", has_text="Download").click()
-    forms = set(FORMATS) - {"lattice", "kaldi", "rttm"}  # which this job did not ask for
+    forms = {*FORMATS, "iiif"} - {"lattice", "kaldi", "rttm"}  # which this job did not ask for
     shown = page.locator(".downloads [data-form]")
     expect(shown).to_have_count(len(forms))
     assert set(shown.evaluate_all("all => all.map((one) => one.dataset.form)")) == forms

@@ -76,7 +76,7 @@ class Story:
             kept["request"].setdefault(kind, asked)
         shown: Any = None
         kind = answer.headers.get("content-type", "").partition(";")[0]
-        if kind == "application/json":
+        if kind in {"application/json", "application/ld+json"}:
             shown = answer.json()
         elif kind and not kind.startswith(("audio/", "application/zip", "application/vnd.")):
             shown = answer.text
@@ -201,7 +201,7 @@ def _transcripts(story: Story) -> None:
         story.get(path, form, format=form)
     for form in ("txt", "kaldi"):
         story.get(path, form, format=form)
-    for form in ("srt", "vtt", "tsv", "ttml", "eaf", "tei"):
+    for form in ("srt", "vtt", "tsv", "ttml", "eaf", "tei", "iiif"):
         story.get(path, format=form)
     edit = {"first_word": 2, "last_word": 2, "text": "Ada Lund,", "seen": 0, "author": "Bo"}
     story.post(f"/v1/jobs/{job}/edits", json=edit)

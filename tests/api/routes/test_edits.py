@@ -7,15 +7,18 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import httpx
+import jsonschema
 import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
 from spool.audit import audit
 from spool.client import Conflict, Spool
+from spool.formats import IIIF_TYPE
 from spool.schemas import JobEvent
 from spool.store import edits_of, place_events, read_events
 
 WORDS = ("keep", "the", "light", "burning")
+IIIF_SCHEMA = Path(__file__).parents[2] / "golden/schemas/iiif-manifest.json"
 Done = Callable[[], str]
 
 
@@ -92,6 +95,28 @@ def test_subtitles_follow_the_rules_that_are_asked_for(
     problem(http.get(path, params={"format": "srt", "subtitles": "itv"}), 422, "invalid_request")
     with Spool(live.url) as spool:
         assert spool.transcript_file(job_id, "srt", subtitles="bbc").decode() == bbc.text
+
+
+def test_a_iiif_manifest_is_valid_and_leads_to_recording_and_words(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    live.work().finish(job_id, ("keep", "the", "light"))
+    path = f"/v1/jobs/{job_id}/transcript"
+    with Spool(live.url) as spool:
+        page = json.loads(spool.transcript_file(job_id, "iiif"))
+    jsonschema.Draft202012Validator(json.loads(IIIF_SCHEMA.read_text())).validate(page)
+    answer = http.get(path, params={"format": "iiif"})
+    assert (answer.json(), answer.headers["content-type"]) == (page, IIIF_TYPE)
+    assert page["id"] == str(answer.url)
+    (canvas,) = page["items"]
+    assert canvas["duration"] == http.get(path).json()["audio"]["duration"]
+    (shown,), (told,) = canvas["items"][0]["items"], canvas["annotations"][0]["items"]
+    assert (shown["motivation"], told["motivation"]) == ("painting", "supplementing")
+    assert {shown["target"], told["target"]} == {canvas["id"]}
+    assert shown["body"]["id"] == f"{live.url}/v1/jobs/{job_id}/audio"
+    assert http.get(told["body"]["id"]).text == http.get(path, params={"format": "vtt"}).text
+    problem(http.get(path, params={"format": "iiif", "subtitles": "bbc"}), 422, "invalid_request")
 
 
 def test_an_undone_correction_is_gone_and_its_history_is_not(
