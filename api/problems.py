@@ -82,7 +82,7 @@ PROBLEMS: Mapping[str, _Example] = {
     "not_done": _Example(409, f"Job {_JOB} is running."),
     "not_ended": _Example(409, f"Job {_JOB} is running; cancel it first.", "conflict"),
     "not_here": _Example(409, "The recording is at a web address; play it there."),
-    "not_offered": _Example(409, "This server accepts recordings only through POST /v1/jobs."),
+    "not_offered": _Example(409, "This server accepts no recordings in parts; send each one whole."),
     "parts_missing": _Example(409, "2 of 3 parts are missing; the first is part 2."),
     "conflict": _Example(409, f"Job {_JOB} is done and cannot be cancelled."),
     "edited": _Example(409, "Bo changed these words in revision 3; review that and edit again."),

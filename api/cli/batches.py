@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from zipfile import ZipFile
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import complete_batch
-from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out
+from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out, print_ids
 from api.cli.files import DELETED, Copies, as_local_path, print_copies, print_skipped
 from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow_batch, show_upload
@@ -93,12 +94,19 @@ def status(
     /,
     *,
     watch: Annotated[bool, Parameter(help="Wait until the batch has ended.")] = False,
+    limit: Annotated[
+        int, Parameter(validator=Number(gte=1, lte=200), help="Number of batches to list.")
+    ] = 20,
+    ids: Annotated[bool, Parameter(help="Print ids alone, for other commands.")] = False,
     server: Server = Server(),
 ) -> None:
     """Show the progress, remaining time and cost of a batch, or list the latest batches."""
     with server.connect() as spool:
         if batch_id is None:
-            page = spool.batch_page(limit=20)
+            page = spool.batch_page(limit=limit)
+            if ids:
+                print_ids(page.items)
+                return
             server.show_rows(page, "no batches", ("batch", "state", "jobs", "done", "failed", "name"), _cells)
             return
         batch = follow_batch(spool, batch_id, err) if watch else spool.batch(batch_id)

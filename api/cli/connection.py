@@ -7,7 +7,7 @@ the local token of this home, for a server that runs here.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -141,6 +141,19 @@ class Server:
             out.print(table_of(titles, map(cells, rows)))
         else:
             out.print(nothing, style="dim")
+
+
+class HasId(Protocol):
+    """What an id names."""
+
+    @property
+    def id(self) -> str: ...
+
+
+def print_ids(items: Iterable[HasId]) -> None:
+    """Print an id a line, for scripts."""
+    for item in items:
+        print(item.id)
 
 
 def print_json(answer: BaseModel | Sequence[BaseModel]) -> None:

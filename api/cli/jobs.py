@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.completion import JobId, complete_batch, complete_job
-from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, out, print_json
+from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, out, print_ids, print_json
 from api.cli.files import DELETED, Copies, print_copies
 from api.cli.tables import count_of, job_sheet, job_table
 from spool.client import Refused, Spool
@@ -54,6 +54,7 @@ def status(
     state: Annotated[JobState | None, Parameter(help="List only jobs in this state.")] = None,
     which: Which = Which(),
     limit: Annotated[int, Parameter(validator=Number(gte=1, lte=200), help="Number of jobs to list.")] = 20,
+    ids: Annotated[bool, Parameter(help="Print ids alone, for other commands.")] = False,
     server: Server = Server(),
 ) -> None:
     """Show one job, or the latest jobs."""
@@ -63,7 +64,9 @@ def status(
             server.show(job, job_sheet(job))
             return
         page = spool.job_page(state=state, limit=limit, **which.to_query())
-    if server.as_json:
+    if ids:
+        print_ids(page.items)
+    elif server.as_json:
         print_json(page)
     elif page.items:
         out.print(job_table(page.items), crop=False)

@@ -1,10 +1,13 @@
 """`spool plan`: how long a fleet would take for an amount of audio, at what cost, and what limits it.
 
-Owns the command's options; the arithmetic is `spool.planning`, the output `api.cli.plan_report`. Contacts no
-server. If the settings' database is reachable, measured speeds from its ledger replace assumed ones.
+Owns the command's options; the arithmetic is `spool.planning`, the output `api.cli.plan_report`, and lengths
+of files are measured by `spool-worker measure`. Contacts no server. If the settings' database is reachable,
+measured speeds from its ledger replace assumed ones.
 """
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +17,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from api.cli.connection import Json, out
-from api.cli.plan_report import Forecast, Report, report_document, report_tables
+from api.cli.plan_report import Forecast, Report, answer, report_document, report_tables
 from spool.commandline.app import GROUPS
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
 from spool.planning.model_size import ModelShape, Shape, read_shape
 from spool.planning.plan import Ownership, Surroundings, Workload, by_chip, make_plan, what_if
-from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
+from spool.planning.recordings import CHUNK_SECONDS, Lengths, parse_lengths, read_lengths, summarize
 from spool.planning.roofline import Reads
 from spool.planning.throughput import ASSUMED_EFFICIENCY, PEER_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
@@ -47,6 +50,7 @@ class Audio:
         Path | None,
         Parameter(help="Output of `spool-worker measure --json`, instead of --hours and --lengths."),
     ] = None
+    found: Annotated[Lengths | None, Parameter(parse=False)] = None
     chunk: Annotated[
         float, Parameter(group=_MORE, validator=Number(gte=1), help="Mean length of chunks, in seconds.")
     ] = CHUNK_SECONDS
@@ -129,14 +133,25 @@ class Machines:
 
 
 def plan(
-    *,
+    *files: Annotated[
+        Path,
+        Parameter(name="FILE", help="Recordings, or folders of them, whose time and cost you want to know."),
+    ],
     audio: Audio = Audio(),
     search: Search = Search(),
     on: Machines = Machines(),
+    details: Annotated[
+        bool, Parameter(help="Also show machines, energy, other chips, clouds, and what would change it.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Estimate time and cost of an archive on a fleet."""
+    """Say how long recordings will take to transcribe, and what that costs.
+
+    Without files, --hours or --measured it is for 1,000,000 hours.
+    """
     settings = load_settings()
+    if files:
+        audio = replace(audio, found=measure_files(files))
     work = _workload(settings, audio, search)
     known = Known(
         read_calibration(on.calibration) if on.calibration else None,
@@ -154,7 +169,23 @@ def plan(
     if as_json:
         print(json.dumps(report_document(report), indent=2))
     else:
-        out.print(report_tables(report))
+        out.print(report_tables(report) if details else answer(report))
+
+
+def measure_files(files: Sequence[Path]) -> Lengths:
+    """How long the recordings are, by the worker's reader of their headers. Raises InvalidRequest for no
+    recordings, and for an installation without a worker."""
+    for each in files:
+        if not each.exists():
+            raise InvalidRequest(f"{each}: there is no such file or folder.")
+    command = [sys.executable, "-m", "worker.cli.main", "measure", "--json", *map(str, files)]
+    measured = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        found = json.loads(measured.stdout)["recordings"]
+    except (ValueError, KeyError):
+        reason = measured.stderr.strip().rpartition("\n")[2].removeprefix("spool-worker: ")
+        raise InvalidRequest(f"The recordings cannot be measured here: {reason}") from None
+    return summarize([(float(each["seconds"]), int(each["bytes"])) for each in found])
 
 
 def _forecast(work: Workload, on: Machines, known: Known, efficiency: float) -> Forecast:
@@ -168,7 +199,9 @@ def _forecast(work: Workload, on: Machines, known: Known, efficiency: float) -> 
 
 def _workload(settings: Settings, audio: Audio, search: Search) -> Workload:
     shape = _shape(settings, search.model or settings.default_model)
-    lengths = read_lengths(audio.measured) if audio.measured else parse_lengths(audio.lengths)
+    lengths = audio.found or (
+        read_lengths(audio.measured) if audio.measured else parse_lengths(audio.lengths)
+    )
     return Workload(
         audio.hours if audio.hours is not None else (lengths.seconds or 0) / 3600 or 1_000_000,
         lengths,

@@ -8,10 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.tables import format_money, sheet_of
+from api.cli.tables import count_of, format_duration, format_money, sheet_of
 from spool.domain.pricing import CloudPrices
 from spool.planning.plan import MILLION, ChipRow, Plan, WhatIf
 from spool.planning.throughput import PEER_EFFICIENCY
+
+CENT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,31 @@ def report_tables(report: Report) -> RenderableType:
         "",
         Text("What if", style="bold"),
         _what_if(report.others),
+    )
+
+
+def answer(report: Report) -> RenderableType:
+    """How long it takes, what it costs, and how sure that is."""
+    plan, slow = report.most.plan, report.least.plan
+    lengths, machines = plan.workload.lengths, [each.machine for each in plan.machines]
+    recordings = f" in {count_of(lengths.recordings, 'recording')}" if lengths.recordings else ""
+    cost = "unknown"
+    if plan.cost is not None and slow.cost is not None:
+        cost = f"less than 0.01 {report.currency}"
+        if slow.cost >= CENT:
+            cost = _money_range(plan.cost, slow.cost, report.currency)
+    fleet = ", ".join(f"{each.count} {each.name}" if each.count > 1 else each.name for each in machines)
+    return Group(
+        sheet_of(
+            (
+                ("audio", f"{_audio(plan.workload.hours)}{recordings}"),
+                ("time", _range(_time(plan.hours), _time(slow.hours))),
+                ("cost", cost),
+                ("by", f"{plan.workload.shape.name} on {fleet}"),
+                ("based on", "; ".join(dict.fromkeys(each.pace.basis for each in machines))),
+            )
+        ),
+        Text("--details shows energy, the bottleneck, other machines and clouds.", style="dim"),
     )
 
 
@@ -214,7 +241,15 @@ def _length(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
+def _audio(hours: float) -> str:
+    return format_duration(hours * 3600) if hours < 10 else f"{hours:,.0f} h"
+
+
 def _time(hours: float) -> str:
+    if hours < 1 / 3600:
+        return "less than 1 s"
+    if hours < 2:
+        return f"{hours * 3600:.0f} s" if hours < 1 / 30 else f"{hours * 60:.0f} min"
     if hours < 48:
         return f"{hours:,.1f} h"
     return f"{hours / 24:,.1f} days" if hours < 24 * 366 else f"{hours / 8766:,.1f} years"

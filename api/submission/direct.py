@@ -197,7 +197,7 @@ def _find_receiver(services: Services) -> Receiver | None:
 def _get_receiver(services: Services) -> Receiver:
     receiver = _find_receiver(services)
     if receiver is None:
-        raise Problem(409, "not_offered", "This server accepts recordings only through POST /v1/jobs.")
+        raise Problem(409, "not_offered", "This server accepts no recordings in parts; send each one whole.")
     return receiver
 
 

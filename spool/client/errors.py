@@ -107,10 +107,12 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
 
 
 def refusal(response: httpx.Response) -> Refused:
-    """The answer (already read) as an error; only its status if it is not a problem document."""
+    """The answer (already read) as an error; only its reason if it is not a problem document."""
     kind = ServerFailed if response.status_code >= 500 else _BY_STATUS.get(response.status_code, Refused)
     try:
         problem = response.json()
         return kind(response.status_code, str(problem["code"]), str(problem["detail"]), problem)
     except (ValueError, KeyError, TypeError):
-        return kind(response.status_code, "http", f"The server answered {response.status_code}.", {})
+        why = (response.reason_phrase or "no reason given").lower()
+        sentence = f"The server at {response.url.netloc.decode()} did not do it: {why}."
+        return kind(response.status_code, "http", sentence, {})

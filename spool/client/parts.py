@@ -86,6 +86,6 @@ class PartUpload:
             if came.is_success:
                 self.arrived(part.bytes)
             else:
-                self.faults.append(f"it answered {came.status_code}")
+                self.faults.append(f"it refused it ({came.reason_phrase})")
         else:
             self.faults.append(str(came) or type(came).__name__)

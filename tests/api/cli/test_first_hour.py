@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.cli.commands import ROOT, SAMPLES, Commands, processes_of
+from tests.api.cli.commands import ROOT, Commands, processes_of
 from tests.api.cli.preloaded import spool_on_path
 
 pytestmark = pytest.mark.integration
@@ -59,8 +59,12 @@ def test_the_first_hour_goes_as_it_is_told(tmp_path: Path) -> None:
     # Given a folder of recordings, one of which is none
     recordings = tmp_path / "recordings"
     recordings.mkdir()
-    for name, sample in (("reel 1.flac", "digits/string-1.flac"), ("Grüße.flac", "words/bed-1.flac")):
-        shutil.copy(SAMPLES / sample, recordings / name)
+    for name, sample in (
+        ("reel 1.flac", "demo-tdt/digits/string-1.flac"),
+        ("Grüße.flac", "demo-tdt/words/happy-1.flac"),
+        ("talk.flac", "open/conversation/two-speakers.flac"),
+    ):
+        shutil.copy(ROOT / "samples" / sample, recordings / name)
     (recordings / "letter.wav").write_text("Dear sirs, the reel is lost.")
     commands = Commands(tmp_path / "home", {"SPOOL_API_PORT": "0"})
     environ = commands.environ | {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
@@ -82,12 +86,21 @@ def test_the_first_hour_goes_as_it_is_told(tmp_path: Path) -> None:
         (found,) = [one.output for one in told.values() if one.command.startswith(beginning)]
         return found
 
-    assert "letter.wav" in output("spool submit recordings"), shown
-    assert "failed" in output("spool status --state failed"), shown
-    assert "2 done" in output("spool batch status"), shown
+    assert "in 3 recordings" in output("spool plan"), shown
+    assert "3 done, 1 failed" in output("spool batch submit"), shown
+    assert "3 unchanged" in output("spool submit"), shown
+    assert "letter.wav" in output("spool status --state failed"), shown
+    assert "Grüße.flac" in output("spool search happy"), shown
+    for search in ("spool search '\"two six", "spool search 2"):
+        assert "reel 1.flac" in output(search), shown
+    assert "reel 1.flac" in output("spool review list"), shown
+    assert output("spool transcript $REEL --format srt").count("Two, six zero three") == 1, shown
+    assert "Two," in output("spool edits list"), shown
+    assert "speaker_1" in output("spool speakers list"), shown
+    assert "Ada Lund: " in output("spool transcript $TALK"), shown
     assert "Grüße.flac.srt" in output("ls transcripts"), shown
-    assert "reel 1.flac.txt" in output("grep"), shown
-    assert "oral-history: " in output("spool costs --group-by tag"), shown
-    assert "was deleted on" in output("spool transcript"), shown
+    assert "reel 1.flac.docx" in output("ls transcripts"), shown
+    assert "oral-history: " in output("spool costs"), shown
+    assert [one.output for one in told.values() if "was deleted on" in one.output], shown
     assert "no breaches" in output("spool audit"), shown
     assert processes_of(commands.home) == []

@@ -35,12 +35,32 @@ def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
     assert [one["count"] for one in told["machines"]] == [4, 1]  # type: ignore[attr-defined]
     shown = invoke(
         main,
-        ["plan", "--model", "110m", "--fleet", "M4"],
+        ["plan", "--model", "110m", "--fleet", "M4", "--details"],
         env={"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"},
     )
     assert "compute; the next is memory bandwidth, at" in shown.output
     assert "960,000" in shown.output
     assert "at least 13%, the best measured peer" in " ".join(shown.output.split())
+
+
+@pytest.mark.integration
+def test_files_are_measured_and_the_answer_comes_first(tmp_path: Path) -> None:
+    digits = ROOT / "samples" / "demo-tdt" / "digits"
+    env = {"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"}
+    fleet = ["--model", str(ROOT / "models" / "demo"), "--fleet", "M4"]
+    shown = invoke(main, ["plan", str(digits), *fleet], env=env)
+    assert shown.exit_code == 0, shown.output
+    facts = dict(line.split(None, 1) for line in shown.output.splitlines() if line[:1] != "-")
+    count = len([each for each in digits.iterdir() if each.suffix == ".flac"])
+    assert facts["audio"].strip().endswith(f"in {count} recordings")
+    assert facts["time"].strip() == "less than 1 s"
+    assert facts["cost"].strip() == "less than 0.01 USD"
+    assert "1,000,000" not in shown.output
+    assert len(shown.output.splitlines()) < 10
+    missing = invoke(main, ["plan", str(tmp_path / "gone")], env=env)
+    assert "there is no such file or folder" in missing.output
+    empty = invoke(main, ["plan", str(tmp_path)], env=env)
+    assert "no recording with any audio" in empty.output
 
 
 def test_recordings_and_this_machine_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,4 +243,4 @@ def test_a_server_that_takes_none_says_so(live: Live, sender: httpx.Client) -> N
     off = live.settings.model_copy(update={"direct_uploads": False})
     object.__setattr__(live.services, "settings", off)
     answer = problem(sender.post("/v1/uploads", json={"name": "b", "bytes": 1}), 409, "not_offered")
-    assert answer["detail"] == "This server accepts recordings only through POST /v1/jobs."
+    assert answer["detail"] == "This server accepts no recordings in parts; send each one whole."

@@ -110,7 +110,7 @@ def test_what_may_have_been_done_is_not_done_again(script: Script) -> None:
         assert spool.cancel("job_x").id == JOB["id"]
         with pytest.raises(Conflict):
             spool.retry("job_x")
-        with pytest.raises(ServerFailed, match="answered 500"):
+        with pytest.raises(ServerFailed, match="did not do it: internal server error"):
             spool.job("job_x")
     assert not script.answers
 
