@@ -1,6 +1,8 @@
 """The review on the page: by doubt, played, accepted and corrected there, by keys alone."""
 
 import io
+import re
+from pathlib import Path
 
 import soundfile
 from playwright.sync_api import Page, expect
@@ -118,11 +120,60 @@ def test_a_passage_is_played_corrected_and_exported_by_keys_alone(page: Page, li
     assert "keep the lamplight" in begun.value.path().read_text()
 
 
-def press_until(page: Page, key: str, selector: str) -> None:
-    """Press the key until this has the focus."""
-    for _ in range(40):
+def test_a_recording_is_submitted_reviewed_corrected_and_exported_without_the_mouse(
+    page: Page, live: Live, tmp_path: Path
+) -> None:
+    reel = tmp_path / "reel.wav"
+    reel.write_bytes(wave())
+    page.goto("/")
+    expect(page.get_by_role("link", name="Submit", exact=True)).to_be_visible()
+    follow(page, "Submit")
+    press_until(page, "Tab", "button", text="Choose files")
+    with page.expect_file_chooser() as opened:
+        page.keyboard.press("Enter")
+    opened.value.set_files(reel)
+    expect(page.get_by_role("button", name=re.compile("^Submit 1 "))).to_be_enabled()
+    press_until(page, "Tab", "button", text="Submit 1 ")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="reel.wav")).to_be_visible()
+    job_id = page.url.rpartition("/")[2]
+    live.work().finish(job_id, ("keep", "the", "lamp"))
+
+    follow(page, "Review")
+    expect(page.locator(".passage.current")).to_contain_text("keep the lamp")
+    page.keyboard.press("Space")
+    expect(page.locator("audio")).to_have_js_property("paused", False)
+    page.keyboard.press("e")
+    expect(page.get_by_label("Text of this passage")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type("s")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Corrected.")).to_be_visible()
+
+    page.keyboard.press("o")
+    page.wait_for_url(f"**/#/jobs/{job_id}?t=0")
+    expect(page.locator(".word.corrected")).to_have_text(["lamps"])
+    press_until(page, "Tab", ".menu summary")
+    page.keyboard.press("Enter")
+    press_until(page, "Tab", "[data-form=txt]")
+    with page.expect_download() as begun:
+        page.keyboard.press("Enter")
+    assert begun.value.path().read_text() == "keep the lamps\n"
+
+
+def follow(page: Page, link: str) -> None:
+    """Follow a link of the navigation."""
+    press_until(page, "Tab", "header a, nav a", text=link)
+    page.keyboard.press("Enter")
+
+
+def press_until(page: Page, key: str, selector: str, text: str = "") -> None:
+    """Press the key until what matches, and begins with this text, has the focus."""
+    focused = """([selector, text]) => document.activeElement.matches(selector)
+        && document.activeElement.textContent.trim().startsWith(text)"""
+    for _ in range(60):
         page.keyboard.press(key)
-        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+        if page.evaluate(focused, [selector, text]):
             return
     raise AssertionError(f"{selector} is not reached by {key}")
 
