@@ -79,6 +79,8 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"decoder": "beam", "lattice": float("inf")}, "lattice", "finite"),
         ({"lm_weight": 0.5}, "lm_weight", "needs `language_model`, which is not set"),
         ({"lm_blanks": True}, "lm_blanks", "needs `language_model`"),
+        ({"witness": True, "task": "translate"}, "witness", "cannot be combined with `task`"),
+        ({"drop_unsupported": True}, "drop_unsupported", "needs `witness`, which is not set"),
         ({"reverse_weight": 0.3}, "reverse_weight", "needs `decoder` rescore"),
         ({"decoder": "beam", "transducer_weight": 0.3}, "transducer_weight", "needs `decoder` rescore"),
         ({"decoder": "beam", "attention_weight": 0.3}, "attention_weight", "needs `decoder` rescore"),
