@@ -40,6 +40,7 @@ class JobEvent(BaseModel):
     )
     reused_from: str | None = None
     speakers: int | None = Field(None, description="How many, if speakers were told apart.")
+    warnings: list[str] | None = Field(None, description="The job's first three warnings, if it has any.")
     error: EventError | None = Field(None, description="Of `job.failed`.")
     files: dict[str, int] | None = Field(
         None, description="Of `job.exported`: files of its output by state (`written`, `failed`, `replaced`)."

@@ -34,6 +34,7 @@ from spool.tables.record import reader_of, values_of
 
 POSITION = "events"
 _SHORT = 500
+_FEW = 3
 
 
 def note_jobs(tx: Connection, *changed: Job) -> None:
@@ -172,6 +173,8 @@ def _data(job: Job) -> dict[str, Any]:
         }
         if job.speakers is not None:
             data["speakers"] = len(job.speakers)
+        if job.warnings:
+            data["warnings"] = [each[:_SHORT] for each in job.warnings[:_FEW]]
     if job.state is JobState.FAILED:
         data["error"] = {"code": job.error_code, "message": (job.error_message or "")[:_SHORT]}
     return data

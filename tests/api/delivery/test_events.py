@@ -259,3 +259,16 @@ def test_what_names_no_event_is_refused(live: Live, recordings: Path) -> None:
         problem(get(path, headers=headers), 422, "invalid_request")
     nowhere = f"{live.url}/v1/batches/bat_01JD5T9Q4X8K2M6N0P3R7S1V5W/events"
     problem(get(nowhere), 404, "not_found")
+
+
+def test_the_end_of_a_job_tells_its_warnings(live: Live, recordings: Path) -> None:
+    plain, doubtful = job_of(live, recordings), job_of(live, recordings)
+    live.work().finish(plain)
+    live.work().finish(doubtful, warnings=["demo-tdt is unsure of most of the words.", "b", "c", "d"])
+    told = {}
+    for job_id in (plain, doubtful):
+        with opened(live, f"/v1/jobs/{job_id}/events") as stream:
+            told[job_id] = next(one.data for one in stream if one.kind == "job.done")
+    assert "warnings" not in told[plain]
+    assert told[doubtful]["warnings"] == ["demo-tdt is unsure of most of the words.", "b", "c"]
+    assert JobEvent.model_validate(told[doubtful]).warnings == told[doubtful]["warnings"]
