@@ -21,11 +21,11 @@ export function downloadsOf(job, transcript) {
   const digits = h("input", { type: "checkbox" });
   const rules = h("select", {}, h("option", { value: "netflix" }, "Netflix"), h("option", { value: "bbc" }, "BBC"));
   const menu = h("details", { class: "menu" }, h("summary", { class: "button" }, "Download"), h("div", { class: "downloads" },
+    h("label", { class: "inline small" }, digits, "Write numbers as digits"),
+    h("label", { class: "inline small" }, "Rules of subtitles", rules),
     [...new Set(there.map(([, [kind]]) => kind))].map((kind) => h("div", { role: "group", "aria-label": kind }, h("strong", { class: "small quiet" }, kind),
       there.filter(([, [of]]) => of === kind).map(([form, [, title]]) =>
-        h("button", { type: "button", "data-form": form, onclick: () => take(form) }, title)))),
-    h("label", { class: "inline small" }, digits, "Write numbers as digits"),
-    h("label", { class: "inline small" }, "Rules of subtitles", rules)));
+        h("button", { type: "button", "data-form": form, onclick: () => take(form) }, title))))));
   async function take(form) {
     menu.open = false;
     menu.firstChild.focus();
