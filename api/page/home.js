@@ -104,9 +104,10 @@ function collectionOf(one, href) {
 
 function recordingOf(job, again) {
   const cut = job.complete === false ? h("strong", { class: "warning" }, `, ${lengthOf(job)}`) : null;
+  const doubt = job.warnings.length ? h("strong", { class: "warning", title: job.warnings.join("\n") }, ", see its warnings") : null;
   return h("li", {},
     h("div", { class: "title" }, h("a", { href: `#/jobs/${job.id}`, "data-key": job.id }, job.name),
-      h("span", { class: "quiet small" }, [job.progress.audio_seconds === null ? null : clock(job.progress.audio_seconds), job.project].filter(Boolean).join(" · "), cut)),
+      h("span", { class: "quiet small" }, [job.progress.audio_seconds === null ? null : clock(job.progress.audio_seconds), job.project].filter(Boolean).join(" · "), cut, doubt)),
     h("p", { class: job.first_words ? "words" : "quiet" }, job.first_words ? `“${job.first_words} …”` : whatNow(job),
       job.state === "failed" ? [" ", h("button", { type: "button", class: "small", "data-key": `${job.id} again`, onclick: () => again(job.id) }, "Try again")] : null));
 }

@@ -28,7 +28,8 @@ function progressOf(job) {
   if (job.state === "failed") return h("span", { class: "small" }, (job.error?.message ?? "").replace(`${job.name}: `, ""));
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"),
-      job.complete === false ? [", ", h("strong", { class: "warning" }, lengthOf(job))] : null);
+      job.complete === false ? [", ", h("strong", { class: "warning" }, lengthOf(job))] : null,
+      job.warnings.length ? [", ", h("strong", { class: "warning", title: job.warnings.join("\n") }, "see its warnings")] : null);
   }
   return "";
 }

@@ -44,9 +44,10 @@ export async function showSearch(root, query) {
       const place = places.find(({ jobs, start }) => !jobs.has(hit.job) && Math.abs(start - hit.start) <= SAME_S);
       if (place) {
         place.jobs.add(hit.job);
+        place.also.hidden = false;
         place.also.append(place.jobs.size > 2 ? "; " : "Also in ", elsewhere(hit, place.name));
       } else {
-        const also = h("p", { class: "quiet small" });
+        const also = h("p", { class: "quiet small", hidden: true });
         places.push({ jobs: new Set([hit.job]), start: hit.start, name: hit.name, also });
         section.append(passage(hit), also);
       }

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, file_job
+from tests.api.auth.keys import post
 from tests.page.test_page import done_job, sound
 
 expect.set_options(timeout=60_000)
@@ -165,6 +166,31 @@ def test_captions_say_what_to_do_before_anyone_speaks(page: Page, live: Live) ->
     expect(page.get_by_text("Not for open speech.")).to_be_visible()
     page.get_by_role("button", name="Captions").click()
     expect(words.get_by_text("Press “Start listening” and speak.")).to_be_visible()
+
+
+def test_a_recording_whose_words_may_be_wrong_says_so_in_lists_and_on_its_page(
+    page: Page, live: Live
+) -> None:
+    job_id = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", b"RIFF")}).json()["id"])
+    warning = "demo-tdt is unsure of most of the words."
+    live.work().finish(job_id, warnings=[warning])
+    for place in ("/", "/#/jobs"):
+        page.goto(place)
+        expect(page.get_by_text("see its warnings")).to_have_attribute("title", warning)
+    page.goto(f"/#/jobs/{job_id}")
+    expect(page.get_by_text(warning)).to_be_visible()
+
+
+def test_versions_of_a_recording_are_one_hit(page: Page, live: Live) -> None:
+    job_id = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", b"RIFF")}).json()["id"])
+    live.work().finish(job_id, ("我们", "在", "北京"))
+    again = str(post(f"{live.url}/v1/jobs/{job_id}/rerun", json={}).json()["id"])
+    live.work().finish(again, ("我们", "在", "北京"))
+    page.goto("/#/search?q=北京")
+    expect(page.get_by_text("我们在北京")).to_have_count(1)
+    page.get_by_text("Also in").get_by_role("link", name="demo-tdt").click()
+    page.wait_for_url(f"**/#/jobs/{job_id}?t=*")
+    expect(page.locator(".transcript p")).to_have_text("我们在北京")
 
 
 def test_an_empty_search_shows_what_can_be_searched_and_hits_come_before_filters(
