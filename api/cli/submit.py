@@ -16,9 +16,11 @@ from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow, show_upload
 from api.cli.tables import job_table
 from api.local.instance import Running
-from spool.client import Refused, Spool, Unreachable
+from spool.client import Refused, Spool, Unauthorized, Unreachable
 from spool.client.exchange import Sent
+from spool.domain.declaration import in_flags
 from spool.domain.manifest import NAME_LENGTH
+from spool.domain.options import Options
 from spool.schemas.jobs import JobDetail
 
 
@@ -123,10 +125,15 @@ def _submit_all(
     for source, name in recordings:
         try:
             job, new = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
+        except Unauthorized:
+            raise  # as every other recording would be
         except (Refused, OSError) as error:
             # One recording that is refused or unreadable must not stop the others.
             submitted.refused += 1
-            reason = error.detail if isinstance(error, Refused) else f"cannot be read: {error.strerror}"
+            if isinstance(error, Refused):
+                reason = in_flags(error.detail, Options)
+            else:
+                reason = f"cannot be read: {error.strerror}"
             err.print(Text.assemble((f"{source}: ", "red"), reason), soft_wrap=True)
             continue
         submitted.jobs.append(job)

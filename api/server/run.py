@@ -6,6 +6,7 @@ home's local token (`api.local.token`).
 """
 
 import asyncio
+import errno
 import gc
 import importlib.util
 import json
@@ -216,7 +217,10 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SettingsError(f"The API cannot listen on {host}:{port}: {error.strerror or error}.") from None
+        problem = f"The API cannot listen on {host}:{port}: {error.strerror or error}."
+        if error.errno == errno.EADDRINUSE:
+            problem += " Another program uses this port: stop it, or set SPOOL_API_PORT to a free one."
+        raise SettingsError(problem) from None
     return listener
 
 

@@ -222,6 +222,9 @@ def test_a_command_takes_its_key_from_the_environment_or_a_file(
     submitted = client.run("submit", str(recordings / "reel 1.wav"), "--json")
     assert json.loads(submitted.stdout)[0]["project"] == "reels"
     assert "needs an API key: export SPOOL_API_KEY=" in commands.run("status", code=4).stderr
+    refused = commands.run("submit", str(recordings), code=4).stderr
+    assert refused.count("needs an API key: export SPOOL_API_KEY=") == 1
+    assert "Bearer" not in refused
     wrong = Commands(commands.home, commands.extra | {"SPOOL_API_KEY": f"{key}x"})
     assert "key is invalid. Set a valid one: export SPOOL_API_KEY=" in wrong.run("status", code=4).stderr
     file = commands.home / "key"

@@ -183,7 +183,10 @@ def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> Non
             check=False,
         )
     assert done.returncode == 2
-    assert done.stderr == f"spool: The API cannot listen on 127.0.0.1:{port}: Address already in use.\n"
+    assert done.stderr == (
+        f"spool: The API cannot listen on 127.0.0.1:{port}: Address already in use. "
+        "Another program uses this port: stop it, or set SPOOL_API_PORT to a free one.\n"
+    )
 
 
 @pytest.mark.integration
