@@ -8,6 +8,7 @@ session.
 """
 
 import os
+import re
 import select
 import socket
 import threading
@@ -23,7 +24,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, 
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from spool.errors import DiskFull, SettingsError, StorageError
+from spool.errors import DiskFull, SettingsError, SpoolError, StorageError
 from spool.settings.home import FOLDER_MODE, make_private_file
 
 BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
@@ -48,6 +49,10 @@ KEEPALIVE = {
 }
 
 _NO_TABLES = "The database has no tables yet: run the migrations (python -m migrations upgrade)."
+_OTHER_TABLES = (
+    "The database was made by another version of Spool ({cause}): run the migrations (python -m migrations "
+    "upgrade), or start with a new SPOOL_HOME."
+)
 
 
 def driver_url(url: str) -> URL:
@@ -298,24 +303,39 @@ def _storage_errors() -> Iterator[None]:
     except exc.TimeoutError as error:
         raise StorageError("All database connections are in use.") from error
     except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
-        cause = str(error.orig).lower()
-        if "disk is full" in cause or "no space left" in cause:
-            raise DiskFull("The database's disk is full.") from error
-        if "no such table" in cause:
-            raise StorageError(_NO_TABLES) from error
-        if "is locked" in cause or "timeout" in cause:
-            raise StorageError("The database is busy.") from error
-        raise StorageError("The database does not answer.") from error
+        raise _outage(str(error.orig)) from error
     except exc.InvalidRequestError as error:
         # The pool reports like this that connections broke one after the other as it lent them.
         if "connection is closed" in str(error):
             raise StorageError("The connection to the database was lost.") from error
         raise
     except exc.ProgrammingError as error:
-        if "relation" in str(error.orig) and "does not exist" in str(error.orig):
-            raise StorageError(_NO_TABLES) from error
+        if stale := _stale_tables(str(error.orig)):
+            raise stale from error
         raise
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise StorageError("The connection to the database was lost.") from error
         raise
+
+
+def _outage(cause: str) -> SpoolError:
+    """What an error of the database is, by its own words."""
+    lower = cause.lower()
+    if "disk is full" in lower or "no space left" in lower:
+        return DiskFull("The database's disk is full.")
+    if stale := _stale_tables(cause):
+        return stale
+    if "is locked" in lower or "timeout" in lower:
+        return StorageError("The database is busy.")
+    return StorageError("The database does not answer.")
+
+
+def _stale_tables(cause: str) -> StorageError | None:
+    """The error of a database without tables, or with those of another version."""
+    cause = cause.partition("\n")[0]
+    if re.search("no such column|has no column named|^column .* does not exist", cause):
+        return StorageError(_OTHER_TABLES.format(cause=cause))
+    if re.search("no such table|^relation .* does not exist", cause):
+        return StorageError(_NO_TABLES)
+    return None

@@ -1,6 +1,7 @@
 """Connections that are kept: used without being asked whether they live, unless they rested."""
 
 import contextlib
+import re
 from typing import Any
 
 import pytest
@@ -56,3 +57,13 @@ def test_connections_that_break_as_they_are_lent_are_an_outage(postgres_url: str
     event.remove(db.engine, "checkout", broken)
     db.ping()
     db.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT colour FROM jobs", "UPDATE jobs SET colour = 1", "INSERT INTO jobs (colour) VALUES (1)"],
+)
+def test_a_database_of_another_version_is_named(db: Database, statement: str) -> None:
+    with pytest.raises(StorageError) as caught, db.begin() as tx:
+        tx.execute(text(statement))
+    assert re.search(r"made by another version of Spool \(.*colour.*\): run the migr", caught.value.message)
