@@ -38,7 +38,7 @@ COMMANDS = {
     "up": Command("stack", "up", _LOCAL, "Run the API, a worker and, if needed, a broker on this machine."),
     "down": Command("stack", "down", _LOCAL, "Stop what `spool up` started."),
     "demo": Command("stack", "demo", _LOCAL, "Transcribe a folder of samples and report words and costs."),
-    "plan": Command("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
+    "plan": Command("plan", "plan", _LOCAL, "Say how long recordings will take, and what that costs."),
     "submit": Command("submit", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
     "status": Command("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
     "follow": Command("jobs", "follow_jobs", _JOBS, "Follow jobs until they end."),

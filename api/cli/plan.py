@@ -145,7 +145,7 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say how long recordings will take to transcribe, and what that costs.
+    """Say how long recordings will take, and what that costs.
 
     Without files, --hours or --measured it is for 1,000,000 hours.
     """
