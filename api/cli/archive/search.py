@@ -13,6 +13,7 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Server, out, print_json
 from api.cli.tables import format_duration
+from spool.domain.jobs import JobState
 from spool.schemas.common import Versions
 from spool.schemas.search import HitOut, MatchOut
 
@@ -65,8 +66,7 @@ def search(
         Parameter(
             name="WORD",
             help="Words near each other; '\"a phrase\"', 'begin*', 'sounds~', 'a NEAR/3 b'. Put -- before a "
-            "-word to leave out.",
-            required=True,
+            "-word to leave out. Without words, print what can be searched.",
         ),
     ],
     filters: Filters = Filters(),
@@ -94,6 +94,9 @@ def search(
 
     The newest recording comes first.
     """
+    if not words:
+        _print_collections(server)
+        return
     with server.connect() as spool:
         hits = list(
             islice(
@@ -132,6 +135,22 @@ def search(
                 out.print(_elsewhere(hit, other), soft_wrap=True)
     if more:
         out.print(f"more than {limit} found; --limit lists more", style="dim")
+
+
+def _print_collections(server: Server) -> None:
+    """How many transcripts of each project can be searched."""
+    with server.connect() as spool:
+        projects = [each for each in spool.overview(batches=1).collections if each.batch is None]
+    if server.as_json:
+        print_json(projects)
+        return
+    done = {each.project: each.counts.get(JobState.DONE, 0) for each in projects}
+    if not any(done.values()):
+        out.print("Nothing is transcribed yet.")
+        return
+    for project, count in done.items():
+        out.print(f"{project}: {count} {'transcript' if count == 1 else 'transcripts'}", markup=False)
+    out.print("Search them with `spool search WORD…`, or only one project's with --project.", markup=False)
 
 
 def group_hits(hits: Sequence[HitOut]) -> list[list[list[HitOut]]]:

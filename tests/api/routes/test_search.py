@@ -53,6 +53,18 @@ def test_words_are_found_over_http_python_and_the_command_line(
     assert http.get("/v1/search", params={"q": "light"}).json() == {"items": [], "next_cursor": None}
 
 
+def test_a_search_for_nothing_says_what_can_be_searched(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    command = ["search", "--url", live.url]
+    assert invoke(main, command).stdout == "Nothing is transcribed yet.\n"
+    done(http, live, recordings, "he kept the light")
+    done(http, live, recordings, "they kept watch")
+    assert "default: 2 transcripts\nSearch them with `spool search WORD" in invoke(main, command).stdout
+    (project,) = json.loads(invoke(main, [*command, "--json"]).stdout)
+    assert (project["project"], project["counts"]["done"]) == ("default", 2)
+
+
 @pytest.mark.parametrize(
     ("spoken", "asked"),
     [
