@@ -1,7 +1,7 @@
 """Spool beside transformers on the families of 2026: the same random weights of the published width, the same
 audio, the same threads, in turns.
 
-    python -m ops.bench.peers --family granite|cohere [SPEECH…] [--layers N] [--utterances 8] [--batch 8]
+    python -m ops.bench.peers --family granite|cohere|qwen [SPEECH…] [--layers N] [--utterances 8] [--batch 8]
 
 SPEECH: folders with recordings (samples/open by default), cut to utterances of 30 s. Makes transformers'
 environment and the model in a cache folder at the first run (some minutes, 2 GB). `--layers`: fewer than
@@ -40,6 +40,7 @@ class Family:
 FAMILIES = {
     "granite": Family(layers=16, least=2.0),
     "cohere": Family(48, 1.5, engine="ops.bench.peers.hub.engine_attention"),
+    "qwen": Family(18, 1.5, engine="ops.bench.peers.hub.engine_attention"),
 }
 """How each is made stands in `make.MAKERS`, how transformers runs it in `engine_transformers.ENGINES`."""
 

@@ -1,17 +1,22 @@
-"""Spool's models with a Conformer and an attention decoder for `compare.py`, as a worker runs them."""
+"""Spool's models with an attention decoder for `compare.py`, as a worker runs them."""
 
 from worker.machine.blas import preload_blas
 
 preload_blas()
 
-from typing import Any  # noqa: E402 - the BLAS is loaded before MLX
+import json  # noqa: E402 - the BLAS is loaded before MLX
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 import mlx.core as mx  # noqa: E402
+import numpy as np  # noqa: E402
 
 from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
 from worker.decode.attention.beam import AttentionSearch, SearchRequest  # noqa: E402
 from worker.decode.attention.reading import beams_of  # noqa: E402
+from worker.models.front_ends.whisper_mel import whole_log_mel  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
+from worker.models.qwen3_asr.model import SHORTEST  # noqa: E402
 from worker.models.requests import DecodeRequest, SearchOptions  # noqa: E402
 
 
@@ -49,5 +54,27 @@ class SpoolAttention:
         return tokens
 
 
+class SpoolQwen(SpoolAttention):
+    """See `child.Engine`. An utterance by itself, as a CPU takes it."""
+
+    def features(self, samples: list[Samples]) -> Made:
+        mels = self.model.config.audio.num_mel_bins
+        return [whole_log_mel(np.asarray(row, np.float32), mels, SHORTEST) for row in samples]
+
+    def encode(self, features: Made) -> Made:
+        return [mx.contiguous(self._encode(mel)) for mel in features]
+
+    def _encode(self, mel: Samples) -> mx.array:
+        (rows,) = self.model.encoder([mel])
+        mx.eval(rows)
+        return rows
+
+
+def make(path: str) -> SpoolAttention:
+    """The engine of a folder's model."""
+    kind = json.loads((Path(path) / "config.json").read_text())["model_type"]
+    return SpoolQwen(path) if kind == "qwen3_asr" else SpoolAttention(path)
+
+
 if __name__ == "__main__":
-    serve(SpoolAttention)
+    serve(make)

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import AutoModelForCTC, AutoProcessor, CohereAsrForConditionalGeneration
+from transformers import (
+    AutoModelForCTC,
+    AutoProcessor,
+    CohereAsrForConditionalGeneration,
+    Qwen3ASRForConditionalGeneration,
+)
 
 from ops.bench.peers.child import Engine, Made, Samples, serve
 
@@ -62,7 +67,45 @@ class Cohere:
         return [[token for token in row.tolist() if token not in special] for row in found]
 
 
-ENGINES: dict[str, Callable[[str], Engine]] = {"cohere_asr": Cohere, "granite_speech5_ctc": Granite}
+PROMPT = (
+    "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n<|audio_start|><|audio_pad|><|audio_end|><|im_end|>\n"
+    "<|im_start|>assistant\nlanguage English<asr_text>"
+)
+
+
+class Qwen:
+    """See `child.Engine`."""
+
+    def __init__(self, path: str) -> None:
+        self.processor = AutoProcessor.from_pretrained(path)
+        model = Qwen3ASRForConditionalGeneration.from_pretrained(path, dtype=torch.float32)
+        self.model: Any = model.eval()
+        self.listen = self.model.model.get_audio_features
+
+    @torch.inference_mode()
+    def features(self, samples: list[Samples]) -> Made:
+        return self.processor(text=[PROMPT] * len(samples), audio=samples)
+
+    @torch.inference_mode()
+    def encode(self, features: Made) -> Made:
+        return features, self.listen(features["input_features"], features["input_features_mask"])
+
+    @torch.inference_mode()
+    def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
+        features, heard = encoded
+        self.model.model.get_audio_features = lambda *_, **__: heard
+        asked = {key: value for key, value in features.items() if key != "num_audio_tokens"}
+        found = self.model.generate(**asked, num_beams=beam or 1, do_sample=False)
+        found = found[:, features["input_ids"].shape[1] :]
+        self.processor.batch_decode(found, skip_special_tokens=True)
+        return [row.tolist() for row in found]
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {
+    "cohere_asr": Cohere,
+    "granite_speech5_ctc": Granite,
+    "qwen3_asr": Qwen,
+}
 
 
 def make(path: str) -> Engine:

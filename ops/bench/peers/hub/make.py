@@ -7,6 +7,7 @@ many tokens as published, which mean nothing.
 """
 
 import itertools
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,17 +26,23 @@ from transformers import (
     GraniteSpeech5ForCTC,
     GraniteSpeech5Processor,
     ParakeetTokenizer,
+    Qwen2Tokenizer,
+    Qwen3ASRConfig,
+    Qwen3ASRFeatureExtractor,
+    Qwen3ASRForConditionalGeneration,
+    Qwen3ASRProcessor,
     TokenizersBackend,
 )
 
 BLANKS = 0.7  # of the frames, as a trained model has them
+VOCABULARY = 151_936  # of Qwen3
 
 
 def byte_tokens(count: int, first: tuple[str, ...]) -> Tokenizer:
     """A byte-level BPE of `count` tokens without merges, special ones first."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    pairs = ("".join(pair) for pair in itertools.product(letters, repeat=2))
-    pieces = itertools.islice(itertools.chain(first, letters, pairs), count)
+    longer = ("".join(word) for length in (2, 3) for word in itertools.product(letters, repeat=length))
+    pieces = itertools.islice(itertools.chain(first, letters, longer), count)
     tokenizer = Tokenizer(models.BPE({piece: token for token, piece in enumerate(pieces)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in first])
@@ -89,7 +96,67 @@ def make_cohere(folder: Path, layers: int) -> None:
     CohereAsrProcessor(extractor, tokenizer).save_pretrained(folder)
 
 
-MAKERS: dict[str, Callable[[Path, int], None]] = {"cohere": make_cohere, "granite": make_granite}
+TURNS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|audio_start|>", "<|audio_end|>", "<|audio_pad|>")
+MARKS = ("<asr_text>", "<timestamp>")  # tokens that are not special
+
+
+def make_qwen(folder: Path, layers: int) -> None:
+    """Qwen3-ASR-0.6B's sizes; layers: of the audio tower. Answers have 100 tokens."""
+    plain = json.loads(byte_tokens(VOCABULARY - 16, ()).to_str())["model"]["vocab"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=plain,
+        merges=[],
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens={
+            "audio_token": "<|audio_pad|>",
+            "audio_bos_token": "<|audio_start|>",
+            "audio_eos_token": "<|audio_end|>",
+        },
+    )
+    tokenizer.add_tokens([AddedToken(token, special=True) for token in TURNS])
+    tokenizer.add_tokens([AddedToken(token, special=False) for token in MARKS])
+    number = tokenizer.convert_tokens_to_ids
+    ends = [number("<|endoftext|>"), number("<|im_end|>")]
+    config = Qwen3ASRConfig(
+        audio_config={
+            "model_type": "qwen3_asr_encoder",
+            "encoder_layers": layers,
+            "d_model": 896,
+            "encoder_attention_heads": 14,
+            "encoder_ffn_dim": 3584,
+            "output_dim": 1024,
+        },
+        text_config={
+            "model_type": "qwen3",
+            "vocab_size": VOCABULARY,
+            "hidden_size": 1024,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+        },
+        audio_token_id=number("<|audio_pad|>"),
+        timestamp_token_id=number("<timestamp>"),
+        pad_token_id=ends[1],
+        eos_token_id=ends,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3ASRForConditionalGeneration(config).eval()
+    # No token ends an answer before its hundredth, so that both write as much.
+    model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=ends[1], max_new_tokens=100)
+    model.save_pretrained(folder)
+    Qwen3ASRProcessor(Qwen3ASRFeatureExtractor(), tokenizer).save_pretrained(folder)
+
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {
+    "cohere": make_cohere,
+    "granite": make_granite,
+    "qwen": make_qwen,
+}
 
 
 def main() -> None:
