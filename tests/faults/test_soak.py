@@ -37,7 +37,7 @@ def test_the_faults_are_the_same_for_the_same_seed() -> None:
 
     assert first(7, 200) == first(7, 200) != first(8, 200)
     assert {one[1] for one in first(7, len(faults))} == set(faults), "each kind comes about as often"
-    met = {(one[1], one[3]) for one in first(7, 40 * len(faults))}
+    met = {(one[1], one[3]) for one in first(7, 100 * len(faults))}
     assert met >= {(fault, variant) for fault, variants in VARIANTS.items() for variant in variants}
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import soundfile
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Error, FileChooser, Page, expect
 
 from ops.testbed.running_api import Live
 from spool.client import Spool
@@ -131,9 +131,7 @@ def test_a_recording_is_submitted_reviewed_corrected_and_exported_without_the_mo
     expect(page.get_by_role("link", name="Submit", exact=True)).to_be_visible()
     follow(page, "Submit")
     press_until(page, "Tab", "button", text="Choose files")
-    with page.expect_file_chooser() as opened:
-        page.keyboard.press("Enter")
-    opened.value.set_files(reel)
+    choose_by_enter(page).set_files(reel)
     expect(page.get_by_role("button", name=re.compile("^Submit 1 "))).to_be_enabled()
     press_until(page, "Tab", "button", text="Submit 1 ")
     page.keyboard.press("Enter")
@@ -167,6 +165,17 @@ def follow(page: Page, link: str) -> None:
     """Follow a link of the navigation."""
     press_until(page, "Tab", "header a, nav a", text=link)
     page.keyboard.press("Enter")
+
+
+def choose_by_enter(page: Page) -> FileChooser:
+    """The dialog that Enter opens; pressed again where a busy Chromium opened none."""
+    try:
+        with page.expect_file_chooser(timeout=10_000) as opened:
+            page.keyboard.press("Enter")
+    except Error:
+        with page.expect_file_chooser() as opened:
+            page.keyboard.press("Enter")
+    return opened.value
 
 
 def press_until(page: Page, key: str, selector: str, text: str = "") -> None:

@@ -25,6 +25,8 @@ def test_a_recording_is_run_again_and_the_words_compared(page: Page, live: Live)
     page.wait_for_url(lambda url: first not in url)
     other = page.url.rpartition("/")[2]
     work.finish(other, ("keep", "the", "bright", "light", "Pedersen"))
+    # Until then the details are those of the first.
+    expect(page.get_by_text("Pedersen", exact=True)).to_be_visible()
     page.get_by_role("button", name="Details", exact=True).click()
     page.get_by_role("link", name="Compare").click()
     expect(page.locator("del").last).to_have_text("Pedersen")

@@ -1,8 +1,5 @@
-"""Whether the encoder of a model that is being loaded multiplies in 8-bit integers, and whether it should.
-
-CTranslate2's `compute_type`. Integers are for CPUs with instructions for them. A worker uses them for a model
-whose quality in them was measured on its machine and is good enough (`SPOOL_COMPUTE_TYPE=auto`).
-"""
+"""Whether the encoder of a model that is being loaded multiplies in 8-bit integers (CTranslate2's
+`compute_type`), which some CPUs have instructions for. Knows no settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +7,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from kernels.nn import int8_products
-from spool.settings import Settings
-from worker.models.quality import read_qualities
 
 INT8 = "int8"
 """The dtype of such a model, as it is reported."""
@@ -50,15 +45,3 @@ def uses_int8() -> bool:
     """Whether the model that is being loaded has such products."""
     now = _LOADING.get()
     return now is not None and now.used
-
-
-def int8_is_chosen(settings: Settings, path: str) -> bool:
-    """Whether the settings, or a measurement on this machine, choose integers for the model at this path."""
-    if settings.compute_type != "auto":
-        return settings.compute_type == INT8
-    names = {path, *(name for name, place in settings.models.items() if place == path)}
-    return any(
-        quality.dtype == INT8 and quality.qoi >= settings.min_qoi
-        for name, quality in read_qualities(settings.home).items()
-        if name in names
-    )

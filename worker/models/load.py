@@ -17,9 +17,10 @@ from spool.errors import UnknownModel
 from spool.settings import load_settings
 from worker.machine.allocator import return_memory
 from worker.models.base import ModelFiles, SpeechModel
-from worker.models.compute_type import int8_is_chosen, loading
+from worker.models.compute_type import loading
 from worker.models.language.lstm import LstmLanguageModel, is_language_model
 from worker.models.language.ngram import NgramLanguageModel, is_arpa
+from worker.models.quality import int8_is_chosen
 from worker.models.registry import load_files
 
 log = structlog.get_logger(__name__)

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from spool.domain.fleet.quality import Quality, quality_of
+from spool.settings import Settings
+from worker.models.compute_type import INT8
 
 NAME = "quality.json"
 
@@ -42,10 +44,23 @@ def quality_problem(home: Path, models: Collection[str], least: float) -> str | 
     """The first of these models whose measured quality here is below `least`. One measured in 8-bit integers
     is no problem: it is used without them."""
     for name, quality in read_qualities(home).items():
-        if name in models and quality.qoi < least and quality.dtype != "int8":
+        if name in models and quality.qoi < least and quality.dtype != INT8:
             return (
                 f"{name} in {quality.precision} transcribes {quality.recordings - quality.no_worse} of "
                 f"{quality.recordings} recordings worse than in float32: QoI {quality.qoi:.3f} is below "
                 f"SPOOL_MIN_QOI={least:g}; measure again with spool-worker confirm --quality"
             )
     return None
+
+
+def int8_is_chosen(settings: Settings, path: str) -> bool:
+    """Whether the settings choose 8-bit integers for the encoder of the model at this path; `auto`: where its
+    quality in them was measured on this machine and is sufficient."""
+    if settings.compute_type != "auto":
+        return settings.compute_type == INT8
+    names = {path, *(name for name, place in settings.models.items() if place == path)}
+    return any(
+        quality.dtype == INT8 and quality.qoi >= settings.min_qoi
+        for name, quality in read_qualities(settings.home).items()
+        if name in names
+    )

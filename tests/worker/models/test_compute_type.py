@@ -14,7 +14,7 @@ from spool.domain import Quality
 from spool.settings import Settings
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone, write_mlx
 from worker.models import load_model, write_quality
-from worker.models.compute_type import int8_is_chosen
+from worker.models.quality import int8_is_chosen
 
 needs_integers = pytest.mark.skipif(
     compiler() is None or not can_run(), reason="needs a C++ compiler and an x86-64 CPU with VNNI"
