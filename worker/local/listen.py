@@ -20,12 +20,12 @@ from pathlib import Path  # noqa: E402
 
 import mlx.core as mx  # noqa: E402
 
+from spool.domain.fleet.quality import INT8  # noqa: E402
 from spool.settings import load_settings  # noqa: E402
 from worker.local.report import FileResult  # noqa: E402
 from worker.local.transcribe import transcribe_with  # noqa: E402
 from worker.models.attention.layers import is_cpu  # noqa: E402
 from worker.models.base import SpeechModel  # noqa: E402
-from worker.models.compute_type import INT8  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 from worker.models.requests import SearchOptions  # noqa: E402
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 from kernels.nn import int8_products
 
-INT8 = "int8"
-"""The dtype of such a model, as it is reported."""
-
 
 @dataclass(slots=True)
 class _Loading:

@@ -6,9 +6,8 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from spool.domain.fleet.quality import Quality, quality_of
+from spool.domain.fleet.quality import INT8, Quality, quality_of
 from spool.settings import Settings
-from worker.models.compute_type import INT8
 
 NAME = "quality.json"
 

@@ -17,11 +17,12 @@ import mlx.core as mx
 import mlx.utils
 from mlx import nn
 
+from spool.domain.fleet.quality import INT8
 from spool.errors import WeightsMismatch
 from worker.models.artifacts.grouped import GroupedWeights
 from worker.models.artifacts.tensors import Shape as Shape
 from worker.models.artifacts.tensors import Weights as Weights
-from worker.models.compute_type import INT8, uses_int8
+from worker.models.compute_type import uses_int8
 from worker.models.grouped import PARTS, GroupedLinear, stays_packed
 
 LSTM_NAME = re.compile(r"^(.*\.lstm)\.(\d+)\.(Wx|Wh|bias)$")

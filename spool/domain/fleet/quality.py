@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+INT8 = "int8"
+"""The dtype of a model whose encoder multiplies in 8-bit integers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quality:
