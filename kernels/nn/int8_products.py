@@ -6,6 +6,7 @@ are exact. For x86-64 with AVX-512 VNNI or AVX-VNNI. Knows no model.
 """
 
 import ctypes
+import logging
 import platform
 from functools import cache
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Self
 import mlx.core as mx
 import numpy as np
 
-from kernels.runtime.build_cpu import FAST_FLAGS, build_library, cpu_model, thread_pool
-from kernels.runtime.device import Backend, backend, fresh_array, threads_for
+from kernels.runtime.build_cpu import FAST_FLAGS, BuildFailed, build_library, cpu_model, thread_pool
+from kernels.runtime.device import Backend, backend, fresh_array, read_backend, threads_for
+
+_log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
 _MOST = 127
@@ -24,10 +27,22 @@ _FOUR = 4  # integers that it multiplies at once
 
 
 def can_run() -> bool:
-    """Whether kernels run as functions of this CPU, and it multiplies 8-bit integers."""
+    """Whether kernels run as functions of this CPU, it multiplies 8-bit integers, and this kernel compiles.
+
+    Raises BuildFailed if it does not compile though `SPOOL_KERNELS` asks for kernels.
+    """
     flags = cpu_model().split()
     has_instructions = "avx512_vnni" in flags or "avx_vnni" in flags
-    return backend() is Backend.CPU and platform.machine() == "x86_64" and has_instructions
+    if backend() is not Backend.CPU or platform.machine() != "x86_64" or not has_instructions:
+        return False
+    try:
+        _library()
+    except BuildFailed as failure:
+        if read_backend():
+            raise
+        _log.warning("encoders compute in float32, not in 8-bit integers: %s", failure)
+        return False
+    return True
 
 
 @cache
@@ -56,7 +71,7 @@ class Int8Products:
 
     @classmethod
     def pack(cls, weight: mx.array, bias: mx.array | None) -> Self:
-        """weight float32 [out, in], bias [out] or None. Raises BuildFailed."""
+        """weight float32 [out, in], bias [out] or None. Only where `can_run`."""
         columns = int(_library().spool_int8_products_panel())
         rows = np.asarray(weight)
         outputs, inputs = rows.shape

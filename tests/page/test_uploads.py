@@ -163,10 +163,16 @@ def test_where_the_bucket_has_no_rule_for_the_page_the_file_goes_through_the_api
 ) -> None:
     other = {"AllowedMethods": ["PUT"], "AllowedOrigins": ["https://elsewhere.example.org"]}
     s3_server.client().put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [other]})
+    page.add_init_script("""
+        new MutationObserver(() => {
+            const text = document.body?.textContent ?? "";
+            window.wasShown ||= text.includes("Sending through the server, since the bucket takes nothing");
+        }).observe(document, { subtree: true, childList: true, characterData: true });
+    """)
     page.goto("/")
     choose(page, tape)
-    # The page says so while it sends, which may be too short a moment here to be seen.
     assert_stored(page, live)
+    assert page.evaluate("window.wasShown"), "the page says why, if only for a moment"
     assert states(live) == [], "what was begun for the bucket is dropped"
 
 

@@ -144,13 +144,14 @@ def _measure_quality(
 
 
 def _report_quality(settings: "Settings", name: str, measured: "Quality", *, kept: bool) -> None:
+    from spool.domain.fleet.quality import INT8
     from worker.models.quality import write_quality
 
     if name in settings.models and kept:
         write_quality(settings.home, name, measured)
         print(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
     if measured.qoi < settings.min_qoi:
-        refused = f"{name} computes in float32" if measured.dtype == "int8" else f"{name} is not used"
+        refused = f"{name} computes in float32" if measured.dtype == INT8 else f"{name} is not used"
         print(f"{refused}: its QoI is below SPOOL_MIN_QOI={settings.min_qoi:g}.")
 
 

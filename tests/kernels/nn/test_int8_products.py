@@ -1,13 +1,16 @@
 """Products in 8-bit integers against numpy's, and a row alone against in company."""
 
+from collections.abc import Iterator
+
 import mlx.core as mx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels.nn import Int8Products
+from kernels.nn import Int8Products, int8_products
 from kernels.nn.int8_products import can_run
-from kernels.runtime import compiler, device
+from kernels.runtime import build_cpu, compiler, device
+from kernels.runtime.build_cpu import cpu_model
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or not can_run(), reason="needs a C++ compiler and an x86-64 CPU with VNNI"
@@ -71,6 +74,45 @@ def test_a_row_has_its_own_bits_in_any_company_and_with_any_threads(monkeypatch:
     finally:
         monkeypatch.undo()
         device._threads.cache_clear()
+
+
+@pytest.fixture
+def half_as_wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kernel as CPUs with AVX-VNNI and without AVX-512 get it."""
+    if "avx_vnni" not in cpu_model().split():
+        pytest.skip("needs a CPU with AVX-VNNI")
+    flags = (*build_cpu.FAST_FLAGS, "-mno-avx512f", "-mavxvnni")
+    monkeypatch.setattr(int8_products, "FAST_FLAGS", flags)
+    int8_products._library.cache_clear()
+    yield
+    int8_products._library.cache_clear()
+
+
+@pytest.mark.usefixtures("half_as_wide")
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 7, 5), (3, 64, 32), (41, 33, 257)])
+def test_avx_vnni_gives_the_integers_of_avx_512(rows: int, inputs: int, outputs: int) -> None:
+    product = packed(numbers(outputs, inputs), numbers(outputs, seed=4))
+    assert product.arrays[0].shape[2] == 16, "columns of a panel: two registers of eight"
+    x = numbers(rows, inputs, seed=5)
+    half = outputs_of(product, x)
+    int8_products._library.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8_products, "FAST_FLAGS", build_cpu.FAST_FLAGS)
+        whole = outputs_of(packed(numbers(outputs, inputs), numbers(outputs, seed=4)), x)
+    np.testing.assert_array_equal(half, whole)
+
+
+def test_a_kernel_that_does_not_compile_is_left_out_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(int8_products, "FAST_FLAGS", ("-fno-such-flag",))
+    monkeypatch.setattr(int8_products, "read_backend", lambda: None)
+    int8_products._library.cache_clear()
+    try:
+        assert not can_run()
+        assert "encoders compute in float32, not in 8-bit integers" in caplog.text
+    finally:
+        int8_products._library.cache_clear()
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
