@@ -14,6 +14,7 @@ from api.openapi.document import BINARY, EVENT_SCHEMA, EVENT_STREAM, FORM, REPEA
 from api.routes import (
     audio,
     batches,
+    closures,
     costs,
     edits,
     events,
@@ -38,7 +39,7 @@ from api.routes import (
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
-READ, SUBMIT, ADMIN = Scope.READ, Scope.SUBMIT, Scope.ADMIN
+READ, SUBMIT, ADMIN, CLOSED = Scope.READ, Scope.SUBMIT, Scope.ADMIN, Scope.CLOSED
 _JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{webhook_id}"
 _UPLOAD, _SOURCE = "/uploads/{upload_id}", "/sources/{source_id}"
 _GLOSSARY, _LM = "/glossaries/{glossary}", "/language-models/{language_model}"
@@ -103,6 +104,11 @@ ROUTES = (
         "not_found conflict edited deleted",
         201,
     ),
+    Route("GET", f"{_JOB}/closures", closures.list_closures, READ, "not_found"),
+    Route("POST", f"{_JOB}/closures", closures.close, SUBMIT, "not_found deleted", 201),
+    Route("DELETE", f"{_JOB}/closures/{{closure_id}}", closures.lift, CLOSED, "not_found"),
+    Route("GET", f"{_JOB}/openings", closures.list_openings, CLOSED, "not_found"),
+    Route("GET", f"{_JOB}/closure-suggestions", closures.suggest, READ, "not_found not_done deleted"),
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, "not_found conflict deleted", 202),
     Route("GET", "/voices", speakers.list_voices, READ),
     Route("DELETE", "/voices/{voice_id}", speakers.forget_voice, SUBMIT, "not_found", 204),

@@ -17,20 +17,24 @@ from spool.store.api_keys import find_key
 HOLDS_SECONDS = 12 * 3600
 
 
-def sign_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
-    """`path` with its signature, and when the link expires (seconds since 1970)."""
+def sign_link(services: Services, caller: Principal, path: str, *, closed: bool = False) -> tuple[str, int]:
+    """`path` with its signature, and when the link expires (seconds since 1970). `closed`: the link opens
+    what is closed."""
     until = int(time.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
     if secret is None:
-        return path, until
-    query = {"by": caller.name, "until": until, "signature": _signature(secret, path, until)}
+        return (f"{path}?closed=true" if closed else path), until
+    query = {"by": caller.name, "until": until, "signature": _signature(secret, path, until, closed)}
+    query |= {"closed": "true"} if closed else {}
     return f"{path}?{urlencode(query)}", until
 
 
-def verify_link(services: Services, path: str, by: str, until: int, signature: str) -> Principal:
+def verify_link(
+    services: Services, path: str, by: str, until: int, signature: str, closed: bool
+) -> Principal:
     """The caller who created the link. Raises Unauthorized if it was altered, has expired or lost its key."""
     secret = _secret(services, by)
-    if secret is None or not hmac.compare_digest(_signature(secret, path, until), signature):
+    if secret is None or not hmac.compare_digest(_signature(secret, path, until, closed), signature):
         raise Unauthorized("The link is invalid, or its key was revoked. Request a new link.")
     if until < time.time():
         raise Unauthorized("The link has expired. Request a new link.")
@@ -54,5 +58,6 @@ def _secret(services: Services, name: str) -> bytes | None:
     return bytes.fromhex(key.sha256) if key is not None and key.alive else None
 
 
-def _signature(secret: bytes, path: str, until: int) -> str:
-    return hmac.new(secret, f"listen\n{path}\n{until}".encode(), hashlib.sha256).hexdigest()
+def _signature(secret: bytes, path: str, until: int, closed: bool) -> str:
+    what = "listen closed" if closed else "listen"
+    return hmac.new(secret, f"{what}\n{path}\n{until}".encode(), hashlib.sha256).hexdigest()

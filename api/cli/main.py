@@ -53,6 +53,9 @@ COMMANDS = {
         "List doubtful passages; mark those that you checked; estimate errors.",
     ),
     "search": Command("archive.search", "search", _WORDS, "Search all transcripts for words."),
+    "embargo": Command(
+        "archive.closures", "app", _WORDS, "Close passages, speakers or recordings to readers, and open them."
+    ),
     "glossary": Command(
         "archive.glossaries", "app", _WORDS, "Manage lists of names and phrases for jobs to favour."
     ),

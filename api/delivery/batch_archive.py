@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from api.auth.sight import Sight, View
 from api.delivery.batch_results import PARALLEL, batch_pages
 from api.presenters.transcripts import read_transcript
 from spool.domain.archive.edits import Edit
@@ -59,7 +60,12 @@ class _Rendered(NamedTuple):
 
 
 def archive_blocks(
-    db: Database, objects: ObjectStore, batch_id: str, form: Format, subtitles: Preset | None = None
+    db: Database,
+    objects: ObjectStore,
+    batch_id: str,
+    sight: Sight,
+    form: Format,
+    subtitles: Preset | None = None,
 ) -> Iterator[bytes]:
     """The bytes of the zip: one file per finished job, in the order of the manifest, named after its job."""
     sink = _Sink()
@@ -67,7 +73,7 @@ def archive_blocks(
     missing = ["custom_id\tjob\tstate\treason\tname\n"]
     with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
         for one in _render_each(
-            db, objects, batch_id, partial(render_bytes, format=form, subtitles=subtitles)
+            db, objects, batch_id, sight, partial(render_bytes, format=form, subtitles=subtitles)
         ):
             if one.data is None:
                 cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason, one.job.name)
@@ -84,26 +90,30 @@ def archive_blocks(
 
 
 def _render_each(
-    db: Database, objects: ObjectStore, batch_id: str, write: Callable[[Transcript], bytes]
+    db: Database, objects: ObjectStore, batch_id: str, sight: Sight, write: Callable[[Transcript], bytes]
 ) -> Iterator[_Rendered]:
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="archive") as pool:
         for page in batch_pages(db, batch_id):
             with db.read() as tx:
                 edits = edits_of_all(tx, [job.id for job in page])
-            render = partial(_render, objects, edits, write)
             for few in in_blocks(page, PARALLEL):
+                render = partial(_render, objects, edits, sight.look(db, *few), write)
                 yield from pool.map(render, few)
 
 
 def _render(
-    objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], write: Callable[[Transcript], bytes], job: Job
+    objects: ObjectStore,
+    edits: Mapping[str, Sequence[Edit]],
+    views: Mapping[str, View],
+    write: Callable[[Transcript], bytes],
+    job: Job,
 ) -> _Rendered:
     if job.transcript_deleted_at is not None:
         return _Rendered(job, None, "The transcript was deleted.")
     if job.state is not JobState.DONE or job.transcript_key is None:
         return _Rendered(job, None, job.error_message or f"The job is {job.state}.")
     try:
-        transcript = read_transcript(objects, job, edits.get(job.id, ()))
+        transcript = read_transcript(objects, job, edits.get(job.id, ()), views[job.id])
         return _Rendered(job, write(transcript), "")
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)

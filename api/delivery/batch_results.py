@@ -6,13 +6,16 @@ which the client sees as a broken transfer and never as a complete file.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from api.auth.sight import Sight, View
 from api.presenters.jobs import present_job
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
+from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
@@ -28,13 +31,14 @@ PARALLEL = 8
 
 
 def result_lines(
-    db: Database, objects: ObjectStore, batch_id: str, *, words: bool, state: JobState | None
+    db: Database, objects: ObjectStore, batch_id: str, sight: Sight, *, words: bool, state: JobState | None
 ) -> Iterator[bytes]:
     """One line a job, in the order of the manifest."""
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="results") as pool:
         for page in batch_pages(db, batch_id, state):
             for few in in_blocks(page, PARALLEL):
-                yield b"".join(pool.map(lambda job: _line(objects, job, words=words), few))
+                write = partial(_line, objects, sight.look(db, *few), words=words)
+                yield b"".join(pool.map(write, few))
 
 
 def batch_pages(db: Database, batch_id: str, state: JobState | None = None) -> Iterator[list[Job]]:
@@ -49,8 +53,9 @@ def batch_pages(db: Database, batch_id: str, state: JobState | None = None) -> I
         after = (page[-1].batch_line or 0, page[-1].id)
 
 
-def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
-    shown = present_job(job)
+def _line(objects: ObjectStore, views: Mapping[str, View], job: Job, *, words: bool) -> bytes:
+    view = views[job.id]
+    shown = present_job(job, view.closed)
     result = BatchResult(
         custom_id=job.custom_id,
         line=job.batch_line,
@@ -70,11 +75,11 @@ def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
         deleted = ResultError(code="deleted", message="The transcript was deleted.")
         result = result.model_copy(update={"error": result.error or deleted})
     elif job.state is JobState.DONE and job.transcript_key is not None:
-        result = result.model_copy(update=_read_words(objects, job, words=words))
+        result = result.model_copy(update=_read_words(objects, job, view, words=words))
     return result.model_dump_json(exclude=None if words else {"words"}).encode() + b"\n"
 
 
-def _read_words(objects: ObjectStore, job: Job, *, words: bool) -> dict[str, Any]:
+def _read_words(objects: ObjectStore, job: Job, view: View, *, words: bool) -> dict[str, Any]:
     try:
         record = json.loads(read_verified(objects, job.transcript_key or "", job.transcript_sha256 or ""))
     except ObjectDamaged as error:
@@ -83,4 +88,8 @@ def _read_words(objects: ObjectStore, job: Job, *, words: bool) -> dict[str, Any
         return {
             "error": ResultError(code="not_found", message="The transcript is no longer in the object store.")
         }
+    if view.hides:
+        record = view.show(Transcript.model_validate(record).with_names(job.speaker_names)).model_dump(
+            mode="json"
+        )
     return {"text": record["text"]} | ({"words": record["words"]} if words else {})

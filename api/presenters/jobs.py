@@ -3,15 +3,17 @@
 The lease of a job that has ended, folders of machines and keys of objects are not shown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import AnnouncedModel
 from spool.domain.fleet.routing import ANY_MACHINE, route_of
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import CostSums
+from spool.domain.options import JobOptions
 from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, PRIORITY_NAMES
 from spool.domain.quotas import Hold
@@ -33,16 +35,19 @@ from spool.tables.exports import Export
 
 def present_job(
     job: Job,
+    closed: ClosedParts,
     holds: Mapping[str, Hold] | None = None,
     waiting_for: str | None = None,
     first_words: str | None = None,
 ) -> JobOut:
     """A job without its cost; `holds` by project. `waiting_for`: what it needs that no worker has."""
-    return JobOut.of(job, **_differing(job, holds, waiting_for), first_words=first_words)
+    own = _differing(job, closed, holds, waiting_for)
+    return JobOut.of(job, **own, first_words=None if closed else first_words)
 
 
 def present_job_detail(
     job: Job,
+    closed: ClosedParts,
     cost: CostSums,
     currency: str,
     holds: Mapping[str, Hold] | None = None,
@@ -50,16 +55,18 @@ def present_job_detail(
     exports: Sequence[Export] = (),
 ) -> JobDetail:
     """A job with its cost so far and the files of its output."""
-    own = _differing(job, holds, waiting_for)
+    own = _differing(job, closed, holds, waiting_for)
     return JobDetail.of(job, **own, cost=present_cost(cost, currency), exports=exports)
 
 
-def _differing(job: Job, holds: Mapping[str, Hold] | None, waiting_for: str | None) -> dict[str, Any]:
+def _differing(
+    job: Job, closed: ClosedParts, holds: Mapping[str, Hold] | None, waiting_for: str | None
+) -> dict[str, Any]:
     """The fields of the answer that are not attributes of the job."""
     waits = job.state is JobState.QUEUED
     requires = route_of(job.queue).requires
     return {
-        "source": SourceOut.of(job.source, uri=_public_uri(job.source)),
+        "source": SourceOut.of(job.source, uri=_public_uri(job.source, closed)),
         "requires": None if requires == ANY_MACHINE else requires,
         "waiting_for": waiting_for if waits else None,
         "lease_owner": job.lease_owner if job.state is JobState.RUNNING else None,
@@ -73,7 +80,20 @@ def _differing(job: Job, holds: Mapping[str, Hold] | None, waiting_for: str | No
         "late": waits and job.deadline is not None and job.deadline_rank == NEVER,
         "held": (holds or {}).get(job.project) if waits else None,
         "deleted": job if job.source_deleted_at or job.transcript_deleted_at else None,
-    }
+        "closed": bool(closed),
+    } | (_HIDDEN | {"options": open_options(job, closed)} if closed else {})
+
+
+_HIDDEN: dict[str, Any] = {
+    "warnings": [],
+    **dict.fromkeys(("words", "speakers", "words_without_evidence", "speech_without_words")),
+}
+"""What may tell something about closed words."""
+
+
+def open_options(job: Job, closed: ClosedParts) -> JobOptions:
+    """The options without the text that a prompt gave the model, if something is closed."""
+    return job.options.model_copy(update={"prompt": None}) if closed else job.options
 
 
 def _error(job: Job) -> JobErrorOut | None:
@@ -83,9 +103,11 @@ def _error(job: Job) -> JobErrorOut | None:
     return JobErrorOut(code=job.error_code, message=job.error_message or "")
 
 
-def present_speakers(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> ListOf[HeardSpeakerOut]:
+def present_speakers(
+    job: Job, matches: Mapping[str, Sequence[VoiceMatch]], shown: Container[str] | None = None
+) -> ListOf[HeardSpeakerOut]:
     """The speakers of a job's transcript with the voices they may be, by label; only those in `matches` have
-    a voice print."""
+    a voice print. `shown`: the labels that are not closed."""
     return ListOf(
         items=[
             HeardSpeakerOut(
@@ -94,6 +116,7 @@ def present_speakers(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> L
                 matches=list(map(VoiceMatchOut.of, matches.get(each["label"], ()))),
             )
             for each in job.speakers or []
+            if shown is None or each["label"] in shown
         ]
     )
 
@@ -141,8 +164,11 @@ def _sum_skipped(job: Job) -> float | None:
     return round(max(0.0, job.audio_seconds - job.decoded_seconds), 3)
 
 
-def _public_uri(source: Source) -> str:
-    """The address without its query, where signed web addresses carry their credentials."""
+def _public_uri(source: Source, closed: ClosedParts) -> str:
+    """The address without its query, where signed web addresses carry their credentials; none of a closed
+    recording on the web, where anybody could play it."""
+    if closed and source.kind == "https":
+        return ""
     return source.uri.partition("?")[0] if source.kind == "https" else source.uri
 
 

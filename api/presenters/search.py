@@ -33,6 +33,7 @@ def present_hit(hit: Hit) -> HitOut:
         text=text,
         matches=matches,
         url=f"/#/jobs/{job.id}?t={start:g}",
+        closed=hit.closed,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from api.auth.sight import View
 from api.problems import Problem
 from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.jobs import Job
@@ -12,13 +13,17 @@ from spool.objects.integrity import read_verified
 from spool.store.deletions import refuse_deleted
 
 
-def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript:
-    """The transcript with `edits` applied. Raises as `key_of_transcript` does, and StorageError."""
-    return apply_edits(read_record(objects, job), edits).with_names(job.speaker_names)
+def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit], view: View) -> Transcript:
+    """The transcript with `edits` applied, as `view` shows it. Raises as `key_of_transcript` does, and
+    StorageError."""
+    return view.show(apply_edits(read_record(objects, job), edits).with_names(job.speaker_names))
 
 
 def read_record(objects: ObjectStore, job: Job) -> Transcript:
-    """The transcript as it was recognised. Raises as `key_of_transcript` does, and StorageError."""
+    """The transcript as it was recognised, closed words too: no answer may show it.
+
+    Raises as `key_of_transcript` does, and StorageError.
+    """
     record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
     return Transcript.model_validate_json(record)
 

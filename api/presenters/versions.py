@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
-from api.presenters.jobs import present_cost
+from api.presenters.jobs import open_options, present_cost
 from spool.comparison import Comparison, Difference
+from spool.domain.archive.closures import ClosedParts
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
 from spool.schemas.versions import BatchDiff, ComparedJob, ComparedSums, DifferenceOut, DiffOut, VersionOut
@@ -14,10 +15,14 @@ from spool.wer import WordErrors, total_errors
 Order = Literal["time", "doubt"]
 
 
-def present_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
+def present_version(job: Job, cost: CostSums, currency: str, closed: ClosedParts) -> VersionOut:
     """One job of a recording."""
     return VersionOut.of(
-        job, deleted=job.transcript_deleted_at is not None, cost=present_cost(cost, currency)
+        job,
+        deleted=job.transcript_deleted_at is not None,
+        cost=present_cost(cost, currency),
+        words=None if closed else job.words,
+        options=open_options(job, closed),
     )
 
 

@@ -20,8 +20,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.auth.authentication import CallerDep, authenticate, count_caller
+from api.auth.authentication import CallerDep, authenticate, count_caller, rule_name
 from api.auth.principal import Principal, get_visible_job
+from api.auth.sight import CLOSED_PARAMETER, Sight, SightDep, View, may_open
 from api.auth.signed_urls import HOLDS_SECONDS, sign_link, verify_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
@@ -29,10 +30,12 @@ from api.submission.connections import s3_access_of
 from api.submission.sources import check_source, file_path
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
-from spool.errors import InvalidRequest, NotFound, SourceMissing
+from spool.errors import Forbidden, InvalidRequest, NotFound, SourceMissing
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_range
+from spool.recordings.silence import Muted, mute_wav
 from spool.schemas.jobs import AudioLink
+from spool.store.archive.closed import any_content_closed
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import hashes_of_source
 
@@ -77,18 +80,21 @@ class _Recording:
         return self.store.open(self.key, self.etag, start=start)
 
 
-def create_link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
+def create_link(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str) -> AudioLink:
     """Get a link to the recording.
 
     A link to the recording that a player can open without a key; for a web address, the address itself.
     """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio")
+    view = sight.look_at(services.database, job)
+    url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio", closed=sight.opened)
     if job.source.kind == "https":
+        if view.hides:
+            raise _not_silenced(view)
         url = _web_address(job)
     else:
-        _recording(services, caller, job)
+        _muted(services, job, _recording(services, caller, job), view)
     return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
 
 
@@ -98,13 +104,14 @@ async def authenticate_listener(
     by: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
     until: Annotated[int | None, Query(ge=0, le=2**40, description="Part of a link.")] = None,
     signature: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
+    closed: Annotated[bool, CLOSED_PARAMETER] = False,
 ) -> Principal:
     """The caller: the bearer of a link, or else of a key."""
     if by is None or until is None or signature is None:
         return await authenticate(request, credentials)
     services = services_of(request)
     count_caller(request)
-    caller = await run_in_threadpool(verify_link, services, request.url.path, by, until, signature)
+    caller = await run_in_threadpool(verify_link, services, request.url.path, by, until, signature, closed)
     request.state.caller = caller
     return caller
 
@@ -115,17 +122,20 @@ def get_audio(
     caller: Annotated[Principal, Depends(authenticate_listener)],
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
+    closed: Annotated[bool, CLOSED_PARAMETER] = False,
 ) -> Response:
     """Fetch the recording.
 
     The recording, or the part that `Range` asks for. The bearer of a link may be redirected to the
-    bucket.
+    bucket. What is closed is silence.
     """
+    sight = Sight(caller.name, may_open(caller, asked=closed), rule_name(request))
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     recording = _recording(services, caller, job)
+    muted = _muted(services, job, recording, sight.look_at(services.database, job))
     by_link = "signature" in request.query_params
-    if by_link and (elsewhere := _public_url(services, job, recording)) is not None:
+    if by_link and muted is None and (elsewhere := _public_url(services, job, recording)) is not None:
         return RedirectResponse(elsewhere, 307, {"Cache-Control": "no-store"})
     try:
         part = parse_range(wanted, recording.size)
@@ -138,7 +148,36 @@ def get_audio(
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{recording.size}"
     body = recording.part(start, end) if recording.size else iter(())
+    if muted is not None:
+        body = muted.apply(body, start)
+        headers["Cache-Control"] = "no-store"
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
+
+
+def _muted(services: Services, job: Job, recording: _Recording, view: View) -> Muted | None:
+    """What of the recording is silenced; None for nothing. Raises `Problem` if it cannot be."""
+    if not view.hides:
+        if view.opened or job.content_sha256 is not None:
+            return None
+        with services.database.read() as tx:
+            unsure = any_content_closed(tx, job.project)
+        if unsure:
+            # Its bytes may be those of a closed recording.
+            raise Problem(409, "not_here", "The recording can be played once a worker has read it.")
+        return None
+    if view.closed.is_whole:
+        raise Forbidden(view.closed.sentence)
+    with recording.open(0) as file:
+        muted = mute_wav(file, recording.size, view.closed.spans)
+    if muted is None:
+        raise _not_silenced(view)
+    return muted
+
+
+def _not_silenced(view: View) -> Forbidden:
+    return Forbidden(
+        f"{view.closed.sentence} Only uncompressed WAV files can be played without what is closed."
+    )
 
 
 def _web_address(job: Job) -> str:

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_batch
+from api.auth.sight import SightDep
 from api.delivery.batch_archive import archive_blocks
 from api.delivery.batch_results import NDJSON, result_lines
 from api.openapi.document import FORM, JSON, Bodies, form
@@ -116,6 +117,7 @@ def get_batch(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchD
 def get_results(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     batch_id: str,
     include: Annotated[
         str | None, Query(pattern="^words$", description="`words`: include words with times and confidence.")
@@ -128,7 +130,9 @@ def get_results(
     """
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
-    lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
+    lines = result_lines(
+        services.database, services.objects, batch.id, sight, words=include == "words", state=state
+    )
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
@@ -136,6 +140,7 @@ def get_results(
 def get_transcripts(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     batch_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcripts.")] = "txt",
     subtitles: Subtitles = None,
@@ -147,7 +152,7 @@ def get_transcripts(
     with services.database.read() as tx:
         batch = get_visible_batch(tx, caller, batch_id)
     check_subtitles(form, subtitles)
-    blocks = archive_blocks(services.database, services.objects, batch.id, form, subtitles)
+    blocks = archive_blocks(services.database, services.objects, batch.id, sight, form, subtitles)
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.{form}.zip"'}
     return StreamingResponse(blocks, headers=headers, media_type="application/zip")
 

@@ -3,14 +3,17 @@
 `spool.domain.archive.edits` applies edits to a transcript.
 """
 
+from dataclasses import replace
 from typing import Annotated
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
+from api.auth.sight import SightDep, refuse_hidden
 from api.presenters.transcripts import read_record
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
+from spool.domain.archive.closures import PLACEHOLDER
 from spool.domain.archive.edits import Edit, find_standing_edits
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
@@ -22,14 +25,22 @@ from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import edits as store
 
 
-def list_edits(services: ServicesDep, caller: CallerDep, job_id: str) -> ListOf[EditOut]:
+def list_edits(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str) -> ListOf[EditOut]:
     """List a transcript's corrections.
 
-    Who corrected what and when: all edits and undos, oldest first.
+    Who corrected what and when: all edits and undos, oldest first. `[closed]` stands for closed words.
     """
     with services.database.read() as tx:
-        refuse_deleted(get_visible_job(tx, caller, job_id), Content.TRANSCRIPT)
+        job = get_visible_job(tx, caller, job_id)
+        refuse_deleted(job, Content.TRANSCRIPT)
         edits = store.edits_of(tx, job_id)
+    view = sight.look_at(services.database, job)
+    if view.hides and edits:
+        record = _read_record(services, job)
+        edits = [
+            replace(edit, text=PLACEHOLDER, speaker=None) if view.closed.covers_words(record, edit) else edit
+            for edit in edits
+        ]
     stands = {edit.revision for edit in find_standing_edits(edits)}
     return ListOf(items=[EditOut.of(edit, stands=edit.revision in stands) for edit in edits])
 
@@ -70,6 +81,7 @@ def undo(
 def _edit(services: Services, caller: Principal, job_id: str, change: store.Change) -> EditOut:
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+    refuse_hidden(services, caller, job, "Correcting it")
     record = _read_record(services, job)
     try:
         with services.database.begin() as tx:

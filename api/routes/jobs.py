@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job, get_visible_job_with_cost
+from api.auth.sight import SightDep, refuse_hidden
 from api.openapi.document import FORM, JSON, Bodies, form
 from api.presenters.jobs import present_job, present_job_detail
 from api.presenters.responses import json_response
@@ -28,6 +29,7 @@ from spool.errors import Conflict
 from spool.schemas.common import Page, Pool, WorkerName
 from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobRequest, PhrasesOut, UploadRequest
 from spool.store import jobs as store
+from spool.store.archive.closed import closed_parts, closed_parts_of
 from spool.store.archive.exports import exports_of
 from spool.store.deletions import open_versions, refuse_deleted
 from spool.store.jobs import phrases_of
@@ -103,8 +105,11 @@ def list_jobs(
         page = store.list_jobs(tx, matching, cursor, limit)
         held = find_holds(tx, services.settings.quotas, {job.project for job in page.items})
         words = read_first_words(tx, [job.id for job in page.items]) if first_words else {}
+        closed = closed_parts(tx, page.items)
     waiting = services.fleet.waiting_for(page.items)
-    items = [present_job(job, held, waiting.get(job.id), words.get(job.id)) for job in page.items]
+    items = [
+        present_job(job, closed[job.id], held, waiting.get(job.id), words.get(job.id)) for job in page.items
+    ]
     return json_response(Page[JobOut](items=items, next_cursor=page.next_cursor))
 
 
@@ -117,8 +122,10 @@ def get_job(services: ServicesDep, caller: CallerDep, job_id: str) -> Annotated[
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = find_current_holds(services, tx, job)
         files = exports_of(tx, job.id) if job.output else []
+        closed = closed_parts_of(tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return json_response(present_job_detail(job, cost, services.settings.currency, held, waiting, files))
+    currency = services.settings.currency
+    return json_response(present_job_detail(job, closed, cost, currency, held, waiting, files))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
@@ -182,6 +189,7 @@ def delete(
         in_use = open_versions(tx, [job.id])
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
+    refuse_hidden(services, caller, job, "Deleting it")
     if what == "source" and job.source.kind not in ("upload", "live"):
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
     if what == "source" and job.rerun_of is not None:
@@ -200,21 +208,24 @@ def delete(
             held = copies_of(tx, job)
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
-        files = exports_of(tx, job_id)
-    shown = present_job_detail(now, cost, services.settings.currency, exports=files)
+        files, closed = exports_of(tx, job_id), closed_parts_of(tx, now)
+    shown = present_job_detail(now, closed, cost, services.settings.currency, exports=files)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} has been retried and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202
     return JobDeletion(**dict(shown), copies=held)
 
 
-def get_phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
+def get_phrases(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str) -> PhrasesOut:
     """Fetch a job's phrases.
 
-    The boosted phrases of a job. The job itself shows only their number and digest.
+    The boosted phrases of a job. The job itself shows only their number and digest. Empty if something of
+    the recording is closed.
     """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)
         boost = job.options.boost
-        return PhrasesOut(phrases=[] if boost is None else list(phrases_of(tx, boost.sha256)))
+        phrases = [] if boost is None else list(phrases_of(tx, boost.sha256))
+    view = sight.look_at(services.database, job)
+    return PhrasesOut(phrases=[] if view.hides else phrases)

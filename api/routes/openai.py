@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
+from api.auth.sight import READER
 from api.delivery.sse import KEEP_ALIVE_S, EventResponse
 from api.fleet_view import FleetView
 from api.openapi.document import BINARY, TEXT, form
@@ -36,7 +37,9 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import CONTENT_TYPES, render
 from spool.settings import Settings
+from spool.store.archive.closed import closed_parts_of
 from spool.store.chunks import load_settled_texts
+from spool.store.jobs import get_job
 
 Task = Literal["transcribe", "translate"]
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
@@ -261,6 +264,8 @@ def _event(event: dict[str, Any]) -> str:
 
 def _read_settled(services: Services, job_id: str, first: int) -> list[str]:
     with services.database.read() as tx:
+        if closed_parts_of(tx, get_job(tx, job_id)):
+            return []
         return load_settled_texts(tx, job_id, first)
 
 
@@ -305,7 +310,7 @@ def _read_transcript(services: Services, job: Job) -> Transcript:
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
-    return read_record(services.objects, job)
+    return READER.look_at(services.database, job).show(read_record(services.objects, job))
 
 
 def _answer(

@@ -1,6 +1,7 @@
 """The routes of the review: passages by doubt, marks on those that somebody checked, and random samples with
 the error rate that they show."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,9 +10,11 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
+from api.auth.sight import SightDep, refuse_hidden
 from api.queries import Cursor, JobQuery, Limit, ListedProject
 from api.services import ServicesDep
 from api.submission.bodies import json_body
+from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.review import Reason
 from spool.errors import NotFound
 from spool.schemas.common import Page, Project, Versions
@@ -24,6 +27,7 @@ from spool.schemas.review import (
     SampleRequest,
     SizeOut,
 )
+from spool.store.archive.closed import closed_parts
 from spool.store.transcripts import review, samples
 from spool.tables.review import SampleScope
 
@@ -42,6 +46,7 @@ ReviewQueryDep = Annotated[ReviewQuery, Depends()]
 def list_passages(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     only: ReviewQueryDep,
     sample: Annotated[str | None, Query(max_length=64, description="Only passages of this sample.")] = None,
     job: Annotated[str | None, Query(max_length=64, description="Only passages of this job.")] = None,
@@ -60,7 +65,8 @@ def list_passages(
 ) -> Page[ReviewPassageOut]:
     """List passages by doubt.
 
-    The unchecked passages of all transcripts, the most doubtful first.
+    The unchecked passages of all transcripts, the most doubtful first; without those with closed words, so
+    that a page may hold fewer than the limit.
     """
     newest = versions == "newest" or (versions is None and job is None and sample is None)
     wanted = review.ReviewFilter(
@@ -68,7 +74,13 @@ def list_passages(
     )
     with services.database.read() as tx:
         page = review.list_review(tx, wanted, cursor, limit)
-    return Page(items=list(map(_present, page.items)), next_cursor=page.next_cursor)
+        closed = closed_parts(tx, {each.job.id: each.job for each in page.items}.values())
+    hidden = [each for each in page.items if _is_closed(closed, each)]
+    if sight.opened:
+        sight.note(services.database, {each.job.id: each.job for each in hidden}.values())
+        hidden = []
+    items = [_present(each) for each in page.items if each not in hidden]
+    return Page(items=items, next_cursor=page.next_cursor)
 
 
 def list_recordings(
@@ -102,8 +114,10 @@ def check(
 
     Its words are right; or undo that. Corrected passages count as checked.
     """
-    with services.database.begin() as tx:
+    with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+    refuse_hidden(services, caller, job, "Checking its passages")
+    with services.database.begin() as tx:
         author = body.author or caller.name
         return _present(review.mark_checked(tx, job.id, passage, author, checked=body.checked))
 
@@ -174,6 +188,11 @@ def _scope(
         owner = get_visible_batch(tx, caller, batch).project
         project = owner if project is None else project
     return SampleScope(caller.project_for(project), batch, model)
+
+
+def _is_closed(closed: Mapping[str, ClosedParts], each: review.Reviewed) -> bool:
+    passage = each.passage
+    return closed[each.job.id].covers(passage.start_seconds, passage.end_seconds)
 
 
 def _present(reviewed: review.Reviewed) -> ReviewPassageOut:

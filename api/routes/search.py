@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
+from api.auth.sight import SightDep
 from api.presenters.responses import json_response
 from api.presenters.search import present_hit
 from api.queries import Cursor, JobQueryDep, Limit
@@ -19,6 +20,7 @@ from spool.store.transcripts.search import search_transcripts as search_passages
 def search(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     only: JobQueryDep,
     q: Annotated[
         str,
@@ -60,13 +62,20 @@ def search(
     """Search the transcripts.
 
     A page of hits at a time, the newest recording first. A page may hold fewer than the limit and still have
-    a `next_cursor`.
+    a `next_cursor`. Passages with closed words are no hits.
     """
     matching = only.to_filter(caller, language=language)
     wanted = TranscriptSearch(
-        parse_query(q), matching, speaker or None, confidence, alternatives, versions == "newest"
+        parse_query(q),
+        matching,
+        speaker or None,
+        confidence,
+        alternatives,
+        versions == "newest",
+        sight.opened,
     )
     with services.database.read() as tx:
         page = search_passages(tx, wanted, cursor, limit)
+    sight.note(services.database, {hit.job.id: hit.job for hit in page.items if hit.closed}.values())
     hits = list(map(present_hit, page.items))
     return json_response(Page[HitOut](items=hits, next_cursor=page.next_cursor))

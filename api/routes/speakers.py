@@ -2,22 +2,28 @@
 Workers find the speakers.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import Response
+from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
+from api.auth.sight import SightDep, refuse_hidden
 from api.presenters.jobs import present_speakers
 from api.queries import IdempotencyKey
 from api.services import ServicesDep
 from api.submission.bodies import json_body
 from api.submission.jobs import load_detail
 from spool.catalogue import diarization_places
+from spool.domain.archive.voices import VoiceMatch
+from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.errors import InvalidRequest
 from spool.schemas.common import ListOf
 from spool.schemas.jobs import DiarizeRequest, HeardSpeakerOut, JobDetail, SpeakerNames, VoiceOut
+from spool.store.archive.closed import closed_voices
 from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import speakers as store
 from spool.store.transcripts import voices
@@ -59,31 +65,39 @@ def name(
 
     Repeating the same names changes nothing.
     """
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+    refuse_hidden(services, caller, job, "Naming its speakers")
     with services.database.begin() as tx:
-        get_visible_job(tx, caller, job_id)
         job = store.name_speakers(tx, job_id, body.names, remember=body.remember)
-        return present_speakers(job, voices.matches(tx, job.id, job.project))
+        return present_speakers(job, _open_matches(tx, voices.matches(tx, job.id, job.project), job))
 
 
-def list_speakers(services: ServicesDep, caller: CallerDep, job_id: str) -> ListOf[HeardSpeakerOut]:
+def list_speakers(
+    services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str
+) -> ListOf[HeardSpeakerOut]:
     """List a job's speakers and who they may be.
 
     In the order in which they first speak; those with a voice print come with the named voices of the project
-    that they resemble. Empty if the job was not asked for speakers.
+    that they resemble. Empty if the job was not asked for speakers, or something of it is closed.
     """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)
-        return present_speakers(job, voices.matches(tx, job.id, job.project))
+        matches = _open_matches(tx, voices.matches(tx, job.id, job.project), job)
+    view = sight.look_at(services.database, job)
+    return present_speakers(job, matches, () if view.hides else None)
 
 
 def list_voices(services: ServicesDep, caller: CallerDep) -> ListOf[VoiceOut]:
     """List the voices that are recognised.
 
-    The named voices, by project and name; of the key's project if it has one.
+    The named voices, by project and name; of the key's project if it has one. Without voices that are known
+    only from recordings of which something is closed.
     """
     with services.database.read() as tx:
-        found = voices.list_voices(tx, caller.project)
+        hidden = closed_voices(tx)
+        found = [each for each in voices.list_voices(tx, caller.project) if each.id not in hidden]
     return ListOf(items=list(map(VoiceOut.of, found)))
 
 
@@ -94,3 +108,11 @@ def forget_voice(services: ServicesDep, caller: CallerDep, voice_id: str) -> Non
     """
     with services.database.begin() as tx:
         voices.delete_voice(tx, voice_id, caller.project)
+
+
+def _open_matches(
+    tx: Connection, found: Mapping[str, Sequence[VoiceMatch]], job: Job
+) -> dict[str, list[VoiceMatch]]:
+    """The voices that are not known from closed recordings alone."""
+    hidden = closed_voices(tx, job.project)
+    return {label: [each for each in some if each.voice.id not in hidden] for label, some in found.items()}

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
+from api.auth.sight import SightDep, View
 from api.openapi.document import BINARY, TEXT
 from api.presenters.transcripts import key_of_transcript, read_transcript
 from api.queries import Subtitles
@@ -36,6 +37,7 @@ def get_transcript(
     request: Request,
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     job_id: str,
     form: Annotated[ServedFormat, Query(alias="format", description="Format of the transcript.")] = "json",
     digits: Annotated[
@@ -57,14 +59,15 @@ def get_transcript(
         job = get_visible_job(tx, caller, job_id)
         edits = [] if original else edits_of(tx, job_id)
     key = key_of_transcript(job)
+    view = sight.look_at(services.database, job)
     version = (
         _version(job, len(edits)) + (f"-{digits}" if digits else "") + (f"-{subtitles}" if subtitles else "")
-    )
+    ) + _mark(view)
     headers = {"ETag": f'"{version}.{form}"', REVISION: str(len(edits))}
-    if form == "json" and not (job.speaker_names or edits or digits or subtitles):
+    if form == "json" and not (job.speaker_names or edits or digits or subtitles or view.closed):
         record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
-    words = read_transcript(services.objects, job, edits)
+    words = read_transcript(services.objects, job, edits, view)
     if digits is not None:
         words = with_digits(words, digits)
     if form == "iiif":
@@ -72,6 +75,14 @@ def get_transcript(
         address = f"{request.base_url}v1/jobs/{job_id}"
         return Response(manifest(words, address), headers=headers, media_type=IIIF_TYPE)
     return Response(render_bytes(words, form, subtitles), headers=headers, media_type=CONTENT_TYPES[form])
+
+
+def _mark(view: View) -> str:
+    """What the closures add to the version: other bytes while they stand, and once they are opened."""
+    if not view.closed:
+        return ""
+    which = " ".join(each.id for each in view.closed.closures)
+    return f"-{'opened' if view.opened else 'closed'}-{sha256(which.encode()).hexdigest()[:16]}"
 
 
 def _version(job: Job, revision: int) -> str:

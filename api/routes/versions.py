@@ -9,6 +9,7 @@ from fastapi import Query, Response
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_batch, get_visible_job
+from api.auth.sight import READER, SightDep
 from api.presenters.transcripts import read_transcript
 from api.presenters.versions import Order, present_batch_diff, present_diff, present_version
 from api.queries import Cursor, IdempotencyKey
@@ -19,6 +20,7 @@ from spool.comparison import compare
 from spool.errors import Conflict
 from spool.schemas.jobs import JobDetail
 from spool.schemas.versions import BatchDiff, DiffOut, RerunRequest, VersionList
+from spool.store.archive.closed import closed_parts
 from spool.store.archive.versions import reruns_of_batch, versions_of
 from spool.store.ledger.charges import job_cost
 from spool.store.transcripts.edits import edits_of
@@ -53,16 +55,21 @@ def list_versions(services: ServicesDep, caller: CallerDep, job_id: str) -> Vers
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         with_costs = [(each, job_cost(tx, each.id)) for each in versions_of(tx, job)]
+        closed = closed_parts(tx, [each for each, _ in with_costs])
     return VersionList(
         recording=job.recording,
         stored=job.source_deleted_at is None,
-        items=[present_version(each, cost, services.settings.currency) for each, cost in with_costs],
+        items=[
+            present_version(each, cost, services.settings.currency, closed[each.id])
+            for each, cost in with_costs
+        ],
     )
 
 
 def diff(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     job_id: str,
     other: Annotated[str, Query(alias="with", max_length=64, description="The other job.")],
     sort: Annotated[
@@ -81,7 +88,13 @@ def diff(
         same = {each.id for each in versions_of(tx, jobs[0])}
     if jobs[1].id not in same:
         raise Conflict(f"Job {other} is not on the recording of job {job_id}.")
-    compared = compare(*(read_transcript(services.objects, *each) for each in zip(jobs, edits, strict=True)))
+    views = sight.look(services.database, *jobs)
+    compared = compare(
+        *(
+            read_transcript(services.objects, job, own, views[job.id])
+            for job, own in zip(jobs, edits, strict=True)
+        )
+    )
     return present_diff(job_id, other, compared, sort, limit)
 
 
@@ -106,11 +119,12 @@ def diff_batch(
         facts = [
             [(job, edits_of(tx, job.id), job_cost(tx, job.id)) for job in versions] for versions in page.items
         ]
+    views = READER.look(services.database, *(job for versions in page.items for job in versions))
     compared = []
     for (base, base_edits, before), (other, other_edits, after) in facts:
         texts = (
-            read_transcript(services.objects, base, base_edits),
-            read_transcript(services.objects, other, other_edits),
+            read_transcript(services.objects, base, base_edits, views[base.id]),
+            read_transcript(services.objects, other, other_edits, views[other.id]),
         )
         compared.append((base, other, compare(*texts).errors, before, after))
     return present_batch_diff(compared, services.settings.currency, page.next_cursor)

@@ -46,6 +46,7 @@ from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
 from spool.schemas.versions import RerunRequest
 from spool.settings import Settings
 from spool.store import jobs as store
+from spool.store.archive.closed import closed_parts_of
 from spool.store.archive.exports import exports_of
 from spool.store.archive.typescripts import typescript_of
 from spool.store.archive.uploads import create_job_of_upload
@@ -281,9 +282,10 @@ def _commit(
             refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id)
         held = find_current_holds(services, tx, job)
+        closed = closed_parts_of(tx, job)
     failpoint("create.committed")
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return present_job_detail(job, cost, services.settings.currency, held, waiting), created
+    return present_job_detail(job, closed, cost, services.settings.currency, held, waiting), created
 
 
 def load_detail(services: Services, tx: Connection, job: Job) -> JobDetail:
@@ -291,7 +293,8 @@ def load_detail(services: Services, tx: Connection, job: Job) -> JobDetail:
     sums, held = job_cost(tx, job.id), find_current_holds(services, tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
     files = exports_of(tx, job.id) if job.output else []
-    return present_job_detail(job, sums, services.settings.currency, held, waiting, files)
+    closed = closed_parts_of(tx, job)
+    return present_job_detail(job, closed, sums, services.settings.currency, held, waiting, files)
 
 
 def cancel_unless_ended(services: Services, job_id: str) -> None:

@@ -469,6 +469,50 @@ CREATE TABLE workers (
 
 CREATE INDEX ix_workers_seen_at ON workers (seen_at);
 
+CREATE TABLE closures (
+    kind VARCHAR(16) NOT NULL,
+    start_seconds DOUBLE,
+    end_seconds DOUBLE,
+    speaker VARCHAR(16),
+    until DATETIME,
+    reason TEXT NOT NULL,
+    created_by VARCHAR(200) NOT NULL,
+    id VARCHAR(40) NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    recording VARCHAR(40) NOT NULL,
+    content_sha256 VARCHAR(64),
+    transcript_sha256 VARCHAR(64),
+    speaker_name VARCHAR(200),
+    spans JSON NOT NULL,
+    created_at DATETIME NOT NULL,
+    lifted_at DATETIME,
+    lifted_by VARCHAR(200),
+    CONSTRAINT pk_closures PRIMARY KEY (id),
+    CONSTRAINT fk_closures_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE,
+    CONSTRAINT ck_closures_kind CHECK (kind IN ('whole', 'range', 'speaker')),
+    CONSTRAINT ck_closures_range CHECK ((kind = 'range') = (start_seconds IS NOT NULL AND end_seconds IS NOT NULL)),
+    CONSTRAINT ck_closures_speaker CHECK ((kind = 'speaker') = (speaker IS NOT NULL)),
+    CONSTRAINT ck_closures_lifted CHECK ((lifted_at IS NULL) = (lifted_by IS NULL))
+);
+
+CREATE INDEX ix_closures_job_id ON closures (job_id);
+
+CREATE INDEX ix_closures_project ON closures (project) WHERE lifted_at IS NULL;
+
+CREATE TABLE openings (
+    id VARCHAR(40) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    "by" VARCHAR(200) NOT NULL,
+    way VARCHAR(200) NOT NULL,
+    at DATETIME NOT NULL,
+    CONSTRAINT pk_openings PRIMARY KEY (id),
+    CONSTRAINT fk_openings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_openings_job_id_at ON openings (job_id, at);
+
 CREATE TABLE deletions (
     id VARCHAR(40) NOT NULL,
     job_id VARCHAR(40) NOT NULL,
@@ -1274,6 +1318,50 @@ CREATE TABLE workers (
 );
 
 CREATE INDEX ix_workers_seen_at ON workers (seen_at);
+
+CREATE TABLE closures (
+    kind VARCHAR(16) NOT NULL,
+    start_seconds DOUBLE PRECISION,
+    end_seconds DOUBLE PRECISION,
+    speaker VARCHAR(16),
+    until TIMESTAMP WITH TIME ZONE,
+    reason TEXT NOT NULL,
+    created_by VARCHAR(200) NOT NULL,
+    id VARCHAR(40) NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    recording VARCHAR(40) NOT NULL,
+    content_sha256 VARCHAR(64),
+    transcript_sha256 VARCHAR(64),
+    speaker_name VARCHAR(200),
+    spans JSON NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    lifted_at TIMESTAMP WITH TIME ZONE,
+    lifted_by VARCHAR(200),
+    CONSTRAINT pk_closures PRIMARY KEY (id),
+    CONSTRAINT fk_closures_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE,
+    CONSTRAINT ck_closures_kind CHECK (kind IN ('whole', 'range', 'speaker')),
+    CONSTRAINT ck_closures_range CHECK ((kind = 'range') = (start_seconds IS NOT NULL AND end_seconds IS NOT NULL)),
+    CONSTRAINT ck_closures_speaker CHECK ((kind = 'speaker') = (speaker IS NOT NULL)),
+    CONSTRAINT ck_closures_lifted CHECK ((lifted_at IS NULL) = (lifted_by IS NULL))
+);
+
+CREATE INDEX ix_closures_job_id ON closures (job_id);
+
+CREATE INDEX ix_closures_project ON closures (project) WHERE lifted_at IS NULL;
+
+CREATE TABLE openings (
+    id VARCHAR(40) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    by VARCHAR(200) NOT NULL,
+    way VARCHAR(200) NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_openings PRIMARY KEY (id),
+    CONSTRAINT fk_openings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_openings_job_id_at ON openings (job_id, at);
 
 CREATE TABLE deletions (
     id VARCHAR(40) NOT NULL,

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import structlog
 
 from spool.background.thread import BackgroundLoop
+from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.jobs import Job
 from spool.domain.transcript import Transcript
@@ -28,6 +29,7 @@ from spool.objects.integrity import read_verified
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import Database
+from spool.store.archive.closed import closed_parts_of
 from spool.store.archive.connections import get_connection, reencrypt_connections
 from spool.store.archive.exports import (
     due_exports,
@@ -91,13 +93,14 @@ class Exporter(BackgroundLoop):
         for job_id, exports in groupby(due, key=attrgetter("job_id")):
             with self._db.look() as tx:
                 job, edits = get_job(tx, job_id), edits_of(tx, job_id)
+                closed = closed_parts_of(tx, job)
             record: Transcript | SpoolError | None = None
             for export in exports:
                 if self.stopping or time.monotonic() > ends:
                     return
                 if (export.project, export.destination) in silent:
                     continue
-                record = record or _transcript(self._objects, job, edits)
+                record = record or _transcript(self._objects, job, edits, closed)
                 if not self._write(export, job, record):
                     silent.add((export.project, export.destination))
 
@@ -176,8 +179,11 @@ class Exporter(BackgroundLoop):
         )
 
 
-def _transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript | SpoolError:
-    """The job's transcript with its corrections, or why there is none."""
+def _transcript(
+    objects: ObjectStore, job: Job, edits: Sequence[Edit], closed: ClosedParts
+) -> Transcript | SpoolError:
+    """The job's transcript with its corrections, or why there is none. The files are made for nobody in
+    particular, so nothing closed is in them."""
     if job.transcript_key is None:
         return NotFound(
             "The transcript was deleted." if job.transcript_deleted_at else "There is no transcript."
@@ -186,7 +192,8 @@ def _transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transc
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
     except SpoolError as error:
         return error
-    return apply_edits(Transcript.model_validate_json(record), edits).with_names(job.speaker_names)
+    transcript = apply_edits(Transcript.model_validate_json(record), edits)
+    return closed.redact(transcript.with_names(job.speaker_names))
 
 
 def _format(name: str) -> Format:

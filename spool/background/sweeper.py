@@ -22,6 +22,7 @@ from spool.errors import StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.settings import Settings
+from spool.store.archive.closures import lift_due
 from spool.store.database import Database
 from spool.store.queue import locks as queue_locks
 from spool.store.queue import outbox
@@ -150,6 +151,7 @@ def upkeep(db: Database, settings: Settings) -> None:
     if settings.quotas:
         with db.begin() as tx:
             refresh_use(tx, settings.quotas)
+    _until_done(db, lift_due)
     with db.begin() as tx:
         # Never released: the lock's expiry says when the last update was.
         due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), FORECAST_SECONDS)

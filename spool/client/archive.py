@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Unpack
 
 from spool import schemas
@@ -86,6 +87,45 @@ def undo_edit(job_id: str, revision: int, *, author: str | None = None) -> Flow[
     return read(
         Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", json={"author": author}), schemas.EditOut
     )
+
+
+def close_to_readers(
+    job_id: str,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    speaker: str | None = None,
+    until: datetime | str | None = None,
+    reason: str = "",
+) -> Flow[schemas.ClosureOut]:
+    """Close a recording to readers: whole, from `start` to `end` in seconds, or a speaker. `until`: when it
+    opens by itself. The original is kept."""
+    kind = "range" if start is not None or end is not None else "whole" if speaker is None else "speaker"
+    date = until.isoformat() if isinstance(until, datetime) else until
+    body = body_of({"kind": kind, "start": start, "end": end, "speaker": speaker, "until": date})
+    ask = Ask("POST", f"/v1/jobs/{job_id}/closures", json=body | {"reason": reason})
+    return read(ask, schemas.ClosureOut)
+
+
+def closures(job_id: str) -> Flow[list[schemas.ClosureOut]]:
+    """What is closed of a recording, and what was."""
+    return read_list(Ask("GET", f"/v1/jobs/{job_id}/closures"), schemas.ClosureOut)
+
+
+def lift_closure(job_id: str, closure_id: str) -> Flow[schemas.ClosureOut]:
+    """Open a closed part to all readers again. Needs a key with the scope `closed`."""
+    return read(Ask("DELETE", f"/v1/jobs/{job_id}/closures/{closure_id}"), schemas.ClosureOut)
+
+
+def openings(job_id: str) -> Flow[list[schemas.OpeningOut]]:
+    """Who was given what is closed of a job, newest first. Needs a key with the scope `closed`."""
+    return read_list(Ask("GET", f"/v1/jobs/{job_id}/openings"), schemas.OpeningOut)
+
+
+def closure_suggestions(job_id: str, *, closed: bool = False) -> Flow[list[schemas.PrivateOut]]:
+    """Words that look like names, phone numbers or addresses: for a person to decide about."""
+    query = {"closed": closed or None}
+    return read_list(Ask("GET", f"/v1/jobs/{job_id}/closure-suggestions", query), schemas.PrivateOut)
 
 
 def search_page(

@@ -82,6 +82,7 @@ class SearchQuery(JobQuery, total=False):
     language: str | None
     confidence: float | None
     alternatives: bool | None
+    closed: bool | None
     versions: Literal["newest", "all"] | None
 
 
@@ -98,4 +99,5 @@ class PassageQuery(ReviewQuery, total=False):
     checked: bool | None
     sample: str | None
     job: str | None
+    closed: bool | None
     versions: Literal["newest", "all"] | None

@@ -168,18 +168,21 @@ def transcript_file(
     digits: str | None = None,
     original: bool = False,
     subtitles: Preset | None = None,
+    closed: bool = False,
 ) -> Flow[bytes]:
     """A transcript's file in one of `spool.formats.FORMATS`, or `iiif`. `digits`: the language whose numbers
     are written as digits, or `auto`; `original`: without corrections; `subtitles`: whose rules SRT, WebVTT
-    and TTML follow. Raises Conflict while the job is not done."""
+    and TTML follow; `closed`: with what is closed to readers. Raises Conflict while the job is not done."""
     query = {"format": format, "digits": digits, "original": original or None, "subtitles": subtitles}
+    query["closed"] = closed or None
     return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True))).content
 
 
-def words(job_id: str) -> Flow[Transcript]:
+def words(job_id: str, *, closed: bool = False) -> Flow[Transcript]:
     """The whole record: words with times and confidence, segments, coverage. Raises Conflict until the job is
     done."""
-    return read(Ask("GET", f"/v1/jobs/{job_id}/transcript", slow=True), Transcript)
+    query = {"closed": closed or None}
+    return read(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True), Transcript)
 
 
 def phrases(job_id: str) -> Flow[list[str]]:
@@ -187,9 +190,10 @@ def phrases(job_id: str) -> Flow[list[str]]:
     return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/phrases"), schemas.PhrasesOut)).phrases
 
 
-def audio_link(job_id: str) -> Flow[schemas.AudioLink]:
-    """A signed link to the recording, for a player."""
-    return read(Ask("POST", f"/v1/jobs/{job_id}/audio-link"), schemas.AudioLink)
+def audio_link(job_id: str, *, closed: bool = False) -> Flow[schemas.AudioLink]:
+    """A signed link to the recording, for a player; `closed`: with what is closed to readers."""
+    ask = Ask("POST", f"/v1/jobs/{job_id}/audio-link", {"closed": closed or None})
+    return read(ask, schemas.AudioLink)
 
 
 def cancel(job_id: str) -> Flow[schemas.JobDetail]:

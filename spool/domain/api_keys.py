@@ -32,6 +32,8 @@ class Scope(StrEnum):
     """Read jobs, batches, transcripts and costs."""
     SUBMIT = "submit"
     """Submit, cancel and retry."""
+    CLOSED = "closed"
+    """Open what is closed to readers, which is logged, and lift closures."""
     ADMIN = "admin"
     """Everything in every project, and the fleet."""
 

@@ -338,6 +338,15 @@ class Correction(_Record):
     at: str
 
 
+class ClosedSpan(_Record):
+    """A stretch that is closed to readers; end: None for the recording's. until: a time in UTC, None for
+    good."""
+
+    start: Seconds
+    end: Seconds | None
+    until: str | None
+
+
 class Transcript(_Record):
     """One recording's words."""
 
@@ -380,6 +389,9 @@ class Transcript(_Record):
     """Where the witness heard clear speech without a word, by start."""
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
     """People's corrections; never in the stored record."""
+    closed: Annotated[tuple[ClosedSpan, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What is closed to readers; never in the stored record. Where it is not opened, `[closed]` stands for
+    its words."""
 
     @property
     def uncovered_seconds(self) -> float:

@@ -5,6 +5,9 @@ from .batches import (
     BatchResult as BatchResult,
     BatchRetried as BatchRetried,
 )
+from .closures import ClosureOut as ClosureOut
+from .closures import OpeningOut as OpeningOut
+from .closures import PrivateOut as PrivateOut
 from .common import (
     ListOf as ListOf,
     Page as Page,

@@ -347,6 +347,11 @@ class JobOut(AnswerModel):
     output: OutputOut | None = Field(
         None, description="Where its transcript is written, besides Spool's own store."
     )
+    closed: bool = Field(
+        False,
+        description="Whether something of its recording is closed to readers (`GET …/closures`). Words are "
+        "then not counted, and speakers not listed.",
+    )
     first_words: str | None = Field(
         None, description="How its transcript begins, in lists that ask for it (`first_words=true`)."
     )

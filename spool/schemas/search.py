@@ -45,4 +45,5 @@ class HitOut(AnswerModel):
     start: Annotated[float, Field(description="When the first match begins, in seconds.")]
     text: Annotated[str, Field(description="The surrounding words, up to 50.")]
     matches: list[MatchOut]
+    closed: Annotated[bool, Field(description="Whether something in it is closed to readers.")] = False
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]

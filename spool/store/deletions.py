@@ -36,6 +36,7 @@ from spool.tables import (
     channel_passes,
     chunk_sums,
     chunks,
+    closures,
     deletions,
     edits,
     glossaries,
@@ -106,6 +107,8 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     if not rows:
         return []
     ids = [row.id for row in rows]
+    if content is Content.TRANSCRIPT:
+        _keep_closed(tx, ids)
     tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(**_FORGOTTEN[content], updated_at=now_utc()))
     if content is Content.SOURCE:
         tx.execute(delete(source_hashes).where(source_hashes.c.job_id.in_(ids)))
@@ -124,6 +127,14 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     now = {"created_at": now_utc(), "due_at": now_utc()}
     tx.execute(insert(deletions).values(asked_by=asked_by, **now), lines)
     return deletions_of(tx, ids, content)
+
+
+def _keep_closed(tx: Connection, job_ids: Sequence[str]) -> None:
+    """Keep in their closures what the recordings contain, before these jobs forget it: other jobs with the
+    same bytes stay closed."""
+    content = select(jobs.c.content_sha256).where(jobs.c.id == closures.c.job_id).scalar_subquery()
+    unknown = (closures.c.job_id.in_(job_ids), closures.c.content_sha256.is_(None))
+    tx.execute(update(closures).where(*unknown).values(content_sha256=content))
 
 
 def open_versions(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:

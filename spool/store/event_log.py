@@ -8,6 +8,7 @@ get their deliveries in the same commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ from spool.domain.events import (
     Event,
 )
 from spool.domain.jobs import TERMINAL, Job, JobState
+from spool.store.archive.closed import hide_words
 from spool.store.batch_progress import batch_counts
 from spool.store.sql import ManyRows, now_utc, seconds_from_now, upsert
 from spool.store.webhook_deliveries import add_deliveries
@@ -126,10 +128,8 @@ def read_events(
         which.append(events.c.job_id == job_id)
     if batch_id is not None:
         which.append(events.c.batch_id == batch_id)
-    return [
-        _event_of(row)
-        for row in tx.execute(select(*events.c).where(*which).order_by(events.c.id).limit(limit))
-    ]
+    rows = tx.execute(select(*events.c).where(*which).order_by(events.c.id).limit(limit))
+    return _shown(tx, list(map(_event_of, rows)))
 
 
 def last_ending(tx: Connection, job_id: str | None = None, batch_id: str | None = None) -> Event | None:
@@ -138,7 +138,17 @@ def last_ending(tx: Connection, job_id: str | None = None, batch_id: str | None 
     if job_id is not None:
         which = [events.c.type.in_(sorted(JOB_ENDS)), events.c.job_id == job_id]
     row = tx.execute(select(*events.c).where(*which).order_by(events.c.id.desc()).limit(1)).one_or_none()
-    return None if row is None else _event_of(row)
+    return None if row is None else _shown(tx, [_event_of(row)])[0]
+
+
+def _shown(tx: Connection, read: list[Event]) -> list[Event]:
+    """The events without what they tell of the words of closed recordings."""
+    documents = [{**each.data, "job": each.job_id} for each in read]
+    hide_words(tx, documents)
+    return [
+        replace(each, data={name: value for name, value in each.data.items() if name in shown})
+        for each, shown in zip(read, documents, strict=True)
+    ]
 
 
 def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:

@@ -7,7 +7,7 @@ attempt. HTTP is in `api.delivery`, signatures and retry times in `spool.domain.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, literal, null, 
 from spool.domain.events import Event
 from spool.errors import Conflict
 from spool.ids import new_id
+from spool.store.archive.closed import hide_words
 from spool.store.sql import Page, count_rows, fetch_page, find_row, now_utc, read_clock, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
 from spool.tables.record import reader_of
@@ -107,7 +108,18 @@ def take_deliveries(tx: Connection, webhook_id: str, limit: int, seconds: float)
         .returning(*webhook_deliveries.c)
     )
     keys = (hook.secret, hook.old_secret) if hook.old_secret and hook.old_signs else (hook.secret,)
-    return [Taken(Delivery(**row._mapping), hook.url, keys) for row in rows]
+    deliveries = _hidden(tx, [Delivery(**row._mapping) for row in rows])
+    return [Taken(each, hook.url, keys) for each in deliveries]
+
+
+def _hidden(tx: Connection, deliveries: list[Delivery]) -> list[Delivery]:
+    """The deliveries without what they tell of the words of closed recordings."""
+    messages = [each.message for each in deliveries]
+    hide_words(tx, [each["data"] for each in messages])
+    return [
+        each if message == each.message else replace(each, body=_body(message))
+        for each, message in zip(deliveries, messages, strict=True)
+    ]
 
 
 def note_try(
@@ -149,7 +161,7 @@ def get_delivery(tx: Connection, webhook_id: str, delivery_id: str) -> Delivery:
     """One delivery of a webhook. Raises NotFound."""
     row = webhook_deliveries.c
     query = select(*row).where(row.id == delivery_id, row.webhook_id == webhook_id)
-    return _delivery_of(find_row(tx, query, f"There is no delivery {delivery_id}."))
+    return _hidden(tx, [_delivery_of(find_row(tx, query, f"There is no delivery {delivery_id}."))])[0]
 
 
 def list_deliveries(
@@ -162,7 +174,8 @@ def list_deliveries(
     if state is not None:
         query = query.where(row.state == state)
     scope = ("deliveries", webhook_id, state)
-    return fetch_page(tx, webhook_deliveries, query, _delivery_of, scope, cursor=cursor, limit=limit)
+    page = fetch_page(tx, webhook_deliveries, query, _delivery_of, scope, cursor=cursor, limit=limit)
+    return Page(tuple(_hidden(tx, list(page.items))), page.next_cursor)
 
 
 def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Delivery:
@@ -215,7 +228,7 @@ def _due(webhook_id: Any) -> Iterable[Any]:  # noqa: ANN401 - an id or the colum
 
 
 def _new(webhook_id: str, kind: str, at: datetime, data: Mapping[str, Any]) -> dict[str, Any]:
-    body = json.dumps({"type": kind, "timestamp": at.isoformat(), "data": data}, separators=(",", ":"))
+    body = _body({"type": kind, "timestamp": at.isoformat(), "data": data})
     return {
         "id": new_id("msg"),
         "webhook_id": webhook_id,
@@ -224,6 +237,10 @@ def _new(webhook_id: str, kind: str, at: datetime, data: Mapping[str, Any]) -> d
         "state": "pending",
         "log": [],
     }
+
+
+def _body(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, separators=(",", ":"))
 
 
 def _refuse_disabled(webhook: Webhook) -> None:

@@ -104,7 +104,7 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
         at = edit.last_word + 1
     words += transcript.words[at:]
     homes += range(at, len(transcript.words))
-    return _rebuilt(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
+    return rebuild_words(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
 
 
 def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript:
@@ -121,10 +121,11 @@ def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript
             plain = {"corrected": False, "confidence": least} if word.corrected else {}
             words.append(word.model_copy(update=plain) if plain else word)
             homes.append(segment.first_word + home)
-    return _rebuilt(transcript, words, homes)
+    return rebuild_words(transcript, words, homes)
 
 
-def _rebuilt(transcript: Transcript, words: Sequence[Word], homes: Sequence[int]) -> Transcript:
+def rebuild_words(transcript: Transcript, words: Sequence[Word], homes: Sequence[int]) -> Transcript:
+    """The transcript with other words; `homes`: the old word that each came from or stands beside."""
     return transcript.model_copy(
         update={
             "words": tuple(words),

@@ -13,8 +13,10 @@ from sqlalchemy import Connection, Select, func, select
 
 from spool.domain.archive.edits import find_standing_edits
 from spool.domain.search.phrases import MOST_PHRASES, phrase_list
+from spool.store.archive.closed import closed_parts
 from spool.store.archive.glossaries import add_version, phrases_of_versions
 from spool.store.jobs import phrases_of
+from spool.store.rows import find_jobs
 from spool.store.transcripts.edits import edit_of
 from spool.tables import edits, jobs
 from spool.tables.glossaries import Glossary
@@ -40,7 +42,8 @@ def list_suggestions(
     tx: Connection, project: str, *, least: int = 1, without: Iterable[str] = ()
 ) -> list[Suggestion]:
     """What stands of the names that corrections of the project wrote in at least `least` recordings, the
-    commonest first; those of `without`, in any case of letters, are left out."""
+    commonest first; those of `without`, in any case of letters, are left out, and so are all of recordings of
+    which something is closed."""
     known = {phrase.casefold() for phrase in without}
     written = select(edits.c.job_id).where(edits.c.names.is_not(None))
     recording = func.coalesce(jobs.c.rerun_of, jobs.c.id).label("recording")
@@ -51,7 +54,10 @@ def list_suggestions(
         .order_by(edits.c.created_at.desc(), edits.c.job_id, edits.c.revision.desc())
         .limit(MOST_EDITS)
     )
-    rows = sorted(tx.execute(latest), key=lambda row: (row.job_id, row.revision))
+    found = tx.execute(latest).all()
+    closed = closed_parts(tx, find_jobs(tx, {row.job_id for row in found}).values())
+    open_rows = [row for row in found if not closed[row.job_id]]
+    rows = sorted(open_rows, key=lambda row: (row.job_id, row.revision))
     recordings: dict[str, set[str]] = {}
     places: dict[str, Suggestion] = {}
     for job_id, events in groupby(rows, key=lambda row: str(row.job_id)):

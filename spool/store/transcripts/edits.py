@@ -16,6 +16,7 @@ from spool.domain.retention import Content
 from spool.domain.search.names import find_names
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
+from spool.store.archive.closures import follow_speakers
 from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.event_log import note_corrected
@@ -145,6 +146,7 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
     _mark_checked(tx, job_id, record, [*before, edit], edit)
     job = get_job(tx, job_id)
     index_words(tx, job_id, job.project, transcript)
+    follow_speakers(tx, job, transcript)
     enqueue_exports(tx, job)
     note_corrected(tx, job, edit)
     return edit

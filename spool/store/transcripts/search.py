@@ -11,11 +11,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, null, or_, select
 
+from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, matches_query, with_spellings
 from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
+from spool.store.archive.closed import closed_parts
 from spool.store.archive.versions import has_later_transcript
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import find_jobs
@@ -49,6 +51,8 @@ class TranscriptSearch:
     confidence: float = 0.0
     alternatives: bool = False
     newest: bool = False
+    opened: bool = False
+    """Whether passages with closed words are among the hits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Hit:
     job: Job
     passage: Passage
     places: tuple[Match, ...]
+    closed: bool = False
+    """Whether something in the passage is closed to readers."""
 
 
 def search_transcripts(
@@ -75,23 +81,49 @@ def search_transcripts(
         wanted.query,
         {term: _spellings_of(tx, term, wanted.jobs.project) for term in fuzzy_terms(wanted.query)},
     )
-    hits: list[tuple[str, Passage, tuple[Match, ...]]] = []
-    read, last, size = 0, before, limit + 1
+    closed = _Closed(tx)
+    hits: list[tuple[str, Passage, tuple[Match, ...], bool]] = []
+    # Closed passages leave no trace: neither in what is counted nor in where the next page begins.
+    read, last, seen, size = 0, before, before, limit + 1
     while read < MOST_READ:
         rows = _candidates(tx, wanted, query, last, size)
+        closed.look({row.job_id for row in rows})
         for row in rows:
+            last = row.id
             passage = passage_of(row)
+            is_closed = closed.covers(row.job_id, passage)
+            if is_closed and not wanted.opened:
+                continue
+            read += 1
             places = _sure(matches_query(query, passage, wanted.alternatives), passage, wanted.confidence)
             if places:
                 if len(hits) == limit:
-                    return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
-                hits.append((row.job_id, passage, places))
-            last = row.id
-        read += len(rows)
+                    return Page(_hits(tx, hits), cursor_of(wanted, str(seen)))
+                hits.append((row.job_id, passage, places, is_closed))
+            seen = row.id
         if len(rows) < size:
             return Page(_hits(tx, hits), None)
-        size = min(2 * size, MOST_READ - read)  # so that few matches do not take many statements
-    return Page(_hits(tx, hits), cursor_of(wanted, str(last)))
+        size = max(1, min(2 * size, MOST_READ - read))  # so that few matches do not take many statements
+    return Page(_hits(tx, hits), cursor_of(wanted, str(seen)))
+
+
+class _Closed:
+    """What is closed of the jobs that were met."""
+
+    def __init__(self, tx: Connection) -> None:
+        self._tx = tx
+        self._parts: dict[str, ClosedParts] = {}
+
+    def look(self, job_ids: set[str]) -> None:
+        """Find out about these jobs."""
+        new = find_jobs(self._tx, job_ids - self._parts.keys())
+        self._parts |= closed_parts(self._tx, new.values())
+
+    def covers(self, job_id: str, passage: Passage) -> bool:
+        """Whether something in the passage is closed."""
+        words = passage.words
+        end = max(word.end for word in words)
+        return self._parts[job_id].covers(words[0].start, end, passage.speaker)
 
 
 def _candidates(
@@ -173,10 +205,10 @@ def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Mat
     return tuple(place for place in places if (place.confidence_in(passage) or 0.0) >= confidence)
 
 
-def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:
+def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...], bool]]) -> tuple[Hit, ...]:
     """The hits with their jobs, in one statement, since the hits of a page may be in as many jobs."""
-    owners = find_jobs(tx, {job_id for job_id, _, _ in found})
-    return tuple(Hit(owners[job_id], passage, places) for job_id, passage, places in found)
+    owners = find_jobs(tx, {job_id for job_id, *_ in found})
+    return tuple(Hit(owners[job_id], passage, places, closed) for job_id, passage, places, closed in found)
 
 
 def _spellings_of(tx: Connection, term: Term, project: str | None) -> tuple[str, ...]:

@@ -120,7 +120,16 @@ def tell(story: Story) -> None:
     """The whole story."""
     for chapter in (_fleet, _jobs, _transcripts, _speakers, _review, _batches, _batch_forms, _openai):
         chapter(story)
-    for chapter in (_glossaries, _language_models, _outputs, _sources, _uploads, _webhooks, _reports):
+    for chapter in (
+        _glossaries,
+        _language_models,
+        _outputs,
+        _sources,
+        _uploads,
+        _webhooks,
+        _reports,
+        _closures,
+    ):
         chapter(story)
 
 
@@ -222,6 +231,19 @@ def _speakers(story: Story) -> None:
     voices = story.get("/v1/voices").json()["items"]
     story.send("DELETE", f"/v1/voices/{voices[0]['id']}")
     story.post_twice(f"/v1/jobs/{jobs[0]}/diarize", json={"speakers": {"min": 2, "max": 4}})
+
+
+def _closures(story: Story) -> None:
+    job = story.post("/v1/jobs", json=REEL)["id"]
+    story.live.work().finish(job, ("then", "Ada", "Lund", "called", "0171", "555", "01"))
+    path = f"/v1/jobs/{job}"
+    story.get(f"{path}/closure-suggestions")
+    asked = {"kind": "range", "start": 0.5, "end": 1.5, "until": "2099-01-01T00:00:00Z", "reason": "Her wish"}
+    closure = story.post(f"{path}/closures", json=asked)["id"]
+    story.get(f"{path}/closures")
+    story.http.get(f"{path}/transcript", params={"closed": True}).raise_for_status()
+    story.get(f"{path}/openings")
+    story.send("DELETE", f"{path}/closures/{closure}")
 
 
 def _review(story: Story) -> None:
