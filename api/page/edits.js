@@ -61,7 +61,7 @@ function origin(corrections, at, end) {
 
 // An editor in place of a paragraph, with the caret before the word `at`. `done` is called after a change was kept, `cancel`
 // to show what was there.
-export function editorOf(job, transcript, seen, range, speakers, speaker, done, cancel, at = range[0]) {
+export function editorOf(job, transcript, seen, range, speakers, speaker, done, cancel, at = range[0], query = "") {
   const textOf = (first, end) => joinWords(transcript.words.slice(first, end).map((word) => word.text));
   const shown = textOf(range[0], range[1] + 1);
   const input = h("textarea", { rows: String(Math.min(12, 2 + Math.ceil(shown.length / 70))), "aria-label": "Text of this passage" }, shown);
@@ -88,7 +88,7 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
     save.disabled = true;
     try {
       localStorage.setItem(AUTHOR, author.value.trim());
-      await send("POST", `/v1/jobs/${job.id}/edits`, { ...change, speaker: moved, seen, author: author.value.trim() || null });
+      await send("POST", `/v1/jobs/${job.id}/edits${query}`, { ...change, speaker: moved, seen, author: author.value.trim() || null });
       await done();
     } catch (error) {
       save.disabled = false;
@@ -114,10 +114,10 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
 }
 
 // Who corrected what, with a way back.
-export function historyOf(job, transcript, done) {
+export function historyOf(job, transcript, done, query = "") {
   const list = h("ol", { class: "small history" });
   async function show() {
-    const { items } = await get(`/v1/jobs/${job.id}/edits`);
+    const { items } = await get(`/v1/jobs/${job.id}/edits${query}`);
     if (!items.length) list.before(h("p", { class: "quiet small" }, "None yet. Point at a passage and press ✎, or press E."));
     list.replaceChildren(...items.map((one) => h("li", { value: String(one.revision), class: one.stands ? null : "quiet" },
       one.author, ", ", moment(one.created_at), ": ", what(one), " ",
@@ -132,7 +132,7 @@ export function historyOf(job, transcript, done) {
   }
   async function undo(one) {
     try {
-      await send("POST", `/v1/jobs/${job.id}/edits/${one.revision}/undo`, { author: localStorage.getItem(AUTHOR) || null });
+      await send("POST", `/v1/jobs/${job.id}/edits/${one.revision}/undo${query}`, { author: localStorage.getItem(AUTHOR) || null });
       await done();
     } catch (error) {
       notice(error.message, true);

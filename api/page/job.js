@@ -16,10 +16,10 @@ export async function showJob(root, id, query) {
   const head = h("div", { class: "title" });
   const about = h("div", { class: "about" });
   const body = h("div", { class: "body" });
-  const places = { downloads: h("span"), history: h("div"), details: h("div"), versions: h("div") };
+  const places = { downloads: h("span"), history: h("div"), closures: h("div"), details: h("div"), versions: h("div") };
   const panel = h("aside", { class: "panel", id: "panel", hidden: true, tabindex: "-1", "aria-label": "Details of the recording" },
     h("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: () => open(false) }, "×"),
-    places.history, places.versions, places.details);
+    places.history, places.closures, places.versions, places.details);
   const opener = h("button", { type: "button", "aria-controls": "panel", "aria-expanded": "false", onclick: () => open(panel.hidden) }, "Details");
   panel.addEventListener("keydown", (event) => { if (event.key === "Escape") open(false); });
   root.classList.add("recording");

@@ -3,6 +3,7 @@
 // all are drawn in slices, so that the browser's own search finds each. What is out of view costs no layout (CSS), and
 // what comes into view first is drawn first.
 
+import { closedAt, closuresOf } from "./closures.js";
 import { count, clock, fill, h, notice } from "./dom.js";
 import { downloadsOf } from "./downloads.js";
 import { editorOf, historyOf } from "./edits.js";
@@ -39,16 +40,27 @@ export function showTranscript(root, job, places, from = null) {
   let view = null;
   const failed = (error) => fill(root, h("p", { class: "card error", role: "alert" }, error.message));
   async function draw(target, at) {
-    const next = await transcriptView(target, job, places, at, again);
+    const next = await transcriptView(target, job, places, at, again, show);
     if (left) return next.leave();
     view = next;
+  }
+  // With or without what is closed to readers.
+  async function show(opened) {
+    const before = places.opened;
+    places.opened = opened;
+    try {
+      await again();
+    } catch (error) {
+      places.opened = before;
+      throw error;
+    }
   }
   async function again() {
     const behind = h("div");
     const { seconds, place } = view;
     const reader = place();
     const before = view;
-    const next = await transcriptView(behind, job, places, null, again);
+    const next = await transcriptView(behind, job, places, null, again, show);
     if (left) return next.leave();
     before.leave();
     view = next;
@@ -64,9 +76,10 @@ export function showTranscript(root, job, places, from = null) {
   } };
 }
 
-async function transcriptView(root, job, places, from, again) {
-  const asked = audioLink(job.id);
-  const answer = await ask(`/v1/jobs/${job.id}/transcript`);
+async function transcriptView(root, job, places, from, again, show) {
+  const closed = places.opened ? "?closed=true" : "";
+  const asked = audioLink(job.id, closed);
+  const answer = await ask(`/v1/jobs/${job.id}/transcript${closed}`);
   const seen = Number(answer.headers.get("X-Spool-Revision"));
   const page = h("div", { class: "transcript", tabindex: "0", role: "group", "aria-label": "Transcript. Press ? for its keys." });
   let early = null;
@@ -100,7 +113,7 @@ async function transcriptView(root, job, places, from, again) {
         clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
       h("p", {}, speakers.any && segment.speaker && segment.speaker !== paragraphs[at - 1]?.speaker
         ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
-        : null, spans(words, segment, shown)),
+        : null, spans(words, segment, shown, transcript)),
       h("button", { type: "button", class: "edit small", tabindex: "-1", "aria-label": `Correct the passage at ${clock(segment.start)}` }, "✎"));
     elements[at] = element;
     return element;
@@ -141,12 +154,13 @@ async function transcriptView(root, job, places, from, again) {
     const segment = paragraphs[elements.indexOf(element)];
     const text = element.querySelector("p");
     if (!segment || !text) return;
+    if (transcript.closed?.length && !places.opened) return notice("Something of this recording is closed. Show it first, under Details: words are counted with it.");
     const people = (transcript.speakers ?? []).map((one) => ({ label: one.label, shown: speakers.name(one.label) }));
     const word = order[current] >= segment.first_word && order[current] <= segment.last_word ? order[current] : segment.first_word;
     const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, again, () => {
       form.replaceWith(text);
       page.focus({ preventScroll: true });
-    }, word);
+    }, word, closed);
     text.replaceWith(form);
   }
   // The passage of the word where the reader is, else of the one that was played, else the first in view.
@@ -279,7 +293,8 @@ async function transcriptView(root, job, places, from, again) {
   build();
   if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
   fill(places.downloads, downloadsOf(job, transcript));
-  fill(places.history, historyOf(job, transcript, again));
+  fill(places.history, historyOf(job, transcript, again, closed));
+  fill(places.closures, closuresOf(job, transcript, Boolean(places.opened), show));
   player.draw(words);
   if (from !== null && Number.isFinite(Number(from)) && words.length) begin(Number(from));
   return { place, restore, focus: () => page.focus({ preventScroll: true }), seconds: player.seconds, seek: (seconds) => { if (seconds) player.seek(seconds); }, leave: () => {
@@ -325,7 +340,7 @@ function paragraphsOf(segments) {
   return joined;
 }
 
-function spans(words, segment, shown) {
+function spans(words, segment, shown, transcript) {
   const line = [];
   for (let at = segment.first_word; at <= segment.last_word; at++) {
     const word = words[at];
@@ -334,6 +349,11 @@ function spans(words, segment, shown) {
     shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.unsaid ? " unsaid" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
     shown[at].dataset.word = at;
     shown[at].textContent = word.text;
+    const until = transcript.closed && closedAt(transcript, word.start, word.end);
+    if (until) {
+      shown[at].classList.add("closed");
+      if (word.text === "[closed]") shown[at].textContent = `[${until}]`;
+    }
     if (line.length && isApart(line.at(-1).textContent, word.text)) line.push(document.createTextNode(" "));
     line.push(shown[at]);
   }
@@ -355,9 +375,9 @@ function keepInView(word) {
   if (box.top < 200 || box.bottom > innerHeight - 60) word.scrollIntoView({ block: "center" });
 }
 
-export async function audioLink(id) {
+export async function audioLink(id, closed = "") {
   try {
-    return (await send("POST", `/v1/jobs/${id}/audio-link`)).url;
+    return (await send("POST", `/v1/jobs/${id}/audio-link${closed}`)).url;
   } catch (error) {
     if (error instanceof Problem) return error;
     throw error;

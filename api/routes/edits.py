@@ -8,7 +8,7 @@ from typing import Annotated
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
-from api.auth.sight import SightDep, refuse_hidden
+from api.auth.sight import Sight, SightDep
 from api.presenters.transcripts import read_record
 from api.problems import Problem
 from api.services import Services, ServicesDep
@@ -18,7 +18,7 @@ from spool.domain.archive.edits import Edit, find_standing_edits
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
-from spool.errors import Conflict
+from spool.errors import Conflict, Forbidden
 from spool.schemas.common import ListOf
 from spool.schemas.edits import EditOut, EditRequest, UndoRequest
 from spool.store.deletions import refuse_deleted
@@ -48,6 +48,7 @@ def list_edits(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id
 def add(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     job_id: str,
     body: Annotated[EditRequest, json_body(EditRequest)],
 ) -> EditOut:
@@ -58,12 +59,13 @@ def add(
     """
     author = body.author or caller.name
     new = store.NewEdit(body.first_word, body.last_word, body.text, body.speaker, body.seen, author)
-    return _edit(services, caller, job_id, lambda tx, record: store.add_edit(tx, job_id, record, new))
+    return _edit(services, caller, sight, job_id, lambda tx, record: store.add_edit(tx, job_id, record, new))
 
 
 def undo(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     job_id: str,
     revision: int,
     body: Annotated[UndoRequest, json_body(UndoRequest)],
@@ -74,14 +76,20 @@ def undo(
     """
     author = body.author or caller.name
     return _edit(
-        services, caller, job_id, lambda tx, record: store.undo_edit(tx, job_id, record, revision, author)
+        services,
+        caller,
+        sight,
+        job_id,
+        lambda tx, record: store.undo_edit(tx, job_id, record, revision, author),
     )
 
 
-def _edit(services: Services, caller: Principal, job_id: str, change: store.Change) -> EditOut:
+def _edit(services: Services, caller: Principal, sight: Sight, job_id: str, change: store.Change) -> EditOut:
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    refuse_hidden(services, caller, job, "Correcting it")
+    if (view := sight.look_at(services.database, job)).hides:
+        # Words are counted with those that are closed, which the author has not seen.
+        raise Forbidden(f"{view.closed.sentence} Correcting it requires `closed=true`.")
     record = _read_record(services, job)
     try:
         with services.database.begin() as tx:

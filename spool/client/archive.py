@@ -71,22 +71,28 @@ def edit(
     speaker: str | None = None,
     seen: int = 0,
     author: str | None = None,
+    closed: bool = False,
 ) -> Flow[schemas.EditOut]:
     """Replace words of a transcript by a text, or give them another speaker.
 
     `first_word` and `last_word`, both included, count from 0 in the transcript as it was recognised. `seen`
     is the revision that you have seen. Raises Conflict with the code `edited` if the same words were changed
-    since; `problem["other"]` is that edit.
+    since; `problem["other"]` is that edit. `closed`: the words were
+    counted with those that are closed to readers.
     """
     body = {"first_word": first_word, "last_word": last_word, "text": text, "speaker": speaker, "seen": seen}
-    return read(Ask("POST", f"/v1/jobs/{job_id}/edits", json=body | {"author": author}), schemas.EditOut)
+    query = {"closed": closed or None}
+    ask = Ask("POST", f"/v1/jobs/{job_id}/edits", query, json=body | {"author": author})
+    return read(ask, schemas.EditOut)
 
 
-def undo_edit(job_id: str, revision: int, *, author: str | None = None) -> Flow[schemas.EditOut]:
+def undo_edit(
+    job_id: str, revision: int, *, author: str | None = None, closed: bool = False
+) -> Flow[schemas.EditOut]:
     """Undo a correction; what it replaced is restored."""
-    return read(
-        Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", json={"author": author}), schemas.EditOut
-    )
+    query = {"closed": closed or None}
+    ask = Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", query, json={"author": author})
+    return read(ask, schemas.EditOut)
 
 
 def close_to_readers(

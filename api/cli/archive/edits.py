@@ -15,6 +15,10 @@ from spool.schemas.edits import EditOut
 
 edits = new_app("Correct transcripts; list and undo corrections.", "edits")
 
+Closed = Annotated[
+    bool,
+    Parameter(negative=(), help="Something of the recording is closed; the words are counted with it."),
+]
 Author = Annotated[
     str | None, Parameter(help="Who makes the correction. Default: the user of this computer.")
 ]
@@ -43,12 +47,13 @@ def replace_words(
         Parameter(validator=Number(gte=0), help="The last revision that you have seen. Default: the latest."),
     ] = None,
     author: Author = None,
+    closed: Closed = False,
     server: Server = Server(),
 ) -> None:
     """Replace words by a text. Their times and the transcript as recognised are kept."""
     with server.connect() as spool:
         seen = len(spool.edits(job_id)) if seen is None else seen
-        edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser())
+        edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser(), closed=closed)
     server.show(edit, f"revision {edit.revision}")
 
 
@@ -59,11 +64,12 @@ def undo(
     /,
     *,
     author: Author = None,
+    closed: Closed = False,
     server: Server = Server(),
 ) -> None:
     """Undo a correction. What it replaced is restored."""
     with server.connect() as spool:
-        edit = spool.undo_edit(job_id, revision, author=author or getuser())
+        edit = spool.undo_edit(job_id, revision, author=author or getuser(), closed=closed)
     server.show(edit, f"revision {edit.revision} undoes {revision}")
 
 

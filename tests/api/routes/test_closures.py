@@ -588,7 +588,10 @@ def test_a_speaker_stays_closed_when_more_words_are_found_to_be_theirs(archive: 
     assert "slept" in archive.get(f"/v1/jobs/{job_id}/transcript").text
     edit = {"first_word": 11, "last_word": 11, "speaker": "speaker_1", "seen": 1}
     problem(archive.ask("POST", f"/v1/jobs/{job_id}/edits", json=edit), 403, "forbidden")
-    assert archive.ask("POST", f"/v1/jobs/{job_id}/edits", "archivist", json=edit).status_code == 201
+    problem(archive.ask("POST", f"/v1/jobs/{job_id}/edits", "archivist", json=edit), 403, "forbidden")
+    asked = {"closed": "true"}
+    edited = archive.ask("POST", f"/v1/jobs/{job_id}/edits", "archivist", json=edit, params=asked)
+    assert edited.status_code == 201, edited.text
     assert "slept" not in archive.get(f"/v1/jobs/{job_id}/transcript").text
     assert archive.get("/v1/search", q="slept", batch=archive.parameters["batch_id"]).json()["items"] == []
     audio = archive.get(f"/v1/jobs/{job_id}/audio").content
