@@ -163,7 +163,8 @@ def _muted(services: Services, job: Job, recording: _Recording, view: View) -> M
             unsure = any_content_closed(tx, job.project)
         if unsure:
             # Its bytes may be those of a closed recording.
-            raise Problem(409, "not_here", "The recording can be played once a worker has read it.")
+            reason = "Something of this project is closed, and this recording has not been read yet."
+            raise Problem(409, "not_here", reason)
         return None
     if view.closed.is_whole:
         raise Forbidden(view.closed.sentence)

@@ -117,3 +117,26 @@ def test_who_stops_waiting_is_told_what_goes_on(
         stopping.join()
         signal.signal(signal.SIGINT, previous)
     assert "1 of 1 recordings were submitted and go on; `spool follow` shows them." in said
+
+
+def test_a_passage_is_closed_opened_and_what_may_be_private_is_listed(
+    spool: Callable[..., str], live: Live, recordings: Path
+) -> None:
+    job_id = json.loads(spool("submit", str(recordings / "reel 1.wav"), "--json"))[0]["id"]
+    live.work().finish(job_id, ("then", "Ada", "Lund", "went", "home"))
+    assert "Ada Lund" in spool("embargo", "suggest", job_id)
+    time_of = ("--from", "0:00.5", "--to", "1.5")
+    closed = spool("embargo", "close", job_id, *time_of, "--until", "2099-01-01", "--reason", "Her wish")
+    assert "0.5 to 1.5 s is closed until 2099-01-01" in closed
+    closure = closed.partition(":")[0]
+    assert "Her wish" in spool("embargo", "list", job_id)
+    assert spool("transcript", job_id).strip() == "then [closed] went home"
+    assert "never opened" in spool("embargo", "log", job_id)
+    assert spool("transcript", job_id, "--closed").strip() == "then Ada Lund went home"
+    assert "GET /v1/jobs/{job_id}/transcript" in spool("embargo", "log", job_id)
+    refused = spool("embargo", "close", job_id, "--from", "noon", "--to", "1", code=2)
+    assert "--from: noon is not a time such as 12:30, 1:02:03 or 750.5." in refused
+    refused = spool("embargo", "close", job_id, "--speaker", "speaker_0", code=4)
+    assert "there is no speaker_0; the speakers are: none." in refused
+    assert "is open" in spool("embargo", "open", job_id, closure)
+    assert spool("transcript", job_id).strip() == "then Ada Lund went home"
