@@ -96,8 +96,9 @@ def list_voices(services: ServicesDep, caller: CallerDep) -> ListOf[VoiceOut]:
     only from recordings of which something is closed.
     """
     with services.database.read() as tx:
-        hidden = closed_voices(tx)
-        found = [each for each in voices.list_voices(tx, caller.project) if each.id not in hidden]
+        known = voices.list_voices(tx, caller.project)
+        hidden = {one for project in {each.project for each in known} for one in closed_voices(tx, project)}
+    found = [each for each in known if each.id not in hidden]
     return ListOf(items=list(map(VoiceOut.of, found)))
 
 

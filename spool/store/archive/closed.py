@@ -10,12 +10,15 @@ from sqlalchemy import Connection, Select, exists, func, or_, select
 
 from spool.domain.archive.closures import ClosedParts, Closure
 from spool.domain.jobs import Job
+from spool.domain.manifest import in_blocks
 from spool.store.rows import find_jobs
 from spool.store.sql import now_utc
 from spool.tables import closures, jobs, voice_prints, voices
 from spool.tables.record import reader_of
 
 closure_of = reader_of(Closure)
+_BLOCK = 1000
+"""Jobs of one statement: databases limit its parameters."""
 STANDS = (
     closures.c.lifted_at.is_(None),
     or_(closures.c.until.is_(None), closures.c.until > now_utc()),
@@ -24,8 +27,24 @@ STANDS = (
 
 def closed_parts(tx: Connection, of_jobs: Collection[Job]) -> dict[str, ClosedParts]:
     """What is closed of each of these jobs, by id; those without closures are there too."""
-    found = find_closures(tx, of_jobs, standing=True) if of_jobs else []
-    return {job.id: ClosedParts.of(job, of_job(job, found)) for job in of_jobs}
+    projects = {job.project for job in of_jobs}
+    closing = {project for project in projects if any_content_closed(tx, project)}
+    found: list[Found] = []
+    for block in in_blocks([job for job in of_jobs if job.project in closing], _BLOCK):
+        found += find_closures(tx, block, standing=True)
+    by_recording: dict[str, set[int]] = {}
+    by_content: dict[str, set[int]] = {}
+    standing = list({each.closure.id: each for each in found}.values())
+    for at, (closure, content) in enumerate(standing):
+        by_recording.setdefault(closure.recording, set()).add(at)
+        if content is not None:
+            by_content.setdefault(content, set()).add(at)
+    nothing: set[int] = set()
+    parts = {}
+    for job in of_jobs:
+        near = by_recording.get(job.recording, nothing) | by_content.get(job.content_sha256 or "", nothing)
+        parts[job.id] = ClosedParts.of(job, of_job(job, [standing[at] for at in sorted(near)]))
+    return parts
 
 
 def closed_parts_of(tx: Connection, job: Job) -> ClosedParts:
@@ -40,13 +59,16 @@ def any_content_closed(tx: Connection, project: str) -> bool:
     )
 
 
-def closed_voices(tx: Connection, project: str | None = None) -> set[str]:
-    """The voices that are known only from recordings of which something is closed."""
-    query = select(voice_prints.c.voice_id, voice_prints.c.job_id).where(voice_prints.c.voice_id.is_not(None))
-    if project is not None:
-        query = query.join(voices, voices.c.id == voice_prints.c.voice_id).where(voices.c.project == project)
+def closed_voices(tx: Connection, project: str) -> set[str]:
+    """The voices of a project that are known only from recordings of which something is closed."""
+    if not any_content_closed(tx, project):
+        return set()
+    query = select(voice_prints.c.voice_id, voice_prints.c.job_id)
+    query = query.join(voices, voices.c.id == voice_prints.c.voice_id).where(voices.c.project == project)
     rows = tx.execute(query).all()
-    closed = closed_parts(tx, find_jobs(tx, {row.job_id for row in rows}).values())
+    closed: dict[str, ClosedParts] = {}
+    for block in in_blocks(sorted({row.job_id for row in rows}), _BLOCK):
+        closed |= closed_parts(tx, find_jobs(tx, block).values())
     heard_openly = {row.voice_id for row in rows if not closed[row.job_id]}
     return {row.voice_id for row in rows} - heard_openly
 
