@@ -69,8 +69,8 @@ Cell: TypeAlias = "str | int | Text | None"
 
 
 def table_of(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A table with a row on each line, numbers to the right. The first column and short cells stay whole on a
-    narrow terminal."""
+    """A table with a row on each line, numbers to the right. On a narrow terminal the first column and short
+    cells stay whole, and words of the last column are put below each other."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in titles:
         table.add_column(title, no_wrap=True)
@@ -84,6 +84,11 @@ def table_of(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
                 column.no_wrap, column.overflow, column.min_width = False, "fold", None
             elif column.no_wrap:
                 column.min_width = max(column.min_width or 0, len(text))
+    last = table.columns[-1]
+    if last.no_wrap and last is not table.columns[0]:
+        # A table that is too wide is cut at its right edge, which would take letters off this column.
+        words = (word for cell in last.cells for word in str(cell).split())
+        last.no_wrap, last.overflow, last.min_width = False, "fold", max(map(len, words), default=None)
     return table
 
 

@@ -129,7 +129,7 @@ def test_a_passage_is_closed_opened_and_what_may_be_private_is_listed(
     closed = spool("embargo", "close", job_id, *time_of, "--until", "2099-01-01", "--reason", "Her wish")
     assert "0.5 to 1.5 s is closed until 2099-01-01" in closed
     closure = closed.partition(":")[0]
-    assert "Her wish" in spool("embargo", "list", job_id)
+    assert {"Her", "wish"} <= set(spool("embargo", "list", job_id).split())
     assert spool("transcript", job_id).strip() == "then [closed] went home"
     assert "never opened" in spool("embargo", "log", job_id)
     assert spool("transcript", job_id, "--closed").strip() == "then Ada Lund went home"

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from api.cli.connection import output_console
 from api.cli.files import recordings_under, references_of
-from api.cli.tables import format_duration, format_money, format_speed, job_table
+from api.cli.tables import format_duration, format_money, format_speed, job_table, table_of
 from api.local.demo import demo_environ
 from api.openapi.document import example
 from spool.errors import InvalidRequest
@@ -139,3 +139,11 @@ def test_a_demo_never_uses_the_stores_of_this_machine(tmp_path: Path) -> None:
         "SPOOL_SOURCE_ROOTS",
         "SPOOL_HEARTBEAT_SECONDS",
     }
+
+
+def test_a_table_on_a_narrow_terminal_loses_no_letter_of_its_last_column() -> None:
+    rows = [["clo_01M8DM3M4ME46VWF42JME5X8NF", "0.5 to 1.5 s", "until 2099-01-01", "anybody", "Her wish"]]
+    printed = StringIO()
+    table = table_of(("closure", "what", "closed", "by", "reason"), rows)
+    Console(file=printed, width=80).print(table)
+    assert {"Her", "wish"} <= set(printed.getvalue().split())
