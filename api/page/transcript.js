@@ -25,6 +25,7 @@ const LINE_CHARACTERS = 64;
 const NAME_CHARACTERS = 12;
 const LINE_PX = 30;
 const GAP_PX = 8;
+const STILL_FRAMES = 20;
 
 const KEYS = [
   ["Space", "play or pause"], ["J  L", "5 seconds back, forward"], ["<  >", "slower, faster"],
@@ -106,6 +107,7 @@ async function transcriptView(root, job, places, from, again, show) {
   let current = -1;
   let only = null;
   let gone = false;
+  let built = false;
 
   function paragraph(segment, at) {
     const element = h("div", { class: "segment", "data-speaker": segment.speaker, hidden: only !== null && !only.has(segment.speaker) },
@@ -148,6 +150,7 @@ async function transcriptView(root, job, places, from, again, show) {
       draw(group);
       await breathe();
     }
+    built = true;
   }
   // The editor takes the place of the words, with the caret at the word where the reader is.
   function edit(element) {
@@ -216,7 +219,24 @@ async function transcriptView(root, job, places, from, again, show) {
     while (!gone && !page.isConnected) await new Promise((next) => requestAnimationFrame(next));
     if (gone) return;
     go(at, "center");
-    requestAnimationFrame(() => shown[order[current]]?.scrollIntoView({ block: "center" })); // by the heights it has now
+    await new Promise((next) => requestAnimationFrame(next));
+    shown[order[current]].scrollIntoView({ block: "center" }); // by the heights it has now
+    await keepHere();
+  }
+  // What is above the word gets its height as it is drawn, and can push the word out of view: it is brought back until all
+  // is drawn and still, or the reader moves.
+  async function keepHere() {
+    const reader = new AbortController();
+    for (const kind of ["wheel", "pointerdown", "keydown"]) addEventListener(kind, () => reader.abort(), { signal: reader.signal, passive: true });
+    for (let still = 0; (still < STILL_FRAMES || !built) && !gone && !reader.signal.aborted; still++) {
+      await new Promise((next) => requestAnimationFrame(next));
+      const word = shown[order[current]];
+      const { top, bottom } = word.getBoundingClientRect();
+      if (reader.signal.aborted || (top >= 0 && bottom <= innerHeight)) continue;
+      word.scrollIntoView({ block: "center" });
+      still = 0;
+    }
+    reader.abort();
   }
   const doubtfuls = order.reduce((sum, at) => sum + (words[at].confidence < DOUBT), 0);
   function doubtful(step) {

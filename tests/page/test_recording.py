@@ -4,6 +4,7 @@ from playwright.sync_api import Page, expect
 
 from ops.bench.page import store_long
 from ops.testbed.running_api import Live
+from ops.testbed.waiting import until
 from tests.page.test_page import done_job
 from tests.page.test_speakers import TURNS, job_with_speakers
 
@@ -65,8 +66,14 @@ def test_all_words_of_a_long_recording_are_found_linked_and_printed(page: Page, 
     assert page.evaluate("text => window.find(text, false, false, true)", text), "the browser's own search"
     found = page.evaluate_handle("getSelection().anchorNode.parentElement.closest('.segment')")
     assert page.locator(".segment").nth(number).evaluate("(one, found) => one === found", found)
-    last.evaluate("one => one.scrollIntoView({ block: 'center' })")
-    expect(last).to_be_in_viewport()
+
+    def is_at_the_end() -> bool:
+        # What comes into view gets its height only then, which can push the passage out again.
+        last.evaluate("one => one.scrollIntoView({ block: 'center' })")
+        page.wait_for_timeout(200)
+        return bool(last.evaluate("one => one.getBoundingClientRect().top < innerHeight"))
+
+    until(is_at_the_end, "the last passage in view")
     page.emulate_media(media="print")
     expect(page.locator(".player")).to_be_hidden()
     expect(page.locator(".acts")).to_be_hidden()
