@@ -19,7 +19,7 @@ from spool.domain.jobs import Job
 from spool.domain.transcript import Transcript
 from spool.errors import Forbidden
 from spool.store import Database
-from spool.store.archive.closed import closed_parts
+from spool.store.archive.closed import closed_parts, closed_parts_of
 from spool.store.archive.closures import note_openings
 
 CLOSED_PARAMETER = Query(
@@ -91,7 +91,7 @@ def refuse_hidden(services: Services, caller: Principal, job: Job, change: str) 
     if caller.may(Scope.CLOSED):
         return
     with services.database.read() as tx:
-        closed = closed_parts(tx, [job])[job.id]
+        closed = closed_parts_of(tx, job)
     if closed:
         raise Forbidden(f"{closed.sentence} {change} requires a key with the scope closed.")
 

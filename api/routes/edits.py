@@ -89,7 +89,9 @@ def _edit(services: Services, caller: Principal, sight: Sight, job_id: str, chan
         job = get_visible_job(tx, caller, job_id)
     if (view := sight.look_at(services.database, job)).hides:
         # Words are counted with those that are closed, which the author has not seen.
-        raise Forbidden(f"{view.closed.sentence} Correcting it requires `closed=true`.")
+        raise Forbidden(
+            f"{view.closed.sentence} Correcting it requires opening that: `closed=true`, or --closed."
+        )
     record = _read_record(services, job)
     try:
         with services.database.begin() as tx:

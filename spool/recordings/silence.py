@@ -7,6 +7,7 @@ cannot be cut at a time, and a player would guess.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
 from typing import BinaryIO, NamedTuple
 
 _HEADER = 64 * 1024
@@ -46,12 +47,12 @@ def mute_wav(file: BinaryIO, size: int, spans: Sequence[tuple[float, float]]) ->
         if name == b"fmt ":
             fmt = head[at : at + length]
         if name == b"data":
-            return _mute(fmt, at, min(at + length, size) if length else size, size, spans)
+            return _mute(fmt, at, size, spans)
         at += length + length % 2
     return None
 
 
-def _mute(fmt: bytes, begin: int, end: int, size: int, spans: Sequence[tuple[float, float]]) -> Muted | None:
+def _mute(fmt: bytes, begin: int, size: int, spans: Sequence[tuple[float, float]]) -> Muted | None:
     if len(fmt) < 16:
         return None
     kind, _, rate, _, frame, bits = struct.unpack_from("<HHIIHH", fmt)
@@ -59,10 +60,9 @@ def _mute(fmt: bytes, begin: int, end: int, size: int, spans: Sequence[tuple[flo
         kind = struct.unpack_from("<H", fmt, 24)[0]
     if kind not in (_PCM, _FLOAT) or not rate or not frame:
         return None
-    muted = []
-    for start, stop in spans:
-        first = begin + int(start * rate) * frame
-        last = size if stop == float("inf") else begin + (int(stop * rate) + 1) * frame
-        # Readers that ignore the stated length go on to the end of the file.
-        muted.append((max(begin, first), min(last, size if stop == float("inf") else max(end, last))))
-    return Muted(tuple((a, b) for a, b in muted if a < b), 0x80 if bits <= 8 else 0)
+    # To the end of the file, whatever length its header states: some readers go on to there.
+    muted = [
+        (begin + int(start * rate) * frame, size if isinf(stop) else begin + (int(stop * rate) + 1) * frame)
+        for start, stop in spans
+    ]
+    return Muted(tuple(muted), 0x80 if bits <= 8 else 0)

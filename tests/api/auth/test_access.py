@@ -129,28 +129,10 @@ class Estate:
         self.parameters["delivery_id"] = sent["id"]
 
 
-@pytest.fixture
-def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
-    monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.0)
-    monkeypatch.setattr("api.services._GUESSES", 1000)  # each route is tried with a wrong key
-    running = start(settings.model_copy(update={"live_open_seconds": 1e-3}))
-    live, database = running.live, running.live.services.database
-    keys: dict[str, str | None] = {
-        "none": None,
-        "garbage": "spool_nothing",
-        "unknown": mint_key().text,
-        "revoked": new_key(database),
-        "expired": new_key(database, expires_at=datetime(2020, 1, 1, tzinfo=UTC)),
-        "other": new_key(database, "beta", BOTH),
-        "reader": new_key(database, "alpha", (Scope.READ,)),
-        "submitter": new_key(database, "alpha", (Scope.SUBMIT,)),
-        "archivist": new_key(database, "alpha", (Scope.CLOSED,)),
-        "admin": admin_key(database),
-    }
-    with database.begin() as tx:
-        revoke_key(tx, key_id_of(keys["revoked"] or "") or "")
+def bodies_of(recordings: Any) -> dict[str, dict[str, Any]]:
+    """What the routes are asked with, by the route."""
     manifest = f'{{"source": "{file_job(recordings)["source"]}", "name": "{SECRET}"}}'
-    bodies: dict[str, dict[str, Any]] = {
+    return {
         "POST /v1/jobs": {"json": file_job(recordings)},
         "POST /v1/batches": {"content": manifest, "headers": NDJSON},
         "POST /v1/sources": {"json": {"source": Path(recordings).as_uri()}},
@@ -192,6 +174,29 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "PATCH /v1/sources/{source_id}": {"json": {"name": "Incoming"}},
         "PATCH /v1/jobs/{job_id}/speakers": {"json": {"names": {"speaker_0": "Ada"}}},
     }
+
+
+@pytest.fixture
+def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
+    monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("api.services._GUESSES", 1000)  # each route is tried with a wrong key
+    running = start(settings.model_copy(update={"live_open_seconds": 1e-3}))
+    live, database = running.live, running.live.services.database
+    keys: dict[str, str | None] = {
+        "none": None,
+        "garbage": "spool_nothing",
+        "unknown": mint_key().text,
+        "revoked": new_key(database),
+        "expired": new_key(database, expires_at=datetime(2020, 1, 1, tzinfo=UTC)),
+        "other": new_key(database, "beta", BOTH),
+        "reader": new_key(database, "alpha", (Scope.READ,)),
+        "submitter": new_key(database, "alpha", (Scope.SUBMIT,)),
+        "archivist": new_key(database, "alpha", (Scope.CLOSED,)),
+        "admin": admin_key(database),
+    }
+    with database.begin() as tx:
+        revoke_key(tx, key_id_of(keys["revoked"] or "") or "")
+    bodies = bodies_of(recordings)
     http = httpx.Client(timeout=60, verify=False)
     try:
         made = Estate(live, keys, {}, bodies, http)
