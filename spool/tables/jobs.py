@@ -139,7 +139,7 @@ class ChannelPass:
     """By speaker a voice print in base64, until the job ends; None if not requested."""
     frames: bytes | None = None
     """The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`), if the model
-    reports it; of the witness what it hears (`worker.witness.phones.PhoneFrames`), until the job ends."""
+    reports it; of the witness what it hears (`spool.sounds.phones.PhoneFrames`), until the job ends."""
 
 
 channel_passes = table_of(

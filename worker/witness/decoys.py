@@ -4,9 +4,9 @@ import hashlib
 
 import numpy as np
 
-from worker.witness.alignment import Line
-from worker.witness.lexicon import Pronunciation
-from worker.witness.phones import NUMBERS
+from spool.sounds.alignment import Line
+from spool.sounds.lexicon import Pronunciation
+from spool.sounds.phones import NUMBERS
 
 DECOYS = 16
 """Of each line."""

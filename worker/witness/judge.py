@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import NO_EVIDENCE
-from worker.witness.alignment import Aligned, Line, align_lines, mean_certainty, score_lines
+from spool.sounds.alignment import Aligned, Line, align_lines, mean_certainty, score_lines
+from spool.sounds.lexicon import Lexicon, Pronunciation
+from spool.sounds.phones import FRAME_SECONDS, PhoneFrames
 from worker.witness.decoys import DECOYS, make_decoys
-from worker.witness.lexicon import Lexicon, Pronunciation
-from worker.witness.phones import FRAME_SECONDS, PhoneFrames
 from worker.witness.transcripts import GivenSegment, GivenTranscript, GivenWord
 
 NEAR_SECONDS, FAR_SECONDS = 0.8, 2.5

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.recognition import ChunkSpan
+from spool.sounds.phones import FRAME_SECONDS, PhoneMap
 from worker.audio.resample import SAMPLE_RATE
 from worker.decode.alignment.emissions import FLOOR, Emissions
 from worker.models.requests import DecodeRequest, SearchOptions
 from worker.segmentation.chunker import Chunk
-from worker.witness.phones import FRAME_SECONDS, PhoneMap
 
 CORE_SECONDS, CONTEXT_SECONDS = 20, 2
 FRAME_SAMPLES = round(FRAME_SECONDS * SAMPLE_RATE)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from spool.errors import UnknownModel
-from worker.witness.lexicon import Lexicon, read_lexicon
+from spool.sounds.lexicon import Lexicon, read_lexicon
 
 DEFAULT_WITNESS = "hama-phonemes"
 DICTIONARY = "cmudict-en-us.dict"

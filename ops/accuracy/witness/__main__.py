@@ -31,12 +31,12 @@ from ops.accuracy.whisper.languages import SAID, VOICES, speak
 from ops.accuracy.whisper.sounds import hum, music, white_noise
 from ops.accuracy.witness.tapes import RATE, Samples, Tape, babbles, make_tapes
 from spool.domain.transcript import Segment, Transcript
+from spool.sounds.alignment import Line
+from spool.sounds.phones import PhoneFrames
 from worker.local.transcribe import transcribe_files
 from worker.local.witness import Listener, check_result, load_listener
 from worker.models.requests import DecodeRequest, SearchOptions
-from worker.witness.alignment import Line
 from worker.witness.judge import NEAR_SECONDS, SEGMENT_LIMIT, check_transcript, segment_features
-from worker.witness.phones import PhoneFrames
 from worker.witness.transcripts import GivenSegment, GivenTranscript, GivenWord
 
 IN_PLACE = "in place of speech"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.worker.witness.sounds import LEXICON, hear
+from spool.sounds.phones import COLUMNS, HEARD, PHONES, SILENCE, PhoneFrames
+from tests.spool.sounds.sounds import LEXICON, hear
 from worker.witness.judge import Findings, check_transcript
-from worker.witness.phones import COLUMNS, HEARD, PHONES, SILENCE, PhoneFrames
 from worker.witness.transcripts import GivenSegment, GivenTranscript, GivenWord
 
 SAID = [

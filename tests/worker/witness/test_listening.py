@@ -5,13 +5,13 @@
 import numpy as np
 import pytest
 
+from spool.sounds.phones import BEST, COLUMNS, HEARD, NUMBERS, SILENCE, PhoneMap
 from tests.golden.make_hama import SYMBOLS, write_model
-from tests.worker.witness.sounds import LEXICON
+from tests.spool.sounds.sounds import LEXICON
 from worker.decode.alignment.emissions import Emissions
 from worker.local.witness import Listener
 from worker.models import load_model
 from worker.witness.listening import core_table, plan_windows
-from worker.witness.phones import BEST, COLUMNS, HEARD, NUMBERS, SILENCE, PhoneMap
 
 RATE = 16_000
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from worker.witness.lexicon import Lexicon, parse_entries
-from worker.witness.phones import BEST, COLUMNS, END, FRAME_SECONDS, HEARD, PHONES, SILENCE, PhoneFrames
+from spool.sounds.lexicon import Lexicon, parse_entries
+from spool.sounds.phones import BEST, COLUMNS, END, FRAME_SECONDS, HEARD, PHONES, SILENCE, PhoneFrames
 
 DICTIONARY = """
 the DH AH

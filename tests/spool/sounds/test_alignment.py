@@ -4,9 +4,9 @@ import tracemalloc
 
 import numpy as np
 
-from tests.worker.witness.sounds import LEXICON, hear
-from worker.witness.alignment import COST_MAX, Line, align_lines, score_lines
-from worker.witness.phones import FRAME_SECONDS
+from spool.sounds.alignment import COST_MAX, Line, align_lines, score_lines
+from spool.sounds.phones import FRAME_SECONDS
+from tests.spool.sounds.sounds import LEXICON, hear
 
 SAID = "the old teacher gave us three reasons"
 FRAMES, [(START, END)] = hear([(2.0, SAID)], 8.0)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.witness.lexicon import Pronunciation
-from worker.witness.phones import BEST, END, HEARD, PHONES, SILENCE, STEP, PhoneFrames
+from spool.sounds.lexicon import Pronunciation
+from spool.sounds.phones import BEST, END, HEARD, PHONES, SILENCE, STEP, PhoneFrames
 
 SOUND_COST = 2.0
 COST_MAX = 11.5

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from spool.errors import ModelUnreadable, UnknownModel
-from tests.worker.witness.sounds import DICTIONARY, LEXICON
-from worker.witness.lexicon import parse_entries, read_lexicon
+from spool.sounds.lexicon import parse_entries, read_lexicon
+from spool.sounds.numbers import spell_number
+from spool.sounds.phones import PHONES
+from tests.spool.sounds.sounds import DICTIONARY, LEXICON
 from worker.witness.model import lexicon_of
-from worker.witness.numbers import spell_number
-from worker.witness.phones import PHONES
 
 
 def said(token: str) -> list[str]:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from spool.errors import ModelUnreadable
-from worker.witness.numbers import spell_number
-from worker.witness.phones import NUMBERS
+from spool.sounds.numbers import spell_number
+from spool.sounds.phones import NUMBERS
 
 Pronunciation = tuple[int, ...]
 """Numbers of `PHONES`."""

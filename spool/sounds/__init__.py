@@ -1,0 +1,1 @@
+"""Speech as sounds: phones as a phoneme model hears them, pronunciations, and their alignment."""
