@@ -626,6 +626,7 @@ CREATE TABLE channel_passes (
     turns JSON NOT NULL,
     prints JSON,
     frames BLOB,
+    languages JSON,
     created_at DATETIME NOT NULL,
     CONSTRAINT pk_channel_passes PRIMARY KEY (job_id, listener, channel, attempt),
     CONSTRAINT fk_channel_passes_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
@@ -1476,6 +1477,7 @@ CREATE TABLE channel_passes (
     turns JSON NOT NULL,
     prints JSON,
     frames BYTEA,
+    languages JSON,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT pk_channel_passes PRIMARY KEY (job_id, listener, channel, attempt),
     CONSTRAINT fk_channel_passes_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE

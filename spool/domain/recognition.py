@@ -46,8 +46,9 @@ class Recognition:
     hypotheses: best first. words: of the best. frames: encoder frames. nbest: the texts of the hypotheses, if
     more than one was asked for. lattice: if asked for. language: the language decoded in, if the model tells.
     text: if that need not be the first hypothesis's. output: that of a diarization model's network or of a
-    live session's step; the `Emissions` of a CTC head if labels were asked for. makers: `ModelInfo.makers` of
-    the models used. engine_ns: its share of the busy time of a batch of `batch_size` utterances.
+    live session's step; the language that is spoken, if only that was asked; the `Emissions` of a CTC head if
+    labels were asked for. makers: `ModelInfo.makers` of the models used. engine_ns: its share of the busy
+    time of a batch of `batch_size` utterances.
     """
 
     hypotheses: Annotated[tuple[Hypothesis, ...], Unstored()] = ()

@@ -220,6 +220,9 @@ class Settings(ClientSettings):
     """What jobs of a model require of their machine: `{"x": {"backend": "metal", "memory_gb": 16}}`."""
     speech_detector: bool = True
     """Whether the speech detector listens to jobs that do not say (`speech_detector` of a job's options)."""
+    language_check: bool = True
+    """Whether a multilingual Whisper, if the worker has one, listens to a few places of recordings whose
+    model knows one language, so that speech in another is reported."""
     model_store: Path = Field(default_factory=_default_store)
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)

@@ -1,7 +1,7 @@
 """Jobs, their saved chunks, and the phrase lists that they use."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from sqlalchemy import (
     DDL,
@@ -18,11 +18,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import ExecutableDDLElement
 
-from spool.domain.columns import BigInt, Sha256
+from spool.domain.columns import BigInt, NullIfEmpty, Sha256
 from spool.domain.jobs import Job, JobState
 from spool.domain.priority import NEVER
 from spool.domain.recognition import DecodedChunk
-from spool.domain.transcript import Turn
+from spool.domain.transcript import LanguageSpan, Turn
 from spool.tables.base import UtcDateTime, job_key, metadata, partial_index
 from spool.tables.record import table_of
 
@@ -118,7 +118,7 @@ chunks = table_of(
 )
 
 
-PassName = Literal["speakers", "witness"]
+PassName = Literal["speakers", "witness", "language"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,8 @@ class ChannelPass:
     frames: bytes | None = None
     """The probability of each speaker in each frame (`worker.diarization.base.SpeakerActivity`), if the model
     reports it; of the witness what it hears (`spool.sounds.phones.PhoneFrames`), until the job ends."""
+    languages: Annotated[tuple[LanguageSpan, ...], NullIfEmpty()] = ()
+    """What is spoken at a few places of the whole recording (channel 0), if that was listened to."""
 
 
 channel_passes = table_of(

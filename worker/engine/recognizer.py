@@ -40,13 +40,14 @@ from worker.models.base import (
     Ahead,
     BatchCost,
     CacheAwareModel,
+    LanguageIdentifier,
     ModelInfo,
     ModelWithFront,
     SpeechModel,
     Spelling,
 )
 from worker.models.load import TextReader, load_reader
-from worker.models.requests import DecodeRequest, SearchOptions
+from worker.models.requests import DecodeRequest, IdentifyLanguage, SearchOptions
 
 
 class ModelRecognizer:
@@ -92,6 +93,9 @@ class ModelRecognizer:
         if isinstance(request.step, LiveFeed):
             self._live.check(request.search, request.step)
             return self.info
+        if isinstance(request.step, IdentifyLanguage):
+            self._identifier()
+            return self.info
         spelling = self._spelling(request.spell) if request.spell else None
         check_decoding(self._model, request.search, request)
         if self._reader is not None:
@@ -127,12 +131,39 @@ class ModelRecognizer:
         """
         if isinstance(requests[0].step, LiveFeed):
             return self._live.recognize(utterances, requests)
+        spoken = [at for at, each in enumerate(requests) if isinstance(each.step, IdentifyLanguage)]
+        if spoken:
+            return self._identify(utterances, requests, spoken)
         answers = self._decode(utterances, requests, ahead)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
             self._recognition(answer, length, request)
             for answer, length, request in zip(answers, seconds, requests, strict=True)
         ]
+
+    def _identifier(self) -> LanguageIdentifier:
+        model = self._model
+        if not (model.capabilities.detects and isinstance(model, LanguageIdentifier)):
+            raise InvalidRequest(f"{self.info.name} cannot say which language is spoken")
+        return model
+
+    def _identify(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        requests: Sequence[DecodeRequest],
+        spoken: Sequence[int],
+    ) -> list[Recognition | Failure]:
+        """The languages of these utterances, and the words of the others."""
+        answers: dict[int, Recognition | Failure] = {}
+        languages = self._identifier().identify_languages([utterances[at] for at in spoken])
+        for at, language in zip(spoken, languages, strict=True):
+            frames = round(len(utterances[at]) / SAMPLE_RATE / self.info.frame_seconds)
+            answers[at] = Recognition(output=language, frames=frames)
+        others = [at for at in range(len(requests)) if at not in answers]
+        if others:
+            words = self.recognize([utterances[at] for at in others], [requests[at] for at in others])
+            answers |= dict(zip(others, words, strict=True))
+        return [answers[at] for at in range(len(requests))]
 
     def _decode(
         self,

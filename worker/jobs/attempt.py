@@ -29,6 +29,7 @@ from worker.audio.base import Samples
 from worker.engine.handover import HandedOver
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
+from worker.jobs.places import Places
 from worker.jobs.request import job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
@@ -61,7 +62,8 @@ class Attempt(ChunkDecoder):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
     request and the weights; `done_samples` counts what is saved, over all channels and attempts; `engine_ns`
     adds up its chunks; `unpinned` are length and SHA-256 of the recording until they are written; `last` is
-    the last chunk of a short one, which is saved with the ending. The time that `listeners` take goes onto
+    the last chunk of a short one, which is saved with the ending; `places` are picked for whoever listens
+    to them afterwards. The time that `listeners` take goes onto
     the bill of the next chunk that is saved."""
 
     context: WorkerContext
@@ -74,6 +76,7 @@ class Attempt(ChunkDecoder):
     engine_ns: int = 0
     unpinned: tuple[float | None, str | None] = (None, None)
     last: BilledChunk | None = None
+    places: Places | None = None
     _content: str | None = None
     _handed: HandedOver | None = None
     _short: bool = False
@@ -319,7 +322,10 @@ class Attempt(ChunkDecoder):
     def _ends_at_once(self) -> bool:
         """Whether the ending follows the last chunk without another look at the recording."""
         options = self.claim.job.options
-        return options.diarization is None and options.align is None and not options.witness
+        heard_again = self.places is not None and self.places.kept
+        return (
+            options.diarization is None and options.align is None and not options.witness and not heard_again
+        )
 
     def save_last(self) -> None:
         """Commit the chunk that was left to an ending which did not come."""

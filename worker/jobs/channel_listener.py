@@ -41,6 +41,7 @@ T = TypeVar("T")
 _DOING: dict[PassName, str] = {
     "speakers": "listening for speakers",
     "witness": "checking the words against their sounds",
+    "language": "listening for the language",
 }
 
 

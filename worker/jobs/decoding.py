@@ -28,6 +28,12 @@ from worker.speech.listener import SpeechListener, listeners
 WAIT_SECONDS = 0.5
 """How often a decoder that waits for its engine looks whether something should stop it."""
 
+
+def languages_of(info: ModelInfo, name: str = "") -> tuple[str, ...]:
+    """What the model knows, `name` being what the job calls it; empty if nobody can tell."""
+    return info.languages or known_languages(info.name) or known_languages(name)
+
+
 Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
 
@@ -169,7 +175,7 @@ class ChunkDecoder(ABC):
         )
         if options.get("align") is not None:
             return transcript  # its own words are given
-        doubts = warn_of_doubts(transcript, self.info.languages or known_languages(self.info.name))
+        doubts = warn_of_doubts(transcript, languages_of(self.info))
         return transcript.model_copy(update={"warnings": (*transcript.warnings, *doubts)})
 
     def place_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:

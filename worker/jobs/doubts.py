@@ -64,7 +64,7 @@ def _unsure(transcript: Transcript, languages: Sequence[str]) -> Iterator[str]:
         if len(languages) == 1
         else "the language may be another one"
     )
-    first = _clock(unsure[0].start_seconds)
+    first = clock(unsure[0].start_seconds)
     yield (
         f"{transcript.model.name} is unsure of {share} of the words, first at {first}: "
         f"{other}, or the speech is hard to hear."
@@ -79,7 +79,7 @@ def _repeated(words: Sequence[Word]) -> Iterator[str]:
     text = join_words(word.text for word in words[at : at + min(size, LONG_LOOP)])
     more = f", and at {len(loops) - 1} more places" if len(loops) > 1 else ""
     yield (
-        f"The same words repeat {times} times at {_clock(words[at].start)}{more} (“{text}”), as models do "
+        f"The same words repeat {times} times at {clock(words[at].start)}{more} (“{text}”), as models do "
         "over sound that they do not understand."
     )
 
@@ -100,6 +100,7 @@ def _loops(tokens: Sequence[str]) -> Iterator[tuple[int, int, int]]:
             at += 1
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time as the page shows it: 3:20, 1:03:20."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -7,6 +7,7 @@ are rendered from it. Knows keys and formats; runs no SQL.
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spool.domain.transcript import Transcript
@@ -47,8 +48,10 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
     return Delivered(key, hashlib.sha256(record).hexdigest())
 
 
-def outcome_of(transcript: Transcript, delivered: Delivered, facts: Facts) -> Outcome:
-    """What the row of the job says of its transcript."""
+def outcome_of(
+    transcript: Transcript, delivered: Delivered, facts: Facts, warnings: Sequence[str] = ()
+) -> Outcome:
+    """What the row of the job says of its transcript. warnings: those that the transcript does not have."""
     witness = transcript.witness
     if witness is not None and witness.abstained:
         witness = None
@@ -57,7 +60,7 @@ def outcome_of(transcript: Transcript, delivered: Delivered, facts: Facts) -> Ou
         transcript_key=delivered.key,
         transcript_sha256=delivered.sha256,
         coverage=transcript.coverage.ratio,
-        warnings=[*transcript.audio.warnings, *transcript.warnings][:_WARNINGS],
+        warnings=[*warnings, *transcript.audio.warnings, *transcript.warnings][:_WARNINGS],
         decoded_seconds=transcript.coverage.speech_seconds,
         speech_coverage=transcript.coverage.speech,
         words=len(transcript.words),

@@ -24,6 +24,7 @@ from spool.failpoints import failpoint
 from spool.objects.integrity import read_verified
 from spool.store.chunks import save_chunk
 from spool.store.jobs import get_job, hashes_of_source
+from spool.store.passes import load_passes
 from spool.store.queue.endings import Ending, Outcome, finish_job
 from spool.store.queue.leases import Claim
 from spool.store.transcripts.edits import edits_of, index_words
@@ -34,12 +35,14 @@ from worker.audio import open_audio
 from worker.jobs.align.attempt import AlignAttempt
 from worker.jobs.attempt import Attempt, GiveBack
 from worker.jobs.claim import beside, hold_next
-from worker.jobs.decoding import WAIT_SECONDS
+from worker.jobs.decoding import WAIT_SECONDS, languages_of
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.endings import FailedAttempt
+from worker.jobs.identify import LanguagePass, find_listener, warn_of_language
 from worker.jobs.lease import Lease
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import Delivered, attempt_of, deliver, outcome_of, withdraw
+from worker.jobs.places import Places
 from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.services import JobServices
@@ -224,7 +227,15 @@ class JobRunner:
             refuse_truncated(self._job.name, audio.known_length, self._job.options.on_truncated)
             attempt.channels = audio.channels
             attempt.pin(audio.expected_seconds, content_sha256)
-            attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
+            languages = languages_of(info, self._job.options.model)
+            listener = find_listener(attempt, languages)
+            chunks = attempt.plan(audio, detector=self._job.options.speech_detector)
+            if listener is not None:
+                attempt.places = Places()
+                chunks = attempt.places.pick_from(chunks)
+            attempt.decode(chunks)
+            if listener is not None and attempt.places is not None:
+                LanguagePass(attempt, listener, languages[0]).listen(attempt.places.picked, path)
             asked = self._job.options.model_dump(mode="json")
             language_model = language_model_facts(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
@@ -276,7 +287,7 @@ class JobRunner:
 
         delivered = retry_storage(store, self._context.settings.lease_seconds, self._lease.stop)
         failpoint("deliver.stored")
-        outcome = outcome_of(transcript, delivered, facts)
+        outcome = outcome_of(transcript, delivered, facts, self._language_warnings(facts))
         try:
             self._write_ending(outcome, transcript)
         except LeaseLost:
@@ -291,6 +302,22 @@ class JobRunner:
             self._recording.drop_log(self._services.objects)
         if self._job.transcript_key is not None:
             withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
+
+    def _language_warnings(self, facts: Facts) -> list[str]:
+        """What another model heard in this recording, now or when its transcript was made."""
+        places, origin = self._attempt.places, facts["reused_from"]
+        listened = self._claim.attempt > 1 or (places is not None and places.kept)
+        if not listened and origin is None:
+            return []
+
+        def read() -> list[str]:
+            with self._context.db.read() as tx:
+                passes = load_passes(tx, origin or self._job.id, "language")
+            heard = passes[-1].languages if passes else ()
+            warning = warn_of_language(self._job.id, self._job.options.model, heard, self._context.settings)
+            return [] if warning is None else [warning]
+
+        return retry_storage(read, self._context.outage_seconds)
 
     def _write_ending(self, outcome: Outcome, transcript: Transcript) -> None:
         """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""

@@ -104,6 +104,7 @@ from .registry import FAMILIES as FAMILIES
 from .requests import (
     CONTEXT_TOKENS as CONTEXT_TOKENS,
     DecodeRequest as DecodeRequest,
+    IdentifyLanguage as IdentifyLanguage,
     SearchOptions as SearchOptions,
     Task as Task,
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.transcript import ChunkLanguage
 from spool.errors import InvalidRequest
 from worker.models.requests import DecodeRequest
 
@@ -273,6 +274,14 @@ class ModelWithFront(Protocol):
         ahead: Ahead | None = None,
     ) -> Any:  # noqa: ANN401 - as `SpeechModel.encode`
         """As `SpeechModel.encode`, with what `front` has made of each already. The same bits as without."""
+
+
+@runtime_checkable
+class LanguageIdentifier(Protocol):
+    """A model that says which language is spoken without writing words."""
+
+    def identify_languages(self, samples: Sequence[NDArray[np.float32]]) -> list[ChunkLanguage | None]:
+        """The language of each utterance, [N] float32 at 16 kHz; None where nobody speaks."""
 
 
 @runtime_checkable

@@ -19,6 +19,11 @@ CONTEXT_TOKENS = 256  # longer than any n-gram and any phrase
 
 
 @dataclass(frozen=True, slots=True)
+class IdentifyLanguage:
+    """A step of a model that detects languages (`worker.models.base.LanguageIdentifier`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchOptions:
     """How to search; a value that is not the default is refused where the search has no such parameter.
 
@@ -79,11 +84,11 @@ class DecodeRequest:
     phrases: texts to boost, with the weight `boost`. lm: path of an ARPA file, with the weight `lm_weight`.
     context: the tokens before the utterance, oldest first, from which language model and phrases continue.
     alternatives: the number of alternatives of each word. lattice: the pruning beam of a lattice (natural
-    logarithm), None for none. reader_weight: the weight of the reader
-    in `SearchOptions`. step: a step of a diarization model's network, or of a live session, instead of words.
-    spell: the words of a text to align, for `prepare`; labels: the tokens of these words, whose probability
-    in each frame a CTC head returns. carries: each chunk goes on from what was heard before it, so that a
-    job's chunks are decoded one after another.
+    logarithm), None for none. reader_weight: the weight of the reader in `SearchOptions`. step: a step of a
+    diarization model's network or of a live session, or `IdentifyLanguage`, instead of words. spell: the
+    words of a text to align, for `prepare`; labels: the tokens of these words, whose probability in each
+    frame a CTC head returns. carries: each chunk goes on from what was heard before it, so that a job's
+    chunks are decoded one after another.
 
     What the model's family does with it, whatever the search: language: a code such as "de", several to
     choose among, None for what the family does without one. translate_to: the language to write in, where it

@@ -85,6 +85,13 @@ def parse_dims(config: Mapping[str, Any], source: str) -> WhisperDims:
     return check_dims(WhisperDims(**values), source)
 
 
+def is_multilingual(config: Mapping[str, Any]) -> bool:
+    """Whether a Hugging Face or OpenAI configuration is that of a Whisper that detects languages."""
+    whisper = config.get("model_type") == "whisper" or "n_audio_state" in config
+    size = config.get("vocab_size", config.get("n_vocab"))
+    return whisper and size in VOCABULARIES and SpecialTokens(size).multilingual
+
+
 def check_dims(dims: WhisperDims, source: str) -> WhisperDims:
     """Raises ModelUnreadable where no Whisper has such dimensions."""
     if dims.n_vocab not in VOCABULARIES:

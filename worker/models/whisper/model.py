@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.domain.transcript import Word
+from spool.domain.transcript import ChunkLanguage, Word
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow
 from worker.models.attention.unread import find_unread, pause_spans
@@ -45,7 +45,14 @@ from worker.models.requests import DecodeRequest
 from worker.models.tokenizers.bytes import UNSPACED
 from worker.models.weights import precision
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
-from worker.models.whisper.config import ENCODER_FRAMES, FRAME_SECONDS, LANGUAGE_CODES, TASKS, SpecialTokens
+from worker.models.whisper.config import (
+    ENCODER_FRAMES,
+    FRAME_SECONDS,
+    LANGUAGE_CODES,
+    NO_SPEECH_THRESHOLD,
+    TASKS,
+    SpecialTokens,
+)
 from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
@@ -287,7 +294,20 @@ class WhisperModel:
         that supports only English answers English."""
         if not self.ids.multilingual or not encoded:
             return [Languages("en", {"en": 1.0}) for _ in encoded]
-        logits = self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
+        return self._languages_of(self._logits_after_sot(encoded))
+
+    def identify_languages(self, samples: Sequence[NDArray[np.float32]]) -> list[ChunkLanguage | None]:
+        logits = self._logits_after_sot(self.encode(samples))
+        silent = np.array(mx.softmax(logits, axis=-1))[:, self.ids.no_speech] > NO_SPEECH_THRESHOLD
+        return [
+            None if hush else ChunkLanguage(code=each.best, probabilities=dict(each.likely))
+            for each, hush in zip(self._languages_of(logits), silent, strict=True)
+        ]
+
+    def _logits_after_sot(self, encoded: Sequence[EncodedWindow]) -> mx.array:
+        return self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
+
+    def _languages_of(self, logits: mx.array) -> list[Languages]:
         spoken = logits[:, self.ids.first_language : self.ids.translate]
         answers = []
         for row in np.array(mx.softmax(spoken, axis=-1)):
