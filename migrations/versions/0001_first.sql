@@ -350,6 +350,25 @@ CREATE TABLE review_samples (
 
 CREATE INDEX ix_review_samples_project_created_at_id ON review_samples (project, created_at, id);
 
+CREATE TABLE sound_segments (
+    id INTEGER NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    width INTEGER NOT NULL,
+    stale BOOLEAN DEFAULT false NOT NULL,
+    CONSTRAINT pk_sound_segments PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_sound_segments_project ON sound_segments (project);
+
+CREATE TABLE sound_pairs (
+    pair INTEGER NOT NULL,
+    segment BIGINT NOT NULL,
+    bits BLOB NOT NULL,
+    CONSTRAINT pk_sound_pairs PRIMARY KEY (pair, segment)
+);
+
+CREATE INDEX ix_sound_pairs_segment ON sound_pairs (segment);
+
 CREATE TABLE sources (
     project VARCHAR(200) NOT NULL,
     name TEXT NOT NULL,
@@ -761,6 +780,31 @@ CREATE TABLE review_sample_passages (
     CONSTRAINT pk_review_sample_passages PRIMARY KEY (sample_id, job_id, number),
     CONSTRAINT fk_review_sample_passages_sample_id_review_samples FOREIGN KEY(sample_id) REFERENCES review_samples (id) ON DELETE CASCADE
 );
+
+CREATE TABLE sound_blocks (
+    job_id VARCHAR(40) NOT NULL,
+    channel INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    block BLOB NOT NULL,
+    CONSTRAINT pk_sound_blocks PRIMARY KEY (job_id, channel, number),
+    CONSTRAINT fk_sound_blocks_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE TABLE sound_recordings (
+    job_id VARCHAR(40) NOT NULL,
+    channel INTEGER NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    width INTEGER NOT NULL,
+    pairs BLOB,
+    segment BIGINT,
+    first_byte INTEGER,
+    CONSTRAINT pk_sound_recordings PRIMARY KEY (job_id, channel),
+    CONSTRAINT fk_sound_recordings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_sound_recordings_project_segment ON sound_recordings (project, segment);
+
+CREATE INDEX ix_sound_recordings_segment ON sound_recordings (segment);
 
 CREATE TABLE source_items (
     id VARCHAR(40) NOT NULL,
@@ -1201,6 +1245,25 @@ CREATE TABLE review_samples (
 
 CREATE INDEX ix_review_samples_project_created_at_id ON review_samples (project, created_at, id);
 
+CREATE TABLE sound_segments (
+    id BIGSERIAL NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    width INTEGER NOT NULL,
+    stale BOOLEAN DEFAULT false NOT NULL,
+    CONSTRAINT pk_sound_segments PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_sound_segments_project ON sound_segments (project);
+
+CREATE TABLE sound_pairs (
+    pair INTEGER NOT NULL,
+    segment BIGINT NOT NULL,
+    bits BYTEA NOT NULL,
+    CONSTRAINT pk_sound_pairs PRIMARY KEY (pair, segment)
+);
+
+CREATE INDEX ix_sound_pairs_segment ON sound_pairs (segment);
+
 CREATE TABLE sources (
     project VARCHAR(200) NOT NULL,
     name TEXT NOT NULL,
@@ -1606,6 +1669,31 @@ CREATE TABLE review_sample_passages (
     CONSTRAINT pk_review_sample_passages PRIMARY KEY (sample_id, job_id, number),
     CONSTRAINT fk_review_sample_passages_sample_id_review_samples FOREIGN KEY(sample_id) REFERENCES review_samples (id) ON DELETE CASCADE
 );
+
+CREATE TABLE sound_blocks (
+    job_id VARCHAR(40) NOT NULL,
+    channel INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    block BYTEA NOT NULL,
+    CONSTRAINT pk_sound_blocks PRIMARY KEY (job_id, channel, number),
+    CONSTRAINT fk_sound_blocks_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE TABLE sound_recordings (
+    job_id VARCHAR(40) NOT NULL,
+    channel INTEGER NOT NULL,
+    project VARCHAR(200) NOT NULL,
+    width INTEGER NOT NULL,
+    pairs BYTEA,
+    segment BIGINT,
+    first_byte INTEGER,
+    CONSTRAINT pk_sound_recordings PRIMARY KEY (job_id, channel),
+    CONSTRAINT fk_sound_recordings_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_sound_recordings_project_segment ON sound_recordings (project, segment);
+
+CREATE INDEX ix_sound_recordings_segment ON sound_recordings (segment);
 
 CREATE TABLE source_items (
     id VARCHAR(40) NOT NULL,

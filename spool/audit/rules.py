@@ -28,6 +28,7 @@ RULES = {
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the store until it is deleted on purpose, or its job failed as source_missing",
     "searchable": "the search has exactly the words of the transcripts",
+    "sounds": "what was heard for the search by sound can be read, and is the job's own",
     "corrected": "no correction of a transcript is lost",
     "reviewed": "passages count the errors of standing corrections, and recordings sum up their doubts",
     "exported": "every finished job with an output has its files written elsewhere, or a reason why not",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby, islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -46,6 +46,7 @@ from spool.errors import NotFound, ObjectDamaged, SourceMissing
 from spool.formats import STORED, render
 from spool.objects import ObjectStore
 from spool.objects.integrity import open_verified, read_verified
+from spool.sounds.blocks import DamagedSounds, unpack_block
 from spool.store import Database
 from spool.store import audit as facts
 from spool.store.archive.language_models import all_versions, files_in_use, key_of
@@ -159,6 +160,7 @@ def _check_pages(
             for bill in facts.bills(tx, ids):
                 report.add(check_bill(bill))
             channels = _check_chunks(tx, page, report)
+            report.add(_check_sounds(tx, page))
         if not page:
             return
         for job in page:
@@ -193,6 +195,24 @@ def _check_chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport)
     for job in without.values():
         report.add(check_tiling(job, ()))
     return channels
+
+
+def _check_sounds(tx: Connection, page: Sequence[JobFacts]) -> Iterator[Breach]:
+    """What was heard in these jobs can be read back, and is deleted with their transcripts."""
+    of_page = {job.id: job for job in page}
+    for job_id, channels in groupby(facts.sounds(tx, list(of_page)), itemgetter(0)):
+        if not of_page[job_id].transcript_key:
+            yield Breach("deleted", job_id, "What was heard in it is kept, but not its transcript.")
+        for channel, blocks in groupby(channels, itemgetter(1)):
+            for expected, (_, _, number, block) in enumerate(blocks):
+                where = f"Block {number} of channel {channel} of what was heard in it"
+                if number != expected:
+                    yield Breach("sounds", job_id, f"{where} has none before it.")
+                    break
+                try:
+                    unpack_block(block or b"")
+                except DamagedSounds as error:
+                    yield Breach("sounds", job_id, f"{where} is damaged: {error}.")
 
 
 def _check_ledger(db: Database, grace: Grace, report: AuditReport) -> None:

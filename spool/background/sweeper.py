@@ -32,6 +32,7 @@ from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
 from spool.store.queue.scheduler import count_runnable
 from spool.store.sql import read_clock
+from spool.store.transcripts.sounds import clear_stale, pack_sounds
 
 log = structlog.get_logger(__name__)
 
@@ -147,11 +148,13 @@ _DEADLINES_LOCK = "deadlines"
 
 
 def upkeep(db: Database, settings: Settings) -> None:
-    """Update quotas and deadlines, if it is time. Raises StorageError."""
+    """Update quotas, the index of sounds and deadlines, if it is time. Raises StorageError."""
     if settings.quotas:
         with db.begin() as tx:
             refresh_use(tx, settings.quotas)
     _until_done(db, lift_due)
+    _until_done(db, clear_stale)
+    _until_done(db, pack_sounds)
     with db.begin() as tx:
         # Never released: the lock's expiry says when the last update was.
         due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), FORECAST_SECONDS)

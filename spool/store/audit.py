@@ -34,6 +34,8 @@ from spool.tables import (
     passages,
     review_passages,
     review_recordings,
+    sound_blocks,
+    sound_recordings,
     workers,
 )
 from spool.tables.record import reader_of
@@ -127,6 +129,23 @@ def wrong_recordings(tx: Connection, job_ids: Sequence[str]) -> Sequence[str]:
     both = jobs.outerjoin(own, own.c.job_id == jobs.c.id).outerjoin(given, given.c.job_id == jobs.c.id)
     query = select(jobs.c.id).select_from(both).where(jobs.c.id.in_(job_ids), or_(*differs))
     return tx.scalars(query.order_by(jobs.c.id)).all()
+
+
+def sounds(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, int, int, bytes | None]]:
+    """The blocks of what was heard in these jobs, by channel and number: job, channel, number, block. A
+    channel without blocks has one row, whose block is None."""
+    c = sound_blocks.c
+    of_channel = (c.job_id == sound_recordings.c.job_id) & (c.channel == sound_recordings.c.channel)
+    own = select(
+        sound_recordings.c.job_id,
+        sound_recordings.c.channel,
+        func.coalesce(c.number, 0).label("number"),
+        c.block,
+    )
+    own = own.outerjoin_from(sound_recordings, sound_blocks, of_channel)
+    own = own.where(sound_recordings.c.job_id.in_(job_ids)).order_by("job_id", "channel", "number")
+    for row in tx.execute(own.execution_options(**STREAMED)):
+        yield row.job_id, row.channel, row.number, row.block
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:

@@ -31,6 +31,7 @@ from spool.ids import new_id
 from spool.store.archive.typescripts import drop_typescripts
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import drop_passages, drop_review
+from spool.store.transcripts.sounds import drop_sounds
 from spool.store.transcripts.voices import drop_prints
 from spool.tables import (
     channel_passes,
@@ -117,6 +118,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_passages(tx, ids)
         drop_review(tx, ids)
         drop_prints(tx, ids)
+        drop_sounds(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)
         drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})

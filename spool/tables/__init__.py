@@ -18,6 +18,7 @@ from spool.tables.jobs import channel_passes, chunks, jobs, phrase_lists, source
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
+from spool.tables.sounds import sound_blocks, sound_pairs, sound_recordings, sound_segments
 from spool.tables.sources import source_items, source_marks, sources
 from spool.tables.uploads import uploads
 from spool.tables.voices import voice_prints, voices
@@ -58,6 +59,10 @@ __all__ = [
     "review_recordings",
     "review_sample_passages",
     "review_samples",
+    "sound_blocks",
+    "sound_pairs",
+    "sound_recordings",
+    "sound_segments",
     "source_hashes",
     "source_items",
     "source_links",

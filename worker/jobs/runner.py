@@ -29,6 +29,7 @@ from spool.store.queue.endings import Ending, Outcome, finish_job
 from spool.store.queue.leases import Claim
 from spool.store.transcripts.edits import edits_of, index_words
 from spool.store.transcripts.review import FinishedJob, doubts_in
+from spool.store.transcripts.sounds import copy_sounds
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import span
 from worker.audio import open_audio
@@ -340,9 +341,8 @@ class JobRunner:
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
+                self._keep_sounds(tx, outcome.reused_from)
                 attempt.drop_intermediate(tx)
-                if self._witness is not None:
-                    self._witness.forget(tx)
                 if last is not None:  # after the row was fenced, and last: others wait for the worker's row
                     save_chunk(tx, self._claim, *last, renewed=True)
                 failpoint("finish.written")
@@ -356,6 +356,12 @@ class JobRunner:
             self._speakers.write_voices(tx)
         elif reused_from is not None and asked is not None and asked.voice_prints:
             copy_prints(tx, reused_from, self._job.id)
+
+    def _keep_sounds(self, tx: Connection, reused_from: str | None) -> None:
+        if self._witness is not None:
+            self._witness.keep_sounds(tx)
+        elif reused_from is not None and self._job.options.witness and self._record is None:
+            copy_sounds(tx, reused_from, self._job.id, self._job.project)
 
     def _with_names(self, tx: Connection, outcome: Outcome, transcript: Transcript) -> Outcome:
         """The names that people gave by now, carried over to the speakers of the new transcript."""

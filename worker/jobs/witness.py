@@ -22,6 +22,7 @@ from spool.failpoints import failpoint
 from spool.sounds.lexicon import Lexicon
 from spool.sounds.phones import COLUMNS, PhoneFrames, PhoneMap
 from spool.store.passes import drop_frames, load_passes
+from spool.store.transcripts.sounds import ChannelSounds, write_sounds
 from worker.audio.stream import Channels
 from worker.jobs.attempt import Attempt
 from worker.jobs.channel_listener import Asked, ChannelListener
@@ -69,6 +70,7 @@ class WitnessPass:
     def __init__(self, attempt: Attempt, model: WitnessModel) -> None:
         self._attempt = attempt
         self._model = model
+        self._kept: list[ChannelSounds] = []
 
     def add_evidence(self, transcript: Transcript, path: Path) -> Transcript:
         """The transcript of the recording at `path` with what its sounds say of its words.
@@ -86,14 +88,19 @@ class WitnessPass:
         failpoint("witness.done")
         model, given = self._model, transcript_to_check(transcript)
         findings = check_transcript(given, frames, model.lexicon, self._attempt.check)
+        if not findings.abstained:
+            self._kept = [ChannelSounds.of(each) for each in frames]
         log.info("witness", without_evidence=findings.words_without_evidence, abstained=findings.abstained)
         facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
         checked = add_findings(transcript, findings, facts)
         return drop_flagged(checked) if self._attempt.claim.job.options.drop_unsupported else checked
 
-    def forget(self, tx: Connection) -> None:
-        """Drop what was heard, in the commit that ends the job."""
-        drop_frames(tx, self._attempt.claim.job.id, "witness")
+    def keep_sounds(self, tx: Connection) -> None:
+        """Keep what was heard as the search by sound needs it, in the commit that ends the job; nothing if
+        the model does not know the language."""
+        job = self._attempt.claim.job
+        write_sounds(tx, job.id, job.project, self._kept)
+        drop_frames(tx, job.id, "witness")
 
     def _load(self) -> dict[int, PhoneFrames]:
         """By channel what an attempt with the same model saved."""

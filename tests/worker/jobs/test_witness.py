@@ -14,7 +14,9 @@ from ops.testbed.jobs import WorkerHarness
 from spool.audit import audit
 from spool.domain import Content, Diarization, JobState, Transcript
 from spool.errors import StorageError
+from spool.sounds.blocks import unpack_blocks
 from spool.store import claim_job, diarize_job, load_passes, mark_deleted
+from spool.store.audit import sounds
 from worker.jobs import run_claimed
 
 pytestmark = pytest.mark.integration
@@ -64,9 +66,17 @@ def test_words_that_nobody_said_are_marked_in_transcript_and_job(harness: Worker
     assert job.speech_without_words > 0.5 * (job.audio_seconds or 0)
     assert [warning for warning in job.warnings or () if "does not support" in warning]
     assert job.fingerprint != harness.job(plain).fingerprint
+    copy = harness.submit(path, reuse=True, witness=True)
+    assert harness.run(copy) == "done"
+    assert harness.job(copy).reused_from == job_id
     with harness.db.read() as tx:
         (heard,) = load_passes(tx, job_id, "witness")
+        kept = [block for *_, block in sounds(tx, [job_id])]
+        assert [block for *_, block in sounds(tx, [copy])] == kept
     assert heard.frames is None, "of use until the job ends"
+    kept_frames = unpack_blocks([block or b"" for block in kept])
+    assert kept_frames.seconds == pytest.approx(job.audio_seconds, abs=0.1)
+    assert kept_frames.sounds(0, len(kept_frames.table)) > 3 * kept_frames.seconds
     saved_ns = sum(chunk.heard.engine_ns for chunk in harness.chunks(job_id))
     assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + heard.engine_ns
     assert_lawful(harness)
@@ -82,6 +92,8 @@ def test_a_witness_that_knows_none_of_the_words_abstains_and_says_so(harness: Wo
     assert "English dictionary" in transcript.witness.abstained
     assert not any(segment.flagged for segment in transcript.segments)
     assert (job.words_without_evidence, job.speech_without_words) == (None, None)
+    with harness.db.read() as tx:
+        assert list(sounds(tx, [job_id])) == [], "a language that it does not know"
     assert [each for each in job.warnings or () if each.startswith("the witness judged nothing: only")]
 
 
@@ -137,6 +149,7 @@ def test_an_attempt_that_follows_hears_nothing_twice(harness: WorkerHarness) -> 
         mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
     with harness.db.read() as tx:
         assert load_passes(tx, job_id, "witness") == []
+        assert list(sounds(tx, [job_id])) == []
     assert not [b for b in audit(harness.db, harness.objects).breaches if "traces" in b.message]
 
 

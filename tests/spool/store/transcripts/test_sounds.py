@@ -1,0 +1,84 @@
+"""What was heard, in SQL: packed into segments, cleared after a deletion, checked by the audit."""
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from ops.testbed.rows import claimed, queued
+from ops.testbed.running_api import transcript_of
+from spool.audit import audit
+from spool.domain import Content
+from spool.sounds.pairs import pairs_of_phones
+from spool.sounds.phones import PhoneFrames
+from spool.store import Database, Outcome, finish_job, mark_deleted
+from spool.store.transcripts import sounds
+from spool.store.transcripts.sounds import ChannelSounds, clear_stale, pack_sounds, write_sounds
+from spool.tables import sound_blocks, sound_pairs, sound_recordings, sound_segments
+from tests.spool.sounds.sounds import LEXICON, hear
+
+FRAMES, _ = hear([(1.0, "the old teacher gave us three reasons"), (23.0, "nobody expected music")], 30.0)
+
+
+def heard(db: Database, frames: PhoneFrames = FRAMES) -> str:
+    """The id of a done job with these sounds."""
+    job = queued(db)
+    claim = claimed(db, job.id)
+    transcript = transcript_of(job.id, ("the", "old", "teacher"))
+    outcome = Outcome(30.0, f"jobs/{job.id}/t.json", "0" * 64, 1.0, len(transcript.words))
+    with db.begin() as tx:
+        finish_job(tx, claim, outcome)
+        write_sounds(tx, job.id, job.project, [ChannelSounds.of(frames)])
+    return job.id
+
+
+def bits(db: Database) -> int:
+    """Of the pairs of "expected" in all segments."""
+    asked = pairs_of_phones(LEXICON.pronounce("expected")[0])
+    with db.read() as tx:
+        rows = tx.scalars(select(sound_pairs.c.bits).where(sound_pairs.c.pair.in_(asked)))
+        return sum(each.bit_count() for row in rows for each in row)
+
+
+def test_channels_are_packed_and_cleared_when_they_are_deleted(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [heard(db), heard(db)]
+    with db.begin() as tx:
+        assert pack_sounds(tx) == 0, "too few"
+    monkeypatch.setattr(sounds, "PACK_BYTES", 4)
+    with db.begin() as tx:
+        assert pack_sounds(tx) == 2
+        assert pack_sounds(tx) == 0
+    with db.read() as tx:
+        rows = tx.execute(select(sound_recordings).order_by(sound_recordings.c.first_byte)).all()
+        assert [(row.first_byte, row.width, row.pairs) for row in rows] == [(0, 2, None), (2, 2, None)]
+    both = bits(db)
+    assert both > 0
+    with db.begin() as tx:
+        assert clear_stale(tx) == 0
+        mark_deleted(tx, ids[:1], Content.TRANSCRIPT, "operator")
+    with db.begin() as tx:
+        assert clear_stale(tx) == 1
+        assert clear_stale(tx) == 0
+    assert 2 * bits(db) == both
+    with db.begin() as tx:
+        mark_deleted(tx, ids[1:], Content.TRANSCRIPT, "operator")
+        assert clear_stale(tx) == 1
+        for table in (sound_blocks, sound_recordings, sound_segments, sound_pairs):
+            assert tx.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_the_audit_names_damaged_and_missing_blocks(db: Database) -> None:
+    job_id = heard(db)
+
+    def told() -> list[str]:
+        return [breach.message for breach in audit(db, None).breaches if breach.rule == "sounds"]
+
+    assert told() == []
+    c = sound_blocks.c
+    with db.begin() as tx:
+        block = tx.scalar(select(c.block).where(c.job_id == job_id, c.number == 1)) or b""
+        tx.execute(update(sound_blocks).where(c.number == 1).values(block=block[:-1] + b"\x00"))
+    assert told() == ["Block 1 of channel 0 of what was heard in it is damaged: its checksum does not match."]
+    with db.begin() as tx:
+        tx.execute(delete(sound_blocks).where(c.number == 0))
+    assert told() == ["Block 1 of channel 0 of what was heard in it has none before it."]
