@@ -2,7 +2,7 @@
 // Nothing closed is shown before somebody asks for it, since that is logged.
 
 import { clock, h, notice } from "./dom.js";
-import { day } from "./format.js";
+import { day, seconds } from "./format.js";
 import { get, send } from "./http.js";
 import { speakerName } from "./speakers.js";
 
@@ -12,14 +12,6 @@ export const untilWords = (until) => (until ? `closed until ${day(until)}` : "cl
 export function closedAt(transcript, start, end) {
   const found = (transcript.closed ?? []).find((one) => start < (one.end ?? Infinity) && end > one.start);
   return found ? untilWords(found.until) : null;
-}
-
-const LENGTH = /^(?:(?:(\d+):)?(\d{1,2}):)?(\d+(?:\.\d+)?)$/;
-
-// Seconds of "12:30", "1:02:03" or "750"; null for anything else.
-function seconds(text) {
-  const match = LENGTH.exec(text.trim());
-  return match && Number(match[1] ?? 0) * 3600 + Number(match[2] ?? 0) * 60 + Number(match[3]);
 }
 
 // `opened`: whether closed words are shown; `show(is)` draws the transcript anew, with or without them.

@@ -20,6 +20,14 @@ export function clock(seconds, tenths = false) {
   return (hours ? `${hours}:${rest}` : rest.replace(/^0/, "")) + end;
 }
 
+const WRITTEN = /^(?:(?:(\d+):)?(\d{1,2}):)?(\d+(?:\.\d+)?)$/;
+
+// Seconds of "12:30", "1:02:03" or "750"; null for anything else.
+export function seconds(text) {
+  const match = WRITTEN.exec(text.trim());
+  return match && Number(match[1] ?? 0) * HOUR + Number(match[2] ?? 0) * MINUTE + Number(match[3]);
+}
+
 // How long something takes: "45 s", "12 min", "2 h 14 min", "3 days".
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";

@@ -126,6 +126,7 @@ function details(job) {
   return facts([
     ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project],
     ["Options", h("details", {}, h("summary", {}, `${job.options.model}, ${job.options.decoder}`), options)],
+    job.stretch ? ["Again", [`${clock(job.stretch.start)} to ${clock(job.stretch.end)}; the other words are those of `, h("a", { href: `#/jobs/${job.stretch.job}` }, "this version")]] : null,
     job.options.align ? ["Words", `${count(job.options.align.words, "word", "words")} of an existing transcript, aligned with the recording`] : null,
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,

@@ -269,6 +269,9 @@ async function transcriptView(root, job, places, from, again, show) {
     press(event);
   }
   document.addEventListener("keydown", anywhere);
+  chosen = null;
+  const choose = () => { chosen = timesOf(getSelection(), page, words) ?? chosen; };
+  document.addEventListener("selectionchange", choose);
   page.addEventListener("click", (event) => {
     const pencil = event.target.closest(".edit");
     if (pencil) return edit(pencil.closest(".segment"));
@@ -321,9 +324,24 @@ async function transcriptView(root, job, places, from, again, show) {
     gone = true;
     seenFirst.disconnect();
     document.removeEventListener("keydown", anywhere);
+    document.removeEventListener("selectionchange", choose);
+    chosen = null;
     player.leave();
   } };
 }
+
+// From when to when the selected words are spoken; null where the selection is not in the transcript. One that was given up
+// there is no stretch.
+function timesOf(selection, page, words) {
+  if (!selection.rangeCount || !page.contains(selection.anchorNode)) return null;
+  const range = selection.getRangeAt(0);
+  const own = range.collapsed ? [] : [...page.querySelectorAll("[data-word]")].filter((word) => range.intersectsNode(word)).map((word) => words[word.dataset.word]);
+  return own.length ? { start: Math.min(...own.map((word) => word.start)), end: Math.max(...own.map((word) => word.end)) } : {};
+}
+
+// The times of the words that were selected last, for what is done with a stretch; none without a selection.
+export const selectedTimes = () => chosen ?? {};
+let chosen = null;
 
 // The paragraph of each word, -1 for words that no segment has.
 function placesOf(words, paragraphs) {

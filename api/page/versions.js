@@ -1,8 +1,10 @@
 // The versions of a recording: run it again with another model, and two transcripts of it beside each other.
 
 import { brief, clock, count, fill, h, money, notice, number, state, table } from "./dom.js";
+import { seconds } from "./format.js";
 import { get, send } from "./http.js";
 import { joinWords } from "./spacing.js";
+import { selectedTimes } from "./transcript.js";
 
 const SHOWN = 200;
 const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
@@ -13,12 +15,14 @@ export async function versionsOf(job) {
   const { items, stored } = await get(`/v1/jobs/${job.id}/versions`);
   const rows = items.map((one) => h("li", {},
     one.job === job.id ? h("strong", {}, "This one") : h("a", { href: `#/jobs/${one.job}` }, brief(one.created_at)), ": ",
-    one.model, ", ", howOf(one.options), ", ", one.deleted ? "deleted" : state(one.state),
+    one.model, ", ", howOf(one.options), one.stretch ? `, ${clock(one.stretch.start)} to ${clock(one.stretch.end)} again` : "", ", ", one.deleted ? "deleted" : state(one.state),
     one.words === null ? "" : `, ${count(one.words, "word", "words")}`, `, ${money(one.cost.billable, one.cost.currency)}`,
     one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
       : [" ", h("a", { href: `#/jobs/${job.id}/diff/${one.job}`, "aria-label": `Compare with ${one.model}, ${howOf(one.options)}` }, "Compare")]));
   return h("section", {}, h("h2", {}, "Versions"), h("ul", { class: "small versions" }, rows),
-    stored && !job.deleted ? h("button", { type: "button", onclick: () => openRerun(job) }, "Run again") : null);
+    stored && !job.deleted ? h("button", { type: "button", onclick: () => openRerun(job) }, "Run again") : null,
+    stored && !job.deleted && job.state === "done" && !job.options.align
+      ? [" ", h("button", { type: "button", onclick: () => openStretch(job) }, "Run a stretch again")] : null);
 }
 
 // How the words of a version came about.
@@ -34,35 +38,66 @@ function base64(file) {
   });
 }
 
-async function openRerun(job) {
+async function modelsFor(job) {
   const { items } = await get("/v1/models");
-  const model = h("select", { id: "rerun-model" }, items.map((one) =>
-    h("option", { value: one.name, selected: one.name === job.options.model }, one.name)));
-  const text = h("input", { id: "rerun-text", type: "file", accept: ".txt,.srt,.vtt,.docx" });
+  return h("select", { id: "rerun-model" }, items.map((one) => h("option", { value: one.name, selected: one.name === job.options.model }, one.name)));
+}
+
+// A dialog whose form is sent with what `body` makes of it: an object, or null where it has told what is missing.
+function ask(job, title, fields, body) {
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try {
-      const options = { model: model.value };
-      if (text.files.length) options.align = { data: await base64(text.files[0]), name: text.files[0].name.slice(0, 200) };
-      const version = await send("POST", `/v1/jobs/${job.id}/rerun`, { options });
+      const asked = await body();
+      if (asked === null) return;
+      const version = await send("POST", `/v1/jobs/${job.id}/rerun`, asked);
       dialog.close();
       location.hash = `#/jobs/${version.id}`;
     } catch (error) {
       notice(error.message, true);
     }
-  } },
-  h("h2", { id: "rerun-title" }, "Run again"),
-  h("label", {}, "Model", model),
-  h("label", {}, "Existing transcript (optional)", text),
-  h("p", { class: "quiet small" }, "If you choose a transcript (text, SRT, WebVTT or Word), its words are aligned with the recording instead of being recognised again. "
-    + "The model needs a CTC head."),
-  h("p", { class: "quiet small" }, "The recording is not uploaded again. The current transcript is kept, so that you can compare the two."),
-  h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"),
-    h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+  } }, h("h2", { id: "rerun-title" }, title), fields,
+  h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"), h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   const dialog = h("dialog", { "aria-labelledby": "rerun-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+}
+
+// A stretch again: the times of the selected words, or two times.
+async function openStretch(job) {
+  const { start, end } = selectedTimes();
+  const model = await modelsFor(job);
+  const time = (id, tenths, example) => h("input", { id, required: true, size: "9", placeholder: example,
+    value: Number.isNaN(tenths) ? "" : `${clock(Math.floor(tenths / 10))}.${tenths % 10}` });
+  const from = time("rerun-from", Math.floor(start * 10 + 1e-6), "12:30"), to = time("rerun-to", Math.ceil(end * 10 - 1e-6), "14:00");
+  ask(job, "Run a stretch again", [
+    h("label", {}, "Model", model),
+    h("div", { class: "row" }, h("label", {}, "From", from), h("label", {}, "To", to)),
+    h("p", { class: "quiet small" }, "Only this stretch is transcribed and paid. The new version has its words; all others, with their corrections, stay as they are. "
+      + "Select words in the transcript to fill in the times."),
+  ], () => {
+    const times = { start: seconds(from.value), end: seconds(to.value) };
+    if (times.start !== null && times.end !== null) return { options: { model: model.value }, ...times };
+    notice("Write the times as 12:30 or in seconds.", true);
+    return null;
+  });
+}
+
+async function openRerun(job) {
+  const model = await modelsFor(job);
+  const text = h("input", { id: "rerun-text", type: "file", accept: ".txt,.srt,.vtt,.docx" });
+  ask(job, "Run again", [
+    h("label", {}, "Model", model),
+    h("label", {}, "Existing transcript (optional)", text),
+    h("p", { class: "quiet small" }, "If you choose a transcript (text, SRT, WebVTT or Word), its words are aligned with the recording instead of being recognised again. "
+      + "The model needs a CTC head."),
+    h("p", { class: "quiet small" }, "The recording is not uploaded again. The current transcript is kept, so that you can compare the two."),
+  ], async () => {
+    const options = { model: model.value };
+    if (text.files.length) options.align = { data: await base64(text.files[0]), name: text.files[0].name.slice(0, 200) };
+    return { options };
+  });
 }
 
 export async function showDiff(root, base, other, query) {

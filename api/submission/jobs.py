@@ -31,6 +31,7 @@ from api.submission.sources import check_source, source_name
 from api.submission.uploads import Upload
 from spool.catalogue import diarization_places
 from spool.domain.archive.alignment import WITH_ALIGN, Align
+from spool.domain.archive.stretch import OF_WHOLE, Stretch, refuse_of_whole, stretch_of
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
@@ -123,6 +124,9 @@ def create_rerun(
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job)  # its options name phrases that go with its transcript
         kept = _options_of(tx, job, body.options)
+    stretch = _stretch_of(job, body)
+    if stretch is not None:
+        kept = {name: value for name, value in kept.items() if name not in OF_WHOLE}
     if body.options.get("align") is not None:
         kept["model"] = services.fleet.default("ctc", job.options.model)
     if job.source.kind not in ("upload", "live"):
@@ -143,9 +147,29 @@ def create_rerun(
             update={"boost": options.boost.with_glossary(job.options.boost.glossary)}
         )
     new = _build_job(
-        services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}"
+        services, caller, asked, options, job.source, job.name, idempotency_key, _identify(job, stretch)
     )
-    return _commit(services, new, rerun=job)
+    return _commit(services, replace(new, stretch=stretch), rerun=job)
+
+
+def _stretch_of(job: Job, body: RerunRequest) -> Stretch | None:
+    """What a rerun replaces, if not everything. Raises InvalidRequest, and Conflict for a job without a
+    transcript."""
+    if body.start is None and body.end is None:
+        return None
+    if job.state is not JobState.DONE:
+        raise Conflict(f"Job {job.id} is {job.state.value}; a stretch of it can be replaced once it is done.")
+    if job.options.align is not None:
+        raise InvalidRequest(
+            f"Job {job.id} aligned an existing transcript, so no stretch of it is recognised again."
+        )
+    refuse_of_whole(body.options, job.options.channels)
+    return stretch_of(job.id, job.audio_seconds, body.start, body.end)
+
+
+def _identify(job: Job, stretch: Stretch | None) -> str:
+    """What a rerun is, for its idempotency key."""
+    return f"rerun {job.id}" + ("" if stretch is None else f" {stretch.start} {stretch.end}")
 
 
 def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:

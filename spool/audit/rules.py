@@ -282,18 +282,21 @@ def check_row(job: JobFacts) -> Iterator[Breach]:
 
 def check_tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     """The job's cores in order of channel and number. A finished job's cover [0, total) of every channel from
-    0 on; any other job's are in order and do not overlap."""
+    0 on, or the stretch that it replaces; any other job's are in order and do not overlap."""
     done = job.state is JobState.DONE and job.audio_seconds is not None
     done = done and job.reused_from is None and Content.TRANSCRIPT not in job.deleted
-    total = round((job.audio_seconds or 0) * SAMPLE_RATE) if done else None
-    channel, number, at = -1, -1, 0
+    stretch = job.stretch
+    first = 0 if stretch is None else round(stretch.start * SAMPLE_RATE)
+    whole = round((job.audio_seconds or 0) * SAMPLE_RATE)
+    total = whole if stretch is None else min(whole, round(stretch.end * SAMPLE_RATE))
+    channel, number, at = -1, -1, first
     for core in cores:
         if core.channel != channel:
             if done:
                 yield from _check_channel_end(job, channel, at, total)
                 if core.channel != channel + 1:
                     yield Breach("covered", job.id, f"Channel {channel + 1} has no chunks.")
-            channel, number, at = core.channel, -1, 0
+            channel, number, at = core.channel, -1, first
         where = f"Chunk {core.number} of channel {channel}"
         if core.number == number:
             yield Breach("chunks", job.id, f"{where} is saved twice.")

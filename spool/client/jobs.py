@@ -224,14 +224,18 @@ def rerun(
     job_id: str,
     options: Options | None = None,
     *,
+    start: float | None = None,
+    end: float | None = None,
     pool: str | None = None,
     tags: Mapping[str, str] | None = None,
     priority: PriorityName | None = None,
     idempotency_key: str | None = None,
 ) -> Flow[schemas.JobDetail]:
     """Submit a job on another job's recording, with the same options except those given here. Nothing is
-    uploaded. Raises Deleted if the recording or the transcript was deleted."""
-    body = body_of({"options": options, "pool": pool, "tags": tags, "priority": priority})
+    uploaded. start, end: replace only this stretch, in seconds; the other words are those of the job, as they
+    are corrected. Raises Deleted if the recording or the transcript was deleted."""
+    stretch = {"start": start, "end": end}
+    body = body_of({"options": options, **stretch, "pool": pool, "tags": tags, "priority": priority})
     ask = Ask("POST", f"/v1/jobs/{job_id}/rerun", json=body, key=idempotency_key or new_key())
     return read(ask, schemas.JobDetail)
 

@@ -29,6 +29,7 @@ from .archive.sampling import (
     sample_size as sample_size,
     t_quantile as t_quantile,
 )
+from .archive.stretch import Stretch as Stretch
 from .archive.tokens import pairs_of as pairs_of
 from .archive.typescripts import (
     MAX_TYPESCRIPT_BYTES as MAX_TYPESCRIPT_BYTES,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Literal, TypedDict
 
 from spool.domain.archive.outputs import JobOutput
+from spool.domain.archive.stretch import Stretch
 from spool.domain.columns import BigInt, Id, Length, Name, QueueName, Sha256, ShortName, SmallInt
 from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
@@ -111,6 +112,8 @@ class SubmittedJob:
     """Where its transcript is written, besides the object store."""
     rerun_of: Id | None = None
     """The first job on its recording, if this job transcribes that recording again."""
+    stretch: Stretch | None = None
+    """What it replaces of another job's transcript, if it does not transcribe the whole recording."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from spool.domain.archive.stretch import Stretch
+
 
 def parse_language(value: object) -> object:
     """The canonical form of a choice of languages: None for `auto`, a code, or codes in order, each once."""
@@ -381,6 +383,9 @@ class Transcript(_Record):
     """The model that told the speakers apart; absent if not requested."""
     alignment: Annotated[AlignmentFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """For a transcript whose words were given; absent if they were recognised."""
+    stretch: Annotated[Stretch | None, Field(exclude_if=lambda value: value is None)] = None
+    """What of another job's transcript was replaced by words of `model`; the other words are that job's, as
+    they were corrected."""
     witness: Annotated[WitnessFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """What checked the words against their sounds; absent if not requested."""
     speech_without_words: Annotated[

@@ -6,18 +6,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from spool.domain.transcript import SpeakerLabel
-from spool.schemas.common import AnswerModel, Moment, RequestModel
+from spool.schemas.common import AnswerModel, Moment, RecordingTime, RequestModel
 
 ClosedKind = Literal["whole", "range", "speaker"]
-_Time = Annotated[float, Field(ge=0, lt=1e8)]
 
 
 class ClosureRequest(RequestModel):
     """What to close, and until when."""
 
     kind: ClosedKind = Field(description="The whole recording, a range of time, or a speaker.")
-    start: _Time | None = Field(None, description="Where the range begins, in seconds.")
-    end: _Time | None = Field(None, description="Where the range ends, in seconds.")
+    start: RecordingTime | None = Field(None, description="Where the range begins, in seconds.")
+    end: RecordingTime | None = Field(None, description="Where the range ends, in seconds.")
     speaker: SpeakerLabel | None = Field(None, description="The label of the speaker.")
     until: Annotated[Moment | None, Field(strict=False)] = Field(
         None, description="When it opens by itself (ISO 8601; UTC without a zone). Default: never."

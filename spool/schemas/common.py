@@ -27,6 +27,8 @@ ROUNDED = AfterValidator(lambda value: round(value, 4))
 Versions = Literal["newest", "all"]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+RecordingTime = Annotated[float, Field(ge=0, lt=1e8)]
+"""Seconds from the start of a recording."""
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 

@@ -266,6 +266,14 @@ class DiarizeRequest(RequestModel, Diarization):
         return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
+class StretchOut(AnswerModel):
+    """What a version replaces of another one, in seconds."""
+
+    job: Annotated[str, Field(description="The job whose other words it has.")]
+    start: float
+    end: float
+
+
 class JobOut(AnswerModel):
     """One job, as in lists."""
 
@@ -335,6 +343,10 @@ class JobOut(AnswerModel):
     reused_from: str | None = Field(None, description="The job whose transcript was reused, free of charge.")
     rerun_of: str | None = Field(
         None, description="The first job on its recording, if it transcribes that recording again."
+    )
+    stretch: StretchOut | None = Field(
+        None,
+        description="What it replaces of another version, if it does not transcribe the whole recording.",
     )
     priority: Priority = "normal"
     deadline: datetime | None = None

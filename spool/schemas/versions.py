@@ -9,8 +9,8 @@ from spool.domain.jobs import JobState
 from spool.domain.manifest import Tags
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Share
-from spool.schemas.common import ROUNDED, AnswerModel, Money, Pool, RequestModel
-from spool.schemas.jobs import CostOut, Priority, add_options
+from spool.schemas.common import ROUNDED, AnswerModel, Money, Pool, RecordingTime, RequestModel
+from spool.schemas.jobs import CostOut, Priority, StretchOut, add_options
 
 
 class RerunRequest(RequestModel):
@@ -22,6 +22,12 @@ class RerunRequest(RequestModel):
         "they still apply: with `greedy`, a `beam` is dropped.",
         json_schema_extra=add_options,
     )
+    start: RecordingTime | None = Field(
+        None,
+        description="With `end`: replace only this stretch, from here on, in seconds. The other words are "
+        "those of the job, as they are corrected.",
+    )
+    end: RecordingTime | None = Field(None, description="Where the stretch ends, in seconds.")
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     tags: Tags = Field(default_factory=dict)
     priority: Priority = "normal"
@@ -40,6 +46,10 @@ class VersionOut(AnswerModel):
     created_at: datetime
     finished_at: datetime | None
     words: Annotated[int | None, Field(description="Words in the transcript, once done.")]
+    stretch: StretchOut | None = Field(
+        None,
+        description="What it replaces of another version, if it does not transcribe the whole recording.",
+    )
     deleted: Annotated[bool, Field(description="Whether its transcript was deleted.")]
     cost: CostOut
 

@@ -40,6 +40,45 @@ def test_a_recording_is_run_again_and_the_words_compared(page: Page, live: Live)
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
 
 
+def test_a_stretch_is_run_again_from_the_selected_words(page: Page, live: Live) -> None:
+    files = {"file": ("reel.wav", b"RIFF" + bytes(40))}
+    first = str(post(f"{live.url}/v1/jobs", files=files).json()["id"])
+    live.work().finish(first, ("keep", "the", "light", "Petersen"))
+    page.goto(f"/#/jobs/{first}")
+    page.get_by_text("Petersen", exact=True).wait_for()
+    page.evaluate(
+        """() => {
+            const words = [...document.querySelectorAll("[data-word]")];
+            getSelection().setBaseAndExtent(words[1].firstChild, 1, words[2].firstChild, 3);
+        }"""
+    )
+    page.get_by_role("button", name="Details", exact=True).click()
+    page.get_by_role("button", name="Run a stretch again").click()
+    times = [page.get_by_role("dialog").get_by_label(label, exact=True) for label in ("From", "To")]
+    words = json.loads(page.request.get(f"{live.url}/v1/jobs/{first}/transcript").text())["words"]
+    filled = [float(each.input_value().rpartition(":")[2]) for each in times]
+    assert filled[0] <= words[1]["start"] < words[2]["end"] <= filled[1] < words[3]["end"]
+    times[1].fill("soon")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("(at => at.scrollWidth <= at.clientWidth)(document.querySelector('dialog[open]'))")
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    expect(page.get_by_text("Write the times as 12:30 or in seconds.")).to_be_visible()
+    times[1].fill("0:01")
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    page.wait_for_url(lambda url: first not in url)
+    other = page.url.rpartition("/")[2]
+    with live.services.database.read() as tx:
+        stretch = get_job(tx, other).stretch
+    assert stretch is not None
+    assert (stretch.job, stretch.start, stretch.end) == (first, filled[0], 1.0)
+    live.work().finish(other, ("keep", "the", "lamp", "Petersen"))
+    page.get_by_text("lamp", exact=True).wait_for()
+    page.get_by_role("button", name="Details", exact=True).click()
+    expect(page.locator(".versions li").filter(has_text="to 0:01 again")).to_be_visible()
+    page.get_by_role("link", name="this version").click()
+    page.wait_for_url(lambda url: first in url)
+
+
 def test_a_batch_is_summed_up_beside_its_later_versions(page: Page, live: Live, recordings: Path) -> None:
     manifest = json.dumps({"source": file_job(recordings)["source"], "name": "Reel 42"})
     headers = {"Content-Type": "application/x-ndjson"}

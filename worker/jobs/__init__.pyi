@@ -14,3 +14,4 @@ from .speech_check import check_words as check_words, find_invented_lists as fin
 from .transcript import transcript_of as transcript_of
 from .identify import multilingual_models as multilingual_models, warn_of_language as warn_of_language
 from .places import PLACES as PLACES, Places as Places
+from .splice import move as move, splice as splice

@@ -161,11 +161,23 @@ class ChunkDecoder(ABC):
         language_model: ModelFacts | None = None,
     ) -> Transcript:
         """All chunks as one transcript of `audio`, which was read to its end and may be closed."""
+        heard = self.heard(audio.samples_read, audio, job_id, options, language_model)
+        return heard if options.get("align") is not None else self.with_doubts(heard)  # its words are given
+
+    def heard(
+        self,
+        samples: int,
+        audio: AudioStream,
+        job_id: str | None,
+        options: dict[str, JsonValue],
+        language_model: ModelFacts | None,
+    ) -> Transcript:
+        """All chunks as one transcript of `samples` samples."""
         assert self.info is not None
-        transcript = transcript_of(
+        return transcript_of(
             job_id,
             self.decoded,
-            audio.samples_read,
+            samples,
             audio_facts(self.name, audio),
             ModelFacts(name=self.info.name, sha256=self.info.sha256),
             options,
@@ -173,8 +185,10 @@ class ChunkDecoder(ABC):
             self.listeners,
             self.info.warnings,
         )
-        if options.get("align") is not None:
-            return transcript  # its own words are given
+
+    def with_doubts(self, transcript: Transcript) -> Transcript:
+        """The transcript with a warning if its own words speak against it."""
+        assert self.info is not None
         doubts = warn_of_doubts(transcript, languages_of(self.info))
         return transcript.model_copy(update={"warnings": (*transcript.warnings, *doubts)})
 

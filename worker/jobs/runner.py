@@ -48,6 +48,7 @@ from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.services import JobServices
 from worker.jobs.speakers import carry_names
+from worker.jobs.stretch import StretchAttempt
 from worker.jobs.tracing import trace_attempt
 from worker.jobs.transcript import language_model_facts, refuse_truncated
 from worker.jobs.witness import WitnessModel, WitnessPass
@@ -107,7 +108,8 @@ class JobRunner:
         self._claim = claim
         self._job = claim.job
         self._lease = lease
-        kind = Attempt if claim.job.options.align is None else AlignAttempt
+        kind = AlignAttempt if claim.job.options.align is not None else Attempt
+        kind = StretchAttempt if claim.job.stretch is not None else kind
         self._attempt = kind(services.context, claim, lease)
         self._record: Transcript | None = None  # that the job had before
         self._recording: KeptRecording | None = None  # of a live session
@@ -158,6 +160,8 @@ class JobRunner:
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
             mark = models.transcript_mark(mark)
+        if isinstance(attempt, StretchAttempt):
+            mark = attempt.transcript_mark(mark)
         reuse = Reuse(
             context.settings, context.db, self._services.objects, self._job, mark, attempt.answering
         )

@@ -37,7 +37,7 @@ def stitch(chunks: Sequence[DecodedChunk]) -> list[Word]:
     words: list[Word] = []
     for channel in sorted({chunk.span.channel for chunk in chunks}):
         own = sorted((c for c in chunks if c.span.channel == channel), key=lambda c: c.span.core_start)
-        words += _in_order(_one_channel(own), channel)
+        words += clip_ends(sorted(_one_channel(own), key=lambda word: (word.start, word.end)), channel)
     return words
 
 
@@ -57,19 +57,19 @@ def _decide(
     """The words that each side keeps at an overlapped cut."""
     # Half a second beyond the overlap, since the other side may place a word at its edge just outside.
     first, last = span[0] - SAME_SECONDS, span[1] + SAME_SECONDS
-    near_left = [i for i, word in enumerate(left) if _middle(word) >= first]
-    near_right = [i for i, word in enumerate(right) if _middle(word) <= last]
+    near_left = [i for i, word in enumerate(left) if middle_of(word) >= first]
+    near_right = [i for i, word in enumerate(right) if middle_of(word) <= last]
     wins_left: dict[int, bool] = {}
     wins_right: dict[int, bool] = {}
-    for a, b in _pair([left[i] for i in near_left], [right[i] for i in near_right]):
+    for a, b in pair_words([left[i] for i in near_left], [right[i] for i in near_right]):
         i, j = near_left[a], near_right[b]
-        wins_left[i] = _middle(left[i]) + _middle(right[j]) < 2 * cut
+        wins_left[i] = middle_of(left[i]) + middle_of(right[j]) < 2 * cut
         wins_right[j] = not wins_left[i]
-    sure_left, doubtful_left = _sift(left, wins_left, [_middle(word) - cut for word in left])
-    sure_right, doubtful_right = _sift(right, wins_right, [cut - _middle(word) for word in right])
+    sure_left, doubtful_left = _sift(left, wins_left, [middle_of(word) - cut for word in left])
+    sure_right, doubtful_right = _sift(right, wins_right, [cut - middle_of(word) for word in right])
     kept_left = sure_left + [word for word in doubtful_left if _alone(word, sure_right)]
     kept_right = sure_right + [word for word in doubtful_right if _alone(word, sure_left)]
-    return sorted(kept_left, key=_middle), sorted(kept_right, key=_middle)
+    return sorted(kept_left, key=middle_of), sorted(kept_right, key=middle_of)
 
 
 def _sift(
@@ -90,12 +90,12 @@ def _alone(word: Word, others: Sequence[Word]) -> bool:
     half = max((word.end - word.start) / 2, _FRAME_SECONDS / 2)
     return not any(
         min(word.end, other.end) - max(word.start, other.start) >= half
-        or (_key(word) == _key(other) and abs(_middle(word) - _middle(other)) <= SAME_SECONDS)
+        or (_key(word) == _key(other) and abs(middle_of(word) - middle_of(other)) <= SAME_SECONDS)
         for other in others
     )
 
 
-def _pair(left: Sequence[Word], right: Sequence[Word]) -> list[tuple[int, int]]:
+def pair_words(left: Sequence[Word], right: Sequence[Word]) -> list[tuple[int, int]]:
     """The pairs of indices, ascending on both sides, with the greatest total weight (dynamic programming)."""
     rows, columns = len(left), len(right)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
@@ -119,7 +119,7 @@ def _pair(left: Sequence[Word], right: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def _weight(left: Word, right: Word) -> float:
-    apart = abs(_middle(left) - _middle(right))
+    apart = abs(middle_of(left) - middle_of(right))
     if _key(left) == _key(right):
         return SAME_SECONDS - apart
     return _OTHER_WEIGHT * (OTHER_SECONDS - apart)
@@ -130,13 +130,13 @@ def _key(word: Word) -> str:
     return letters or word.text
 
 
-def _middle(word: Word) -> float:
+def middle_of(word: Word) -> float:
+    """When half of the word is said, in seconds."""
     return (word.start + word.end) / 2
 
 
-def _in_order(words: Sequence[Word], channel: int) -> list[Word]:
-    """The words ordered by start and set to `channel`, each clipped to the start of the next one."""
-    ordered = sorted(words, key=lambda word: (word.start, word.end))
+def clip_ends(ordered: Sequence[Word], channel: int) -> list[Word]:
+    """Words in the order of their starts, set to `channel`, each clipped to the start of the next one."""
     out: list[Word] = []
     for index, word in enumerate(ordered):
         end = max(word.start, word.end)

@@ -9,14 +9,11 @@ from rich.text import Text
 from api.cli.completion import JobId
 from api.cli.connection import Server
 from api.cli.tables import Cell
+from api.cli.times import Time, seconds_of
 from spool.commandline.app import new_app
-from spool.errors import InvalidRequest
 from spool.schemas.closures import ClosureOut, OpeningOut, PrivateOut
 
 app = new_app("Close passages, speakers or recordings to readers, and open them.", "embargo")
-
-_TIME = re.compile(r"(?:(?:(\d+):)?(\d{1,2}):)?(\d+(?:\.\d+)?)")
-_Time = Annotated[str | None, Parameter(metavar="TIME")]
 
 
 @app.command(name="close")
@@ -25,9 +22,9 @@ def close(
     /,
     *,
     start: Annotated[
-        _Time, Parameter(name="--from", help="Where the passage begins: 12:30, or seconds.")
+        Time, Parameter(name="--from", help="Where the passage begins: 12:30, or seconds.")
     ] = None,
-    end: Annotated[_Time, Parameter(name="--to", help="Where it ends.")] = None,
+    end: Annotated[Time, Parameter(name="--to", help="Where it ends.")] = None,
     speaker: Annotated[str | None, Parameter(help="Close this speaker instead, such as speaker_1.")] = None,
     until: Annotated[
         str | None, Parameter(metavar="DATE", help="When it opens by itself: 2031-01-01. Default: never.")
@@ -43,8 +40,8 @@ def close(
     with server.connect() as spool:
         closure = spool.close_to_readers(
             job_id,
-            start=_seconds("--from", start),
-            end=_seconds("--to", end),
+            start=seconds_of("--from", start),
+            end=seconds_of("--to", end),
             speaker=speaker,
             until=moment,
             reason=reason,
@@ -91,16 +88,6 @@ def suggest(job_id: JobId, /, *, server: Server = Server()) -> None:
     with server.connect() as spool:
         found = spool.closure_suggestions(job_id)
     server.show_rows(found, "no suggestions", ("from", "to", "looks like", "words"), _suggestion_cells)
-
-
-def _seconds(flag: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise InvalidRequest(f"{flag}: {text} is not a time such as 12:30, 1:02:03 or 750.5.")
-    hours, minutes, seconds = match.groups()
-    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds)
 
 
 def _what(closure: ClosureOut) -> str:

@@ -42,10 +42,6 @@ class Filters:
         float | None,
         Parameter(validator=Number(gte=0, lte=1), help="The least confidence of each matching word."),
     ] = None
-    start: Annotated[datetime | None, Parameter(name="--from", help="Jobs created on this day or later.")] = (
-        None
-    )
-    end: Annotated[datetime | None, Parameter(name="--to", help="Jobs created before this day.")] = None
 
     def to_request(self) -> dict[str, Any]:
         """The arguments of the client's `search`."""
@@ -55,8 +51,6 @@ class Filters:
             "tag": self.tag,
             "speaker": self.speaker,
             "confidence": self.confidence,
-            "created_from": self.start,
-            "created_to": self.end,
         }
 
 
@@ -70,6 +64,10 @@ def search(
         ),
     ],
     filters: Filters = Filters(),
+    start: Annotated[datetime | None, Parameter(name="--from", help="Jobs created on this day or later.")] = (
+        None
+    ),
+    end: Annotated[datetime | None, Parameter(name="--to", help="Jobs created before this day.")] = None,
     batch: Annotated[
         str | None, Parameter(completer=complete_batch, help="Search only jobs of this batch.")
     ] = None,
@@ -103,6 +101,8 @@ def search(
                 spool.search(
                     " ".join(words),
                     **filters.to_request(),
+                    created_from=start,
+                    created_to=end,
                     batch=batch,
                     language=language,
                     alternatives=alternatives,
@@ -116,6 +116,12 @@ def search(
     if server.as_json:
         print_json(hits)
         return
+    _print_hits(hits, address)
+    if more:
+        out.print(f"more than {limit} found; --limit lists more", style="dim")
+
+
+def _print_hits(hits: Sequence[HitOut], address: str) -> None:
     if not hits:
         out.print("nothing found", style="dim")
     for recording in group_hits(hits):
@@ -133,8 +139,6 @@ def search(
             out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
             for other in others:
                 out.print(_elsewhere(hit, other), soft_wrap=True)
-    if more:
-        out.print(f"more than {limit} found; --limit lists more", style="dim")
 
 
 def _print_collections(server: Server) -> None:

@@ -3,7 +3,8 @@ API."""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Server, out, print_json
 from api.cli.options import Transcription
 from api.cli.tables import Cell, describe_options, format_duration, format_money, format_time, table_of
+from api.cli.times import Time, seconds_of
 from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.domain.spacing import join_words
@@ -40,6 +42,12 @@ def rerun(
             help="Every recording that `spool search WORDS` finds; with --batch, only in that batch.",
         ),
     ] = None,
+    created_from: Annotated[
+        datetime | None, Parameter(help="With --query: jobs created on this day or later.")
+    ] = None,
+    created_to: Annotated[
+        datetime | None, Parameter(help="With --query: jobs created before this day.")
+    ] = None,
     spoken: Annotated[
         str | None,
         Parameter(metavar="CODE", help="With --query: only recordings mostly in this language."),
@@ -50,17 +58,25 @@ def rerun(
             help="With --query: also search the alternatives that jobs kept.",
         ),
     ] = False,
+    start: Annotated[
+        Time,
+        Parameter(name="--from", help="Replace only a stretch of one job: from here on, 12:30 or seconds."),
+    ] = None,
+    end: Annotated[Time, Parameter(name="--to", help="Where the stretch ends.")] = None,
     pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
     server: Server = Server(),
 ) -> None:
     """Transcribe recordings again, for example with a better model.
 
-    Options that are not given keep their values. Transcripts are kept; `spool diff` compares them. Repeating
+    Options that are not given keep their values. Transcripts are kept; `spool diff` compares them. With
+    --from and --to the new version has the job's words, as they are corrected, outside the stretch. Repeating
     a command with --batch or --query continues where it was interrupted.
     """
+    first, last = _stretch(ids, batch, query, start, end)
     if not ids and not batch and query is None:
         raise InvalidRequest("Name jobs, or a batch: spool rerun --batch BATCH --model MODEL.")
-    narrowed = filters.to_request() | {"language": spoken}
+    created = {"created_from": created_from, "created_to": created_to}
+    narrowed = filters.to_request() | created | {"language": spoken}
     if query is None and (in_alternatives or any(value is not None for value in narrowed.values())):
         raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
     asked = options.to_request(whole=False)
@@ -71,7 +87,7 @@ def rerun(
             chosen = _first_versions(spool, hits)
         else:
             chosen = [] if batch is None else [job.id for job in spool.jobs(batch=batch, state=JobState.DONE)]
-        submitted = [spool.rerun(each, asked, pool=pool) for each in ids]
+        submitted = [spool.rerun(each, asked, start=first, end=last, pool=pool) for each in ids]
         submitted += [
             spool.rerun(job_id, asked, pool=pool, idempotency_key=f"rerun-{job_id}-{digest}")
             for job_id in chosen
@@ -83,6 +99,21 @@ def rerun(
             out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
 
 
+def _stretch(
+    ids: Sequence[str], batch: str | None, query: str | None, start: str | None, end: str | None
+) -> tuple[float | None, float | None]:
+    """Where the part to replace begins and ends, in seconds; None for all of the recording."""
+    if start is None and end is None:
+        return None, None
+    if start is None or end is None:
+        raise InvalidRequest("Give both times: --from 12:30 --to 14:00.")
+    if len(ids) != 1 or batch is not None or query is not None:
+        raise InvalidRequest(
+            "--from and --to replace a stretch of one job: spool rerun JOB --from 12:30 --to 14:00."
+        )
+    return seconds_of("--from", start), seconds_of("--to", end)
+
+
 def versions(job_id: JobId, /, *, server: Server = Server()) -> None:
     """List the versions of a job's recording: models, words, costs."""
     with server.connect() as spool:
@@ -90,7 +121,7 @@ def versions(job_id: JobId, /, *, server: Server = Server()) -> None:
     if server.as_json:
         print_json(listed)
         return
-    titles = ("job", "state", "model", "decoder", "words", "cost", "submitted by", "created")
+    titles = ("job", "state", "model", "decoder", "words", "replaced", "cost", "submitted by", "created")
     out.print(table_of(titles, map(_cells, listed.items)))
     if not listed.stored:
         out.print("The recording was deleted; it cannot be transcribed again.", style="dim")
@@ -200,6 +231,9 @@ def _cells(version: VersionOut) -> tuple[Cell, ...]:
         version.model,
         describe_options(version.options),
         version.words,
+        "all"
+        if (part := version.stretch) is None
+        else f"{format_duration(part.start)} to {format_duration(part.end)}",
         format_money(version.cost.billable, version.cost.currency),
         version.submitted_by,
         format_time(version.created_at),

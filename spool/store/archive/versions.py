@@ -147,7 +147,9 @@ def rerun_job(tx: Connection, job: Job, new: NewJob) -> tuple[Job, bool]:
     tx.execute(select(jobs.c.id).where(jobs.c.id == job.recording).with_for_update())
     refuse_deleted(get_job(tx, job.id), Content.SOURCE)
     hashes = hashes_of_source(tx, job.id)
-    # What lies in our store does not change: whoever reads it again has to find the same.
-    content = job.content_sha256 if job.source.kind == "upload" else None
+    # What lies in our store does not change: whoever reads it again has to find the same. So has whoever
+    # replaces a stretch of a transcript.
+    is_pinned = job.source.kind == "upload" or new.stretch is not None
+    content = job.content_sha256 if is_pinned else None
     own = replace(new, rerun_of=job.recording, source=job.source, source_hashes=hashes)
     return create_job(tx, replace(own, content_sha256=content))

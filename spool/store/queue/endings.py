@@ -52,7 +52,8 @@ class Outcome(JobResult):
     def columns(self, job: Job) -> dict[str, Any]:
         """What it changes in the row of this job, by column."""
         columns = values_of(self, Outcome)
-        columns["done_seconds"] = self.audio_seconds
+        stretch = job.stretch
+        columns["done_seconds"] = self.audio_seconds if stretch is None else stretch.end - stretch.start
         columns["warnings"] = self.warnings or None
         columns["source_etag"] = job.source.etag if self.source_etag is None else self.source_etag
         columns["source_size"] = job.source.size if self.source_size is None else self.source_size
