@@ -224,6 +224,11 @@ def job_sheet(job: schemas.JobDetail) -> Table:
         *((("waiting for", Text(job.waiting_for, style="yellow")),) if job.waiting_for else ()),
         *((("requires", Text(str(job.requires))),) if job.requires else ()),
         ("model", Text(f"{job.options.model}, {describe_options(job.options)}")),
+        *(
+            (("replaces", Text(f"{describe_stretch(job.stretch)} of {job.stretch.job}")),)
+            if job.stretch
+            else ()
+        ),
         ("audio", done),
         ("attempts", str(job.attempts)),
         ("created", format_time(job.times.created_at)),
@@ -251,6 +256,11 @@ def job_sheet(job: schemas.JobDetail) -> Table:
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     return sheet_of(rows)
+
+
+def describe_stretch(stretch: schemas.StretchOut) -> str:
+    """From when to when it replaces words."""
+    return f"{format_duration(stretch.start)} to {format_duration(stretch.end)}"
 
 
 def _file_words(file: schemas.ExportOut) -> Text:

@@ -48,6 +48,7 @@ from .jobs import (
     JobDeletion as JobDeletion,
     JobDetail as JobDetail,
     JobOut as JobOut,
+    StretchOut as StretchOut,
     JobRequest as JobRequest,
     PhrasesOut as PhrasesOut,
     VoiceOut as VoiceOut,

@@ -16,7 +16,15 @@ from api.cli.archive.search import Filters
 from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Server, out, print_json
 from api.cli.options import Transcription
-from api.cli.tables import Cell, describe_options, format_duration, format_money, format_time, table_of
+from api.cli.tables import (
+    Cell,
+    describe_options,
+    describe_stretch,
+    format_duration,
+    format_money,
+    format_time,
+    table_of,
+)
 from api.cli.times import Time, seconds_of
 from spool.client import Spool
 from spool.domain.jobs import JobState
@@ -231,9 +239,7 @@ def _cells(version: VersionOut) -> tuple[Cell, ...]:
         version.model,
         describe_options(version.options),
         version.words,
-        "all"
-        if (part := version.stretch) is None
-        else f"{format_duration(part.start)} to {format_duration(part.end)}",
+        "all" if version.stretch is None else describe_stretch(version.stretch),
         format_money(version.cost.billable, version.cost.currency),
         version.submitted_by,
         format_time(version.created_at),

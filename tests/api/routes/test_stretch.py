@@ -113,6 +113,8 @@ def test_the_command_takes_times_as_people_write_them(
     ran = invoke(main, ["rerun", first, "--from", "0:00.5", "--to", "1", *to, "--json"])
     assert json.loads(ran.stdout)[0]["stretch"] == {"job": first, "start": 0.5, "end": 1.0}
     assert "0.5 s to 1.0 s" in invoke(main, ["versions", first, *to]).stdout
+    made = json.loads(ran.stdout)[0]["id"]
+    assert f"0.5 s to 1.0 s of {first}" in invoke(main, ["status", made, *to]).stdout
     for arguments, sentence, code in (
         (["rerun", first, "--from", "0:01"], "Give both times: --from 12:30 --to 14:00.", 2),
         (["rerun", first, first, "--from", "0", "--to", "1"], "replace a stretch of one job", 2),
