@@ -27,6 +27,7 @@ from api.routes import (
     metrics,
     openai,
     outputs,
+    receipts,
     review,
     search,
     sources,
@@ -76,6 +77,8 @@ ROUTES = (
         "not_found not_done deleted",
         media=transcripts.MEDIA,
     ),
+    Route("GET", f"{_JOB}/receipt", receipts.get_receipt, READ, "not_found not_done deleted"),
+    Route("GET", "/receipt-keys", receipts.list_keys, None),
     Route(
         "POST",
         f"{_JOB}/rerun",

@@ -30,6 +30,7 @@ from spool.domain.jobs import queue_name
 from spool.objects import ObjectStore, object_store
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox, secret_box
+from spool.settings.signing_key import Signer, receipt_signer
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs
 
@@ -57,6 +58,7 @@ class Services:
     feed: EventBroker
     sender: WebhookDispatcher
     secret_box: SecretBox
+    receipt_signer: Signer
     live: LiveServices
     large_bodies: CapacityLimiter
     """Large JSON bodies are parsed one at a time, since parsing holds the interpreter lock."""
@@ -124,6 +126,7 @@ def open_services(settings: Settings) -> Services:
         feed=EventBroker(database, settings, lambda: key_cache.requires_key, sender.wake),
         sender=sender,
         secret_box=box,
+        receipt_signer=receipt_signer(settings),
         live=live_services(settings),
         large_bodies=CapacityLimiter(1),
         manifest_turn=threading.Lock(),

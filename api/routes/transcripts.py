@@ -18,6 +18,7 @@ from api.queries import Subtitles
 from api.services import ServicesDep
 from spool.domain.jobs import Job
 from spool.domain.transcript import Lattice, Transcript
+from spool.errors import Forbidden
 from spool.formats import CONTENT_TYPES, IIIF_TYPE, ServedFormat, check_subtitles, manifest, render_bytes
 from spool.formats.digits import with_digits
 from spool.objects.integrity import open_verified
@@ -49,6 +50,10 @@ def get_transcript(
         ),
     ] = None,
     original: Annotated[bool, Query(description="As recognised, without corrections.")] = False,
+    recorded: Annotated[
+        bool,
+        Query(description="As JSON the stored record, byte for byte, whose hash the receipt has."),
+    ] = False,
     subtitles: Subtitles = None,
 ) -> Annotated[Response, Transcript | list[Lattice]]:
     """Fetch a transcript.
@@ -64,6 +69,12 @@ def get_transcript(
         _version(job, len(edits)) + (f"-{digits}" if digits else "") + (f"-{subtitles}" if subtitles else "")
     ) + _mark(view)
     headers = {"ETag": f'"{version}.{form}"', REVISION: str(len(edits))}
+    if recorded:
+        if view.hides:
+            raise Forbidden(f"{view.closed.sentence} The stored record requires opening that: `closed=true`.")
+        return FileStream(
+            open_verified(services.objects, key, job.transcript_sha256 or ""), {}, CONTENT_TYPES["json"]
+        )
     if form == "json" and not (job.speaker_names or edits or digits or subtitles or view.closed):
         record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])

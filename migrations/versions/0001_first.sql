@@ -335,6 +335,12 @@ CREATE TABLE quota_use (
     CONSTRAINT pk_quota_use PRIMARY KEY (project)
 );
 
+CREATE TABLE receipt_keys (
+    id VARCHAR(16) NOT NULL,
+    pem TEXT NOT NULL,
+    CONSTRAINT pk_receipt_keys PRIMARY KEY (id)
+);
+
 CREATE TABLE review_samples (
     project VARCHAR(200) NOT NULL,
     batch VARCHAR(40),
@@ -726,6 +732,17 @@ CREATE TABLE idempotency (
 CREATE INDEX ix_idempotency_created_at ON idempotency (created_at);
 
 CREATE INDEX ix_idempotency_job_id ON idempotency (job_id);
+
+CREATE TABLE receipts (
+    job_id VARCHAR(40) NOT NULL,
+    attempt INTEGER NOT NULL,
+    statement TEXT NOT NULL,
+    key_id VARCHAR(16),
+    signature VARCHAR(128),
+    CONSTRAINT pk_receipts PRIMARY KEY (job_id, attempt),
+    CONSTRAINT ck_receipts_signed CHECK ((key_id IS NULL) = (signature IS NULL)),
+    CONSTRAINT fk_receipts_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
 
 CREATE TABLE review_passages (
     job_id VARCHAR(40) NOT NULL,
@@ -1231,6 +1248,12 @@ CREATE TABLE quota_use (
     CONSTRAINT pk_quota_use PRIMARY KEY (project)
 );
 
+CREATE TABLE receipt_keys (
+    id VARCHAR(16) NOT NULL,
+    pem TEXT NOT NULL,
+    CONSTRAINT pk_receipt_keys PRIMARY KEY (id)
+);
+
 CREATE TABLE review_samples (
     project VARCHAR(200) NOT NULL,
     batch VARCHAR(40),
@@ -1616,6 +1639,17 @@ CREATE TABLE idempotency (
 CREATE INDEX ix_idempotency_created_at ON idempotency (created_at);
 
 CREATE INDEX ix_idempotency_job_id ON idempotency (job_id);
+
+CREATE TABLE receipts (
+    job_id VARCHAR(40) NOT NULL,
+    attempt INTEGER NOT NULL,
+    statement TEXT NOT NULL,
+    key_id VARCHAR(16),
+    signature VARCHAR(128),
+    CONSTRAINT pk_receipts PRIMARY KEY (job_id, attempt),
+    CONSTRAINT ck_receipts_signed CHECK ((key_id IS NULL) = (signature IS NULL)),
+    CONSTRAINT fk_receipts_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
 
 CREATE TABLE review_passages (
     job_id VARCHAR(40) NOT NULL,

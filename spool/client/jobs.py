@@ -27,12 +27,14 @@ from spool.client.exchange import (
     kind_of,
     parse,
     read,
+    read_list,
     receive,
 )
 from spool.client.fields import JobFields, JobListQuery
 from spool.client.options import Options
 from spool.client.uploads import DIRECT_BYTES, get_upload, send_direct
 from spool.domain.priority import PriorityName
+from spool.domain.receipts import PublicKey
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats import Preset, ServedFormat, TextFormat
@@ -167,15 +169,29 @@ def transcript_file(
     *,
     digits: str | None = None,
     original: bool = False,
+    recorded: bool = False,
     subtitles: Preset | None = None,
     closed: bool = False,
 ) -> Flow[bytes]:
     """A transcript's file in one of `spool.formats.FORMATS`, or `iiif`. `digits`: the language whose numbers
     are written as digits, or `auto`; `original`: without corrections; `subtitles`: whose rules SRT, WebVTT
-    and TTML follow; `closed`: with what is closed to readers. Raises Conflict while the job is not done."""
+    and TTML follow; `closed`: with what is closed to readers; `recorded`: the stored record as JSON, whose
+    hash the receipt has. Raises Conflict while the job is not done."""
     query = {"format": format, "digits": digits, "original": original or None, "subtitles": subtitles}
-    query["closed"] = closed or None
+    query |= {"closed": closed or None, "recorded": recorded or None}
     return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True))).content
+
+
+def receipt(job_id: str, *, attempt: int | None = None, closed: bool = False) -> Flow[bytes]:
+    """The file of a job's signed receipt (docs/receipts.md); `attempt`: not of the last one. Raises Conflict
+    while the job is not done."""
+    query = {"attempt": attempt, "closed": closed or None}
+    return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/receipt", query))).content
+
+
+def receipt_keys() -> Flow[list[PublicKey]]:
+    """The public keys with which receipts are signed, or were."""
+    return read_list(Ask("GET", "/v1/receipt-keys"), PublicKey)
 
 
 def words(job_id: str, *, closed: bool = False) -> Flow[Transcript]:

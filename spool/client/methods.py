@@ -105,6 +105,8 @@ class Methods:
     wait = Call(_jobs.wait)
     transcript = Call(_jobs.transcript)
     transcript_file = Call(_jobs.transcript_file)
+    receipt = Call(_jobs.receipt)
+    receipt_keys = Call(_jobs.receipt_keys)
     words = Call(_jobs.words)
     rerun = Call(_jobs.rerun)
     versions = Call(_jobs.versions)

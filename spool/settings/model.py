@@ -30,6 +30,7 @@ from spool.errors import StorageError
 from spool.net.address_policy import AddressRules, normal_pattern
 from spool.settings.client import ClientSettings, secrets_of
 from spool.settings.redis_url import default_url
+from spool.settings.secret_key import split_keys
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LEAST_KEY = 32
@@ -197,6 +198,9 @@ class Settings(ClientSettings):
     """Encrypts the secrets of webhooks in the database, 32 characters or more; several, separated by commas,
     while it is changed: the first encrypts, each decrypts. Default: `secret-key` in the home, made at first
     use."""
+    receipt_key: SecretStr | None = None
+    """Signs receipts, 32 characters or more; several, separated by commas: the first signs, and the public
+    parts of all are shown. Default: `receipt-key` in the home, made at first use."""
     webhook_private_hosts: Hosts = ()
     """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
     webhook_disable_days: float = Field(5.0, gt=0)
@@ -320,10 +324,10 @@ class Settings(ClientSettings):
             values["objects"] = values.get("objects") or (home / "objects").as_uri()
         return values
 
-    @field_validator("secret_key")
+    @field_validator("secret_key", "receipt_key")
     @classmethod
     def _long_keys(cls, value: SecretStr | None) -> SecretStr | None:
-        keys = None if value is None else value.get_secret_value().replace(",", " ").split()
+        keys = None if value is None else split_keys(value)
         if keys is not None and (not keys or min(map(len, keys)) < LEAST_KEY):
             raise ValueError(f"has to have at least {LEAST_KEY} characters")
         return value

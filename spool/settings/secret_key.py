@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from spool.errors import SpoolError
 from spool.settings.home import make_private
 
@@ -78,26 +80,32 @@ class SecretBox:
 def secret_box(settings: "Settings") -> SecretBox:
     """The box of these settings. Without `SPOOL_SECRET_KEY` its key is a file of the home, made once."""
     if settings.secret_key is not None:
-        return SecretBox(tuple(settings.secret_key.get_secret_value().replace(",", " ").split()))
-    return SecretBox((_key_of(settings.home),))
+        return SecretBox(split_keys(settings.secret_key))
+    return SecretBox((key_in_home(settings.home, FILE),))
 
 
-def _key_of(home: Path) -> str:
-    """The key in the home, which only this user can read. Of several processes at once, one makes it."""
-    path = home / FILE
+def split_keys(secret: SecretStr) -> tuple[str, ...]:
+    """The keys of a setting, which commas or spaces separate."""
+    return tuple(secret.get_secret_value().replace(",", " ").split())
+
+
+def key_in_home(home: Path, name: str) -> str:
+    """The key in this file of the home, which only this user can read. Of several processes at once, one
+    makes it."""
+    path = home / name
     if not path.exists():
         make_private(home)
-        descriptor, name = tempfile.mkstemp(dir=home, prefix=FILE)  # mode 0600
+        descriptor, made = tempfile.mkstemp(dir=home, prefix=name)  # mode 0600
         try:
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_urlsafe(32))
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(name, path)
+            os.link(made, path)
         except FileExistsError:
             pass
         finally:
-            os.unlink(name)
+            os.unlink(made)
     return path.read_text(encoding="ascii").strip()
 
 

@@ -28,6 +28,7 @@ from spool.domain.jobs import TERMINAL, Job
 from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
+from spool.store.archive.receipts import drop_receipts
 from spool.store.archive.typescripts import drop_typescripts
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import drop_passages, drop_review
@@ -121,6 +122,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_sounds(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)
+        drop_receipts(tx, ids)
         drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}

@@ -17,6 +17,7 @@ from spool.tables.glossaries import glossaries, language_models
 from spool.tables.jobs import channel_passes, chunks, jobs, phrase_lists, source_hashes, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
+from spool.tables.receipts import receipt_keys, receipts
 from spool.tables.review import review_passages, review_recordings, review_sample_passages, review_samples
 from spool.tables.sounds import sound_blocks, sound_pairs, sound_recordings, sound_segments
 from spool.tables.sources import source_items, source_marks, sources
@@ -55,6 +56,8 @@ __all__ = [
     "passages",
     "phrase_lists",
     "quota_use",
+    "receipt_keys",
+    "receipts",
     "review_passages",
     "review_recordings",
     "review_sample_passages",

@@ -19,6 +19,7 @@ import structlog
 from spool.answering import Answering
 from spool.domain.jobs import Job
 from spool.domain.options import JobOptions
+from spool.domain.receipts import Origin
 from spool.domain.transcript import SCHEMA, Transcript
 from spool.errors import NotFound, SourceChanged
 from spool.objects import ObjectStore, s3_store
@@ -69,7 +70,8 @@ class Reuse:
         self._fingerprint = mark
         self._content: str | None = None
         self._marks: tuple[int, int, int, int] | None = None
-        self._from: str | None = None
+        self.origin: Origin | None = None
+        """Where the words come from, once a transcript was reused."""
         self.source = job.source
 
     def fetch(
@@ -149,7 +151,7 @@ class Reuse:
             fingerprint=self._fingerprint,
             source_etag=self.source.etag,
             source_size=self.source.size,
-            reused_from=self._from,
+            reused_from=None if self.origin is None else self.origin.job,
         )
 
     def _take(self, known: KnownTranscript | None) -> Transcript | None:
@@ -163,7 +165,7 @@ class Reuse:
         if hashlib.sha256(record).hexdigest() != known.sha256:
             log.warning("spoilt transcript not reused", key=known.key)
             return None
-        self._from = known.job_id
+        self.origin = Origin(job=known.job_id, transcript_sha256=known.sha256)
         self._content = self._content or known.content_sha256
         earlier = Transcript.model_validate_json(record)
         audio = earlier.audio.model_copy(update={"name": self._job.name})

@@ -18,6 +18,7 @@ from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
+from spool.domain.receipts import Origin
 from spool.domain.transcript import Transcript
 from spool.errors import LeaseLost, StorageError, UnknownModel
 from spool.failpoints import failpoint
@@ -44,6 +45,7 @@ from worker.jobs.lease import Lease
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import Delivered, attempt_of, deliver, outcome_of, withdraw
 from worker.jobs.places import Places
+from worker.jobs.receipt import state
 from worker.jobs.retry import retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.services import JobServices
@@ -112,6 +114,7 @@ class JobRunner:
         kind = StretchAttempt if claim.job.stretch is not None else kind
         self._attempt = kind(services.context, claim, lease)
         self._record: Transcript | None = None  # that the job had before
+        self._origin: Origin | None = None  # of words that this attempt did not decode
         self._recording: KeptRecording | None = None  # of a live session
         self._speakers: SpeakerPass | None = None
         self._witness: WitnessPass | None = None
@@ -181,6 +184,7 @@ class JobRunner:
                         transcript = self._witness.add_evidence(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
+        self._origin = reuse.origin
         return transcript, reuse.facts()
 
     def _find_speakers_again(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
@@ -188,6 +192,7 @@ class JobRunner:
         attempt, job, objects = self._attempt, self._job, self._services.objects
         before = Transcript.model_validate_json(read_verified(objects, key, job.transcript_sha256 or ""))
         self._record = before
+        self._origin = Origin(job=job.id, transcript_sha256=job.transcript_sha256 or "")
         # That of the words is known where nobody asked for speakers before.
         of_words = None if before.diarization is not None else job.fingerprint
         models = SpeakerModels.ready(attempt, asked)
@@ -328,9 +333,10 @@ class JobRunner:
         """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""
         attempt, passages = self._attempt, passages_of(transcript)
         last = attempt.last
+        statement = state(self._claim, transcript, outcome, attempt.decoded, attempt.info, self._origin)
         context = self._context
         if last is not None:
-            ending = Ending(self._claim, outcome, passages, last)
+            ending = Ending(self._claim, outcome, passages, last, statement=statement)
             if context.endings.finish(context.db, ending, transcript, gather=context.job_gate.taken > 1):
                 failpoint("finish.committed")
                 return
@@ -341,7 +347,8 @@ class JobRunner:
             with context.db.begin() as tx:
                 if self._recording is not None:
                     self._recording.keep(tx, self._claim)
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), passages, review)
+                named = self._with_names(tx, outcome, transcript)
+                finish_job(tx, self._claim, named, passages, review, statement)
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)

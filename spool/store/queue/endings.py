@@ -30,6 +30,7 @@ from spool.domain.archive.review import ReviewPassage
 from spool.domain.jobs import Job, JobResult, JobState
 from spool.domain.recognition import DecodedChunk
 from spool.store.archive.exports import enqueue_exports
+from spool.store.archive.receipts import keep_statements
 from spool.store.chunks import save_last_chunks
 from spool.store.event_log import note_jobs
 from spool.store.ledger.charges import Charge
@@ -115,6 +116,7 @@ def finish_job(
     outcome: Outcome,
     passages: Sequence[Passage] = (),
     review: Sequence[ReviewPassage] = (),
+    statement: str = "",
 ) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
     ended = outcome.columns(claim.job)
@@ -123,6 +125,7 @@ def finish_job(
         drop_passages(tx, [claim.job.id])
         review = ()  # what is to be reviewed, and was, does not depend on speakers
     write_passages(tx, JobPassages(claim.job.id, claim.job.project, passages, review))
+    keep_statements(tx, [(claim, statement)])
     enqueue_exports(tx, job)
 
 
@@ -155,13 +158,14 @@ def _move_fenced(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
 @dataclass(frozen=True, slots=True)
 class Ending:
     """The end of a job that was transcribed for the first time: its result, its passages, its last chunk with
-    the charge (if it is not saved yet), and its passages to review."""
+    the charge (if it is not saved yet), its passages to review, and what its receipt states."""
 
     claim: Claim
     outcome: Outcome
     passages: Sequence[Passage] = ()
     chunk: tuple[DecodedChunk, Charge] | None = None
     review: Sequence[ReviewPassage] = ()
+    statement: str = ""
 
 
 def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
@@ -180,6 +184,7 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
     write_passages(
         tx, *(JobPassages(one.claim.job.id, one.claim.job.project, one.passages, one.review) for one in free)
     )
+    keep_statements(tx, [(one.claim, one.statement) for one in free])
     for job in done:
         enqueue_exports(tx, job)
     # Last: the worker's other jobs wait for its row until the commit.
