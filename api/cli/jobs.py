@@ -120,6 +120,10 @@ def transcript(
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
+    recorded: Annotated[
+        bool,
+        Parameter(negative=(), help="The stored record as JSON, whose hash the receipt has."),
+    ] = False,
     closed: Annotated[
         bool, Parameter(negative=(), help="Include what is closed to readers; this is logged.")
     ] = False,
@@ -129,7 +133,9 @@ def transcript(
     if form == "docx" and output is None and sys.stdout.isatty():
         raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
     with connect(url) as spool:
-        data = spool.transcript_file(job_id, form, digits=digits, subtitles=subtitles, closed=closed)
+        data = spool.transcript_file(
+            job_id, form, digits=digits, subtitles=subtitles, recorded=recorded, closed=closed
+        )
     if output is not None:
         output.write_bytes(data)
     else:

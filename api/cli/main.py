@@ -45,6 +45,17 @@ COMMANDS = {
     "watch": Command("archive.sources", "watch", _FLOW, "Watch a folder or bucket for new recordings."),
     "sources": Command("archive.sources", "app", _FLOW, "Manage watched folders and buckets."),
     "transcript": Command("jobs", "transcript", _WORDS, "Print a transcript."),
+    "receipt": Command("archive.receipts", "receipt", _WORDS, "Fetch the signed receipt of a job."),
+    "receipt-keys": Command("archive.receipts", "receipt_keys", _WORDS, "Print the public keys of receipts."),
+    "verify-receipt": Command(
+        "archive.receipts", "verify_receipt", _WORDS, "Check a receipt, without a server."
+    ),
+    "verify": Command(
+        "archive.receipts",
+        "verify",
+        _WORDS,
+        "Decode a sample of a job again, and compare it with its receipt.",
+    ),
     "edits": Command("archive.edits", "edits", _WORDS, "Correct transcripts; list and undo corrections."),
     "review": Command(
         "archive.review",

@@ -20,7 +20,7 @@ from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.archive.passages import passages_of
 from spool.domain.fleet.routing import Route
-from spool.domain.recognition import DecodedChunk
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import (
     AudioFacts,
     ChunkNbest,
@@ -41,6 +41,7 @@ from spool.store.queue.leases import Claim, claim_job
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.workers import heartbeat, register_worker
 from spool.tables.workers import WorkerInfo
+from worker.jobs.receipt import state
 
 
 @dataclass
@@ -118,24 +119,22 @@ class FakeWorker:
         (doubts,) = doubts_in(self.services.database, [FinishedJob(claim.job, None, record)])
         with self.services.database.begin() as tx:
             self._charge(tx, claim, record.audio.duration)
-            endings.finish_job(
-                tx,
-                claim,
-                endings.Outcome(
-                    record.audio.duration,
-                    key,
-                    stored.sha256 or "",
-                    1.0,
-                    len(words),
-                    complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
-                    expected_seconds=expected_seconds,
-                    warnings=warnings or [],
-                    content_sha256=content_sha256,
-                    words_without_evidence=unsaid or None,
-                ),
-                passages_of(record),
-                doubts,
+            outcome = endings.Outcome(
+                record.audio.duration,
+                key,
+                stored.sha256 or "",
+                1.0,
+                len(words),
+                complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
+                expected_seconds=expected_seconds,
+                warnings=warnings or [],
+                content_sha256=content_sha256,
+                words_without_evidence=unsaid or None,
             )
+            end = round(record.audio.duration * 16_000)
+            heard = [DecodedChunk(ChunkSpan(0, 0, 0, end, 0, end), Recognition(words=record.words))]
+            statement = state(claim, record, outcome, heard, None, None)
+            endings.finish_job(tx, claim, outcome, passages_of(record), doubts, statement)
 
     def fail(self, job_id: str, code: str, message: str) -> None:
         claim = self.claim(job_id)

@@ -19,6 +19,7 @@ COMMANDS = {
     "align": "Print when each word of an existing transcript is spoken.",
     "listen": "Send a file through a live session and print its results as JSON lines.",
     "witness": "Check a transcript against the sounds of its recording.",
+    "verify": "Decode a sample of a job's chunks again, and compare it with its receipt.",
     "diarize": "Print who speaks when.",
     "speech": "Print where there is speech.",
     "measure": "Print the lengths of recordings according to their headers.",

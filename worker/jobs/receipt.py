@@ -8,7 +8,7 @@ from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.store.queue.endings import Outcome
 from spool.store.queue.leases import Claim
-from worker.machine.code import running_code
+from worker.jobs.code import running_code
 from worker.models.base import ModelInfo
 
 _OTHERS = ("language_model", "diarization", "witness")

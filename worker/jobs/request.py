@@ -66,13 +66,25 @@ def job_request_of(
 ) -> DecodeRequest:
     """The request of the job called `name`. language_model, reader: the files of language models of its
     project. Raises UnknownModel, and NotFound if its phrases are gone."""
-    own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))
-    graph = None if options.graph is None else options.graph.name
-    second = None if options.rescore is None else options.rescore.model
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:
             phrases = phrases_of(tx, options.boost.sha256)
+    return resolve_files(options, settings, name, phrases, language_model, reader)
+
+
+def resolve_files(
+    options: JobOptions,
+    settings: Settings,
+    name: str,
+    phrases: tuple[str, ...] = (),
+    language_model: Path | None = None,
+    reader: Path | None = None,
+) -> DecodeRequest:
+    """As `job_request_of`, with the phrases at hand. Raises UnknownModel."""
+    own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))
+    graph = None if options.graph is None else options.graph.name
+    second = None if options.rescore is None else options.rescore.model
     resolved = Resolved(
         phrases=phrases,
         boost=1.0 if options.boost is None else options.boost.weight,

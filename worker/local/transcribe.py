@@ -119,7 +119,7 @@ def transcribe_with(
     if not chunk:
         ask = replace(ask, single=True)
     request = replace(ask, search=options, carries=carries)
-    engine = _LocalEngine(model, request, CHUNKS_AT_ONCE if chunk else None, second)
+    engine = LocalEngine(model, request, CHUNKS_AT_ONCE if chunk else None, second)
     if lengths is not None:
         engine.info = replace(engine.info, chunking=lengths)
     decoders = [_FileDecoder(path, engine, chunk, request=request, info=engine.info) for path in files]
@@ -152,7 +152,7 @@ def _with_speakers(
     return replace(result, transcript=with_speakers(result.transcript, segments, facts, activity))
 
 
-class _LocalEngine:
+class LocalEngine:
     """Decodes submitted chunks in this thread, `at_once` of them as one batch; None: all."""
 
     def __init__(
@@ -205,7 +205,7 @@ class _FileDecoder(ChunkDecoder):
     """One file being decoded, in chunks or as one chunk that is always decoded."""
 
     path: Path
-    engine: _LocalEngine
+    engine: LocalEngine
     chunk: bool
     audio: AudioStream | None = None
     spoken: list[tuple[ChunkSpan, Recognition]] = field(default_factory=list)

@@ -1,29 +1,26 @@
 """Receipts: written with the end of their job, signed once, deleted with the transcript."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, select, update
 
 from spool.domain.receipts import PublicKey, Signature
 from spool.errors import NotFound
-from spool.store.queue.leases import Claim
 from spool.store.sql import ManyRows
 from spool.tables import receipt_keys, receipts
 from spool.tables.receipts import ReceiptKey, StoredReceipt
 from spool.tables.record import reader_of, values_of
 
 _receipt_of = reader_of(StoredReceipt)
-_KEPT = ManyRows(receipts, ["job_id", "attempt", "statement"])
+_NAMES = ("job_id", "attempt", "statement")
+_KEPT = ManyRows(receipts, _NAMES)
 _KEYS = ManyRows(receipt_keys, ["id", "pem"], skip=True)
 
 
-def keep_statements(tx: Connection, statements: Sequence[tuple[Claim, str]]) -> None:
-    """Write what is stated of these jobs, whose rows the transaction holds; an empty text is nothing."""
-    rows = [
-        {"job_id": claim.job.id, "attempt": claim.attempt, "statement": text}
-        for claim, text in statements
-        if text
-    ]
+def keep_statements(tx: Connection, statements: Iterable[tuple[str, int, str]]) -> None:
+    """Write what is stated of these jobs, by id and attempt; the transaction holds their rows. An empty text
+    is nothing."""
+    rows = [dict(zip(_NAMES, each, strict=True)) for each in statements if each[-1]]
     if rows:
         _KEPT.execute(tx, rows)
 

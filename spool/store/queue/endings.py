@@ -125,7 +125,7 @@ def finish_job(
         drop_passages(tx, [claim.job.id])
         review = ()  # what is to be reviewed, and was, does not depend on speakers
     write_passages(tx, JobPassages(claim.job.id, claim.job.project, passages, review))
-    keep_statements(tx, [(claim, statement)])
+    keep_statements(tx, [(claim.job.id, claim.attempt, statement)])
     enqueue_exports(tx, job)
 
 
@@ -184,7 +184,7 @@ def finish_jobs(tx: Connection, endings: Sequence[Ending]) -> set[str]:
     write_passages(
         tx, *(JobPassages(one.claim.job.id, one.claim.job.project, one.passages, one.review) for one in free)
     )
-    keep_statements(tx, [(one.claim, one.statement) for one in free])
+    keep_statements(tx, ((one.claim.job.id, one.claim.attempt, one.statement) for one in free))
     for job in done:
         enqueue_exports(tx, job)
     # Last: the worker's other jobs wait for its row until the commit.

@@ -129,6 +129,7 @@ def tell(story: Story) -> None:
         _webhooks,
         _reports,
         _closures,
+        _receipts,
     ):
         chapter(story)
 
@@ -244,6 +245,13 @@ def _closures(story: Story) -> None:
     story.http.get(f"{path}/transcript", params={"closed": True}).raise_for_status()
     story.get(f"{path}/openings")
     story.send("DELETE", f"{path}/closures/{closure}")
+
+
+def _receipts(story: Story) -> None:
+    job = story.post("/v1/jobs", json=REEL)["id"]
+    story.live.work().finish(job, content_sha256=hashlib.sha256(SOUND).hexdigest())
+    story.get(f"/v1/jobs/{job}/receipt")
+    story.get("/v1/receipt-keys")
 
 
 def _review(story: Story) -> None:

@@ -32,6 +32,7 @@ from spool.store.transcripts.voices import write_prints
 from spool.tables import closures as table
 from tests.api.auth.keys import bearer, new_key
 from tests.api.delivery.receiver import Receiver
+from worker.jobs.receipt import state
 
 RATE = 16_000
 SECRET, OTHER, SPEAKER, MAIDEN = "Xylophonist", "Quagmire", "Wilhelmina", "Throckmorton"
@@ -132,7 +133,8 @@ class Archive:
             warnings=list(record.warnings),
         )  # fmt: skip
         with live.services.database.begin() as tx:
-            endings.finish_job(tx, claim, outcome, passages_of(record), doubts)
+            statement = state(claim, record, outcome, [], None, None)
+            endings.finish_job(tx, claim, outcome, passages_of(record), doubts, statement)
             write_prints(tx, job_id, "e", {"speaker_1": bytes(8)})
 
     def close(self, job_id: str, caller: str = "archivist", **what: Any) -> dict[str, Any]:
@@ -252,6 +254,8 @@ STATEMENTS: Mapping[str, dict[str, Any] | str] = {
     "DELETE /v1/jobs/{job_id}/content": {},
     "POST /v1/jobs/{job_id}/retry": {},
     "GET /v1/jobs/{job_id}/transcript": {},
+    "GET /v1/jobs/{job_id}/receipt": {},
+    "GET /v1/receipt-keys": {},
     "POST /v1/jobs/{job_id}/rerun": {"json": {"tags": {"n": "attack"}}},
     "GET /v1/jobs/{job_id}/versions": {},
     "GET /v1/jobs/{job_id}/diff": {"params": {"with": "{rerun}"}},
@@ -410,11 +414,15 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
     assert (archive.parameters["job_id"], "GET /v1/jobs/{job_id}/transcript") in log
     assert (archive.parameters["job_id"], "GET /v1/jobs/{job_id}/audio") in log
     assert {job_id for job_id, way in log if way == "GET /v1/search"} >= {archive.parameters["copy"]}
+    assert archive.get(f"{job}/receipt", "archivist", closed="true").is_success
     link = archive.ask("POST", f"{job}/audio-link", "archivist", params={"closed": "true"}).json()["url"]
     assert struct.pack("<h", TONE) * 8 in archive.http.get(archive.live.url + link).content
     cut = archive.http.get(archive.live.url + link.replace("closed=true", "closed=false"))
     problem(cut, 401, "unauthorized")
-    for path, more in ((f"{job}/transcript", {}), (f"{job}/audio", {}), ("/v1/search", {"q": "x"})):
+    ways: list[tuple[str, dict[str, str]]] = [
+        (f"{job}/{what}", {}) for what in ("transcript", "receipt", "audio")
+    ]
+    for path, more in (*ways, ("/v1/search", {"q": "x"})):
         problem(archive.get(path, closed="true", **more), 403, "forbidden")
 
     # And once it is lifted, it is open to all again
@@ -449,7 +457,7 @@ def _attack(archive: Archive, name: str, statement: dict[str, Any], which: str) 
 
 
 ONE: tuple[dict[str, str], ...] = ({},)
-RENDERINGS = (*ONE, {"original": "true"}, {"digits": "en"})
+RENDERINGS = (*ONE, {"original": "true"}, {"recorded": "true"}, {"digits": "en"})
 
 
 def _read_every_way(
