@@ -45,17 +45,6 @@ COMMANDS = {
     "watch": Command("archive.sources", "watch", _FLOW, "Watch a folder or bucket for new recordings."),
     "sources": Command("archive.sources", "app", _FLOW, "Manage watched folders and buckets."),
     "transcript": Command("jobs", "transcript", _WORDS, "Print a transcript."),
-    "receipt": Command("archive.receipts", "receipt", _WORDS, "Fetch the signed receipt of a job."),
-    "receipt-keys": Command("archive.receipts", "receipt_keys", _WORDS, "Print the public keys of receipts."),
-    "verify-receipt": Command(
-        "archive.receipts", "verify_receipt", _WORDS, "Check a receipt, without a server."
-    ),
-    "verify": Command(
-        "archive.receipts",
-        "verify",
-        _WORDS,
-        "Decode a sample of a job again, and compare it with its receipt.",
-    ),
     "edits": Command("archive.edits", "edits", _WORDS, "Correct transcripts; list and undo corrections."),
     "review": Command(
         "archive.review",
@@ -105,6 +94,17 @@ COMMANDS = {
     "models": Command("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
     "graph": Command(
         "graph.build", "app", _ADMIN, "Build decoding graphs from a lexicon and an n-gram model."
+    ),
+    "receipt": Command("archive.receipts", "receipt", _ADMIN, "Fetch the signed receipt of a job."),
+    "receipt-keys": Command("archive.receipts", "receipt_keys", _ADMIN, "Print the public keys of receipts."),
+    "verify-receipt": Command(
+        "archive.receipts", "verify_receipt", _ADMIN, "Check a receipt, without a server."
+    ),
+    "verify": Command(
+        "archive.receipts",
+        "verify",
+        _ADMIN,
+        "Decode a sample of a job again, and compare it with its receipt.",
     ),
     "keys": Command("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "connections": Command(

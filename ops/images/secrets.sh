@@ -17,6 +17,8 @@ write s3_secret_access_key "$(random)"
 write api_token "$(random)"
 # Encrypts the secrets of webhooks in the database: keep it beside the backups of that.
 write secret_key "$(random)"
+# Signs receipts of transcripts.
+write receipt_key "$(random)"
 write grafana_password "$(random)"
 # Nobody, until you name who is to be told of alerts: ops/watch/alertmanager.yml says what it takes.
 write alert_url "http://127.0.0.1:9/nobody"

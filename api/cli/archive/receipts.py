@@ -49,7 +49,10 @@ def receipt(
 
 
 def receipt_keys(*, server: Server = Server()) -> None:
-    """Print the public keys of receipts, for `spool verify-receipt --key`."""
+    """Print the public keys of receipts.
+
+    `spool verify-receipt` takes them as `--key`.
+    """
     with server.connect() as spool:
         keys = spool.receipt_keys()
     server.show(keys, _pem_of(keys).rstrip(), markup=False)
@@ -108,9 +111,9 @@ def verify(
     closed: _Closed = False,
     server: Server = Server(),
 ) -> None:
-    """Decode a sample of a job's chunks again on this machine, and compare it with the job's receipt.
+    """Decode a sample of a job again, and compare it with its receipt.
 
-    This takes the `spool-worker` command and the job's model on this machine. It is on nobody's bill.
+    The chunks are decoded on this machine. This takes the `spool-worker` command and the job's model on this machine. It is on nobody's bill.
     """
     with tempfile.TemporaryDirectory(prefix="spool-verify-") as name, server.connect() as spool:
         folder = Path(name)
