@@ -48,7 +48,7 @@ class ChunkReceipt(_Part):
 
 
 class Origin(_Part):
-    """The job and the transcript from which the words were taken without decoding."""
+    """The job and the transcript from which words were taken without decoding."""
 
     job: str
     transcript_sha256: Hash
@@ -84,7 +84,7 @@ class Statement(_Part):
     numerics: str | None
     code: Code
     words_from: Origin | None
-    """None if the words were decoded for this job and attempt; else `chunks` is empty."""
+    """None if all words were decoded for this job and attempt. `chunks` is empty if none were."""
     chunks: tuple[ChunkReceipt, ...]
 
 

@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.answering import Answering
+from spool.domain.receipts import Origin
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.errors import JobCancelled, LeaseLost, SourceChanged, SpoolError, StorageError, WeightsChanged
 from spool.failpoints import failpoint
@@ -132,6 +133,11 @@ class Attempt(ChunkDecoder):
         self._saved = fresh
         self._handed = self.context.handover.take(f"{self.claim.job.id}/{self.claim.attempt - 1}")
         self.done_samples = sum(chunk.span.core for chunk in fresh.values())
+
+    @property
+    def origin(self) -> Origin | None:
+        """The transcript of the words that are not decoded, if only some are."""
+        return None
 
     def ready_request(self, objects: ObjectStore) -> DecodeRequest:
         """The request for each chunk, not yet checked against the model. Raises as `job_request_of` and

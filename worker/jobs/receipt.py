@@ -23,7 +23,7 @@ def state(
     info: ModelInfo | None,
     origin: Origin | None,
 ) -> str:
-    """The statement in its canonical form. origin: where the words come from, if nothing was decoded."""
+    """The statement in its canonical form. origin: where the words come from that were not decoded."""
     assert outcome.transcript_sha256 is not None
     facts = {name: getattr(transcript, name) for name in _OTHERS}
     others = {
@@ -39,9 +39,9 @@ def state(
         fingerprint=outcome.fingerprint,
         model=transcript.model,
         others=others,
-        numerics=None if info is None or origin is not None else info.numerics,
+        numerics=None if info is None or not decoded else info.numerics,
         code=running_code(),
         words_from=origin,
-        chunks=() if origin is not None else receipts_of(decoded),
+        chunks=receipts_of(decoded),
     )
     return canonical(statement.model_dump(mode="json")).decode()

@@ -184,7 +184,7 @@ class JobRunner:
                         transcript = self._witness.add_evidence(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
-        self._origin = reuse.origin
+        self._origin = reuse.origin or attempt.origin
         return transcript, reuse.facts()
 
     def _find_speakers_again(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:

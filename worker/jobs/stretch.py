@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.stretch import Stretch
+from spool.domain.receipts import Origin
 from spool.domain.recognition import ChunkSpan, DecodedChunk
 from spool.domain.retention import Content
 from spool.domain.transcript import ModelFacts, Transcript
@@ -51,6 +52,11 @@ class StretchAttempt(Attempt):
         stretch = self.claim.job.stretch
         assert stretch is not None
         return stretch
+
+    @property
+    def origin(self) -> Origin:
+        """The transcript that the other words are taken from, with its corrections."""
+        return Origin(job=self.stretch.job, transcript_sha256=self.base_key)
 
     @property
     def core(self) -> tuple[int, int]:

@@ -135,6 +135,11 @@ def _line(each: Difference) -> str:
 
 
 def _refuse_incomparable(statement: Statement, options: JobOptions, phrases: tuple[str, ...]) -> None:
+    if statement.words_from is not None and statement.chunks:
+        raise InvalidRequest(
+            f"{statement.job} cannot be decoded again by itself: it replaces a stretch of the transcript "
+            f"of job {statement.words_from.job}."
+        )
     if statement.words_from is not None:
         raise InvalidRequest(
             f"Nothing was decoded for this receipt: the words are those of job {statement.words_from.job}, "

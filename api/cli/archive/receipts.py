@@ -113,7 +113,8 @@ def verify(
 ) -> None:
     """Decode a sample of a job again, and compare it with its receipt.
 
-    The chunks are decoded on this machine. This takes the `spool-worker` command and the job's model on this machine. It is on nobody's bill.
+    The chunks are decoded on this machine, which takes the `spool-worker` command and the job's model here.
+    It is on nobody's bill.
     """
     with tempfile.TemporaryDirectory(prefix="spool-verify-") as name, server.connect() as spool:
         folder = Path(name)
