@@ -6,8 +6,10 @@ a word at an edge is known from both sides: the two are paired as at a cut betwe
 outside. So no word outside changes, with its correction, and none is lost or doubled at an edge.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -123,8 +125,9 @@ def _join(base: Transcript, fresh: Transcript, channel: int, start: float, end: 
         for a, b in pairs:
             keep_theirs[near_theirs[b]] = not keep_ours[near_ours[a]]
     kept = [_Placed(word, at) for (at, word), keep in zip(ours, keep_ours, strict=True) if keep]
+    turns = _Turns(base.turns, channel)
     kept += [
-        _Placed(_with_speaker(word, base), None)
+        _Placed(turns.give_speaker(word), None)
         for word, keep in zip(theirs, keep_theirs, strict=True)
         if keep
     ]
@@ -140,20 +143,29 @@ def _edges(start: float, end: float) -> list[tuple[float, float]]:
     return [(edge - REACH_SECONDS, edge + REACH_SECONDS) for edge in (start, end)]
 
 
-def _with_speaker(word: Word, base: Transcript) -> Word:
-    """The word said by whoever had the turn, if the transcript has speakers."""
-    turns = [turn for turn in base.turns if turn.channel == word.channel]
-    if not turns:
-        return word
+class _Turns:
+    """Who speaks in one channel."""
 
-    def distance(turn: Turn) -> float:
-        return max(turn.start - word.end, word.start - turn.end)
+    def __init__(self, turns: Iterable[Turn], channel: int) -> None:
+        self._turns = [turn for turn in turns if turn.channel == channel]
+        self._starts = [turn.start for turn in self._turns]
+        self._reach = list(accumulate((turn.end for turn in self._turns), max))
 
-    nearest = min(turns, key=distance)
-    if distance(nearest) > _TURN_SECONDS:
-        return word
-    others = {turn.speaker for turn in turns if turn.start <= middle_of(word) <= turn.end}
-    return word.model_copy(update={"speaker": nearest.speaker, "overlap": len(others) > 1})
+    def give_speaker(self, word: Word) -> Word:
+        """The word said by whoever had the turn, or has the nearest one."""
+        near = list(self._near(word))
+        if not near:
+            return word
+        nearest = min(near, key=lambda turn: max(turn.start - word.end, word.start - turn.end))
+        speaking = {turn.speaker for turn in near if turn.start <= middle_of(word) <= turn.end}
+        return word.model_copy(update={"speaker": nearest.speaker, "overlap": len(speaking) > 1})
+
+    def _near(self, word: Word) -> Iterator[Turn]:
+        at = bisect_right(self._starts, word.end + _TURN_SECONDS) - 1
+        while at >= 0 and self._reach[at] >= word.start - _TURN_SECONDS:
+            if self._turns[at].end >= word.start - _TURN_SECONDS:
+                yield self._turns[at]
+            at -= 1
 
 
 def _segments(before: Sequence[Segment], placed: Sequence[_Placed]) -> list[Segment]:
