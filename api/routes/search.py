@@ -7,14 +7,20 @@ from fastapi import Query, Response
 from api.auth.authentication import CallerDep
 from api.auth.sight import SightDep
 from api.presenters.responses import json_response
-from api.presenters.search import present_hit
+from api.presenters.search import present_hit, present_sounds
 from api.queries import Cursor, JobQueryDep, Limit
 from api.services import ServicesDep
 from spool.domain.archive.query import parse_query
-from spool.schemas.common import Page, Versions
-from spool.schemas.search import HitOut
-from spool.store.transcripts.search import TranscriptSearch
+from spool.domain.archive.tokens import tokens_of
+from spool.errors import InvalidRequest
+from spool.schemas.common import Versions
+from spool.schemas.search import FoundOut
+from spool.sounds.dictionary import installed_lexicon
+from spool.sounds.queries import SoundQuery, query_of_phones, query_of_words
+from spool.store.sql import Page
+from spool.store.transcripts.search import Hit, TranscriptSearch
 from spool.store.transcripts.search import search_transcripts as search_passages
+from spool.store.transcripts.sound_search import search_sounds
 
 
 def search(
@@ -23,14 +29,31 @@ def search(
     sight: SightDep,
     only: JobQueryDep,
     q: Annotated[
-        str,
+        str | None,
         Query(
             min_length=1,
             max_length=500,
             description='Words near one another; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
-            "`-without`.",
+            "`-without`. Required without `sound` or `spelling`.",
         ),
-    ],
+    ] = None,
+    sound: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="Also find what sounds like these words, however it is written, in jobs with a "
+            "witness. By default their text is searched, too.",
+        ),
+    ] = None,
+    spelling: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=300,
+            description="How `sound` is said, in ARPABET (`OW K AA N K W OW`) or IPA.",
+        ),
+    ] = None,
     speaker: Annotated[
         str | None, Query(max_length=200, description="Only what this speaker says: a label or a name.")
     ] = None,
@@ -58,24 +81,51 @@ def search(
     ] = "all",
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> Annotated[Response, Page[HitOut]]:
+) -> Annotated[Response, FoundOut]:
     """Search the transcripts.
 
     A page of hits at a time, the newest recording first. A page may hold fewer than the limit and still have
-    a `next_cursor`. Passages with closed words are no hits.
+    a `next_cursor`. Passages with closed words are no hits. With `sound` or `spelling`, the best `limit` hits
+    in one list: what is written so, and what sounds so.
     """
     matching = only.to_filter(caller, language=language)
-    wanted = TranscriptSearch(
-        parse_query(q),
-        matching,
-        speaker or None,
-        confidence,
-        alternatives,
-        versions == "newest",
-        sight.opened,
-    )
+    heard = _sounds_of(sound, spelling, cursor, confidence, speaker)
+    if q is None and sound is not None and tokens_of(sound):
+        q = '"' + sound.replace('"', " ") + '"'
+    if q is None and heard is None:
+        raise InvalidRequest("Nothing to search for: give q, sound or spelling.")
+    newest = versions == "newest"
+    wanted = None
+    if q is not None:
+        query = parse_query(q)
+        wanted = TranscriptSearch(
+            query, matching, speaker or None, confidence, alternatives, newest, sight.opened
+        )
     with services.database.read() as tx:
-        page = search_passages(tx, wanted, cursor, limit)
-    sight.note(services.database, {hit.job.id: hit.job for hit in page.items if hit.closed}.values())
+        page: Page[Hit] = Page((), None)
+        if wanted is not None:
+            page = search_passages(tx, wanted, cursor, limit)
+        found = None
+        if heard is not None:
+            found = search_sounds(tx, heard, matching, newest=newest, opened=sight.opened, limit=limit)
+    closed = [hit.job for hit in page.items if hit.closed]
+    closed += [hit.job for hit in found.hits if hit.closed] if found is not None else []
+    sight.note(services.database, {job.id: job for job in closed}.values())
+    if heard is not None and found is not None:
+        return json_response(present_sounds(heard, found, page.items, limit))
     hits = list(map(present_hit, page.items))
-    return json_response(Page[HitOut](items=hits, next_cursor=page.next_cursor))
+    return json_response(FoundOut(items=hits, next_cursor=page.next_cursor))
+
+
+def _sounds_of(
+    sound: str | None, spelling: str | None, cursor: str | None, confidence: float, speaker: str | None
+) -> SoundQuery | None:
+    """What to search by sound. Raises InvalidRequest."""
+    if sound is None and spelling is None:
+        return None
+    for name, given in (("cursor", cursor), ("confidence", confidence), ("speaker", speaker)):
+        if given:
+            raise InvalidRequest(f"{name}: cannot be combined with a search by sound.")
+    if spelling is not None:
+        return query_of_phones(spelling)
+    return query_of_words(sound or "", installed_lexicon())

@@ -822,7 +822,7 @@ CREATE TABLE sound_recordings (
 
 CREATE INDEX ix_sound_recordings_project_segment ON sound_recordings (project, segment);
 
-CREATE INDEX ix_sound_recordings_segment ON sound_recordings (segment);
+CREATE INDEX ix_sound_recordings_segment_first_byte ON sound_recordings (segment, first_byte);
 
 CREATE TABLE source_items (
     id VARCHAR(40) NOT NULL,
@@ -1729,7 +1729,7 @@ CREATE TABLE sound_recordings (
 
 CREATE INDEX ix_sound_recordings_project_segment ON sound_recordings (project, segment);
 
-CREATE INDEX ix_sound_recordings_segment ON sound_recordings (segment);
+CREATE INDEX ix_sound_recordings_segment_first_byte ON sound_recordings (segment, first_byte);
 
 CREATE TABLE source_items (
     id VARCHAR(40) NOT NULL,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ops.testbed import fake_models
 from spool.domain.recognition import Recognition
+from spool.sounds.dictionary import DEFAULT_WITNESS
 from worker.diarization.registry import is_diarization
 from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
-from worker.witness.model import DEFAULT_WITNESS
 
 LOADER = "ops.testbed.counting_model:load"
 LIST = "SPOOL_TEST_DECODED"

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from spool.domain.recognition import Hypothesis, Recognition
 from spool.domain.transcript import NbestText, Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
+from spool.sounds.dictionary import DEFAULT_WITNESS
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
 from worker.engine.protocol import Failure, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 from worker.models.requests import DecodeRequest, SearchOptions
-from worker.witness.model import DEFAULT_WITNESS
 
 LOADER = "ops.testbed.fake_models:load"
 RATE = 16_000

@@ -135,15 +135,17 @@ def closure_suggestions(job_id: str, *, closed: bool = False) -> Flow[list[schem
 
 
 def search_page(
-    q: str, *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[SearchQuery]
-) -> Flow[schemas.Page[schemas.HitOut]]:
+    q: str = "", *, limit: int = LONGEST_PAGE, cursor: str | None = None, **only: Unpack[SearchQuery]
+) -> Flow[schemas.FoundOut]:
     """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
 
     `docs/search.md` describes `q`; the other arguments narrow it down, `versions="newest"` to the newest
-    transcript of each recording. Raises Refused if `q` is invalid.
+    transcript of each recording. `sound`: also what sounds like these words, however it is written, or
+    `spelling`: like these phones; the hits are then the best ones, `sounds` says what was searched. Raises
+    Refused if `q`, `sound` or `spelling` is invalid.
     """
-    query = {"q": q, **only, "limit": limit, "cursor": cursor}
-    return read(Ask("GET", "/v1/search", query), schemas.Page[schemas.HitOut])
+    query = {"q": q or None, **only, "limit": limit, "cursor": cursor}
+    return read(Ask("GET", "/v1/search", query), schemas.FoundOut)
 
 
 search = all_pages(search_page)

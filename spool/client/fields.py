@@ -78,6 +78,8 @@ class JobListQuery(JobQuery, total=False):
 class SearchQuery(JobQuery, total=False):
     """What the search finds."""
 
+    sound: str | None
+    spelling: str | None
     speaker: str | None
     language: str | None
     confidence: float | None

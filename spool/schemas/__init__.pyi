@@ -64,6 +64,7 @@ from .review import (
     SampleOut as SampleOut,
     SizeOut as SizeOut,
 )
+from .search import FoundOut as FoundOut
 from .search import HitOut as HitOut
 from .sources import (
     ItemState as ItemState,

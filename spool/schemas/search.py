@@ -1,12 +1,12 @@
 """The schemas of the search."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from spool.domain.transcript import Share
-from spool.schemas.common import AnswerModel
+from spool.schemas.common import AnswerModel, Page
 
 
 class MatchOut(AnswerModel):
@@ -23,6 +23,19 @@ class MatchOut(AnswerModel):
     last_character: Annotated[int, Field(description="The one after the last.")]
     alternative: Annotated[
         str | None, Field(description="The words that match, if the transcript has others in their place.")
+    ]
+
+
+class SoundOut(AnswerModel):
+    """How much a place sounds like what was searched for, whatever is written there."""
+
+    start: float
+    end: float
+    score: Annotated[
+        float, Field(description="Log-likelihood ratio a phone against what was heard, at most 0.")
+    ]
+    certainty: Annotated[
+        Share, Field(description="How sure it is that this was said, as measured on other recordings.")
     ]
 
 
@@ -44,6 +57,34 @@ class HitOut(AnswerModel):
     speaker_name: Annotated[str | None, Field(description="The name that a person gave the speaker.")]
     start: Annotated[float, Field(description="When the first match begins, in seconds.")]
     text: Annotated[str, Field(description="The surrounding words, up to 50.")]
-    matches: list[MatchOut]
+    matches: Annotated[
+        list[MatchOut],
+        Field(description="Of a hit by sound, the words that are written there: maybe none, or others."),
+    ]
+    sound: Annotated[SoundOut | None, Field(description="Of a hit by sound.")] = None
     closed: Annotated[bool, Field(description="Whether something in it is closed to readers.")] = False
     url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
+
+
+class SoundsOut(AnswerModel):
+    """What a search by sound looked for, and in how much."""
+
+    phones: Annotated[list[str], Field(description="Each way to say it, as ARPABET.")]
+    source: Annotated[
+        Literal["dictionary", "letters", "given"],
+        Field(description="`letters`: some words are in no dictionary, and were read letter by letter."),
+    ]
+    hours: Annotated[float, Field(description="Hours of sound that were searched.")]
+    without_sounds: Annotated[
+        int,
+        Field(description="Finished jobs that cannot be searched by sound: without a witness, or abstained."),
+    ]
+    damaged: Annotated[
+        list[str], Field(description="Jobs with a damaged block, which was left out of the search.")
+    ]
+
+
+class FoundOut(Page[HitOut]):
+    """A page of hits. With `sound` or `spelling` it is the only one, best hits first."""
+
+    sounds: Annotated[SoundsOut | None, Field(description="Of a search by sound.")] = None

@@ -13,6 +13,7 @@ A block is `FRAMES` frames (the last one of a channel may have fewer), compresse
 import struct
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,18 @@ _SURE_STEPS = round(4.0 / STEP)
 _BEYOND = 15
 _UNHEARD = round(7.0 / STEP)
 """What a class that was not kept counts as, in steps of the table."""
+
+
+_STEPS = np.array([*(round(step * STEP_NATS / STEP) for step in range(_BEYOND)), _UNHEARD], np.uint8)
+
+
+class OpenBlock(NamedTuple):
+    """A block as it is stored: number of frames, bits of busy ones, classes and steps of these."""
+
+    frames: int
+    marks: NDArray[np.uint8]
+    classes: NDArray[np.uint8]
+    halves: NDArray[np.uint8]
 
 
 class DamagedSounds(ValueError):
@@ -55,6 +68,54 @@ def _pack(table: NDArray[np.uint8]) -> bytes:
 
 def unpack_block(block: bytes) -> NDArray[np.uint8]:
     """The frames' table, uint8 [T, COLUMNS], as far as it was kept. Raises DamagedSounds."""
+    opened = _open(block)
+    table = np.full((opened.frames, COLUMNS), _UNHEARD, np.uint8)
+    frames = np.arange(opened.frames)
+    table[:, : SILENCE + 1] = KeptFrames.of([opened]).costs(np.zeros_like(frames), frames)
+    best = table[:, : SILENCE + 1].argmin(axis=1)
+    table[:, END] = table[:, SILENCE]
+    table[:, HEARD] = (best != SILENCE) & (best != np.append(SILENCE, best[:-1]))
+    table[:, BEST] = 0
+    return table
+
+
+class KeptFrames(NamedTuple):
+    """Many blocks opened: the costs of their busy frames, as in a table of `PhoneFrames`, one more row for
+    silence, and by block and frame which row it is."""
+
+    rows: NDArray[np.uint8]
+    numbers: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, blocks: Sequence[OpenBlock]) -> Self:
+        """Of these blocks; all is silent behind a block's end."""
+        marks = np.zeros((len(blocks), FRAMES // 8), np.uint8)
+        for row, block in enumerate(blocks):
+            marks[row, : len(block.marks)] = block.marks
+        busy = np.unpackbits(marks, axis=1)
+        count = int(busy.sum())
+        numbers = np.where(busy, np.cumsum(busy, dtype=np.int32).reshape(busy.shape) - 1, count)
+        rows = np.full((count + 1, SILENCE + 1), _UNHEARD, np.uint8)
+        rows[count, SILENCE] = 0
+        if blocks:
+            halves = np.concatenate([each.halves for each in blocks], axis=1)
+            classes = np.concatenate([each.classes for each in blocks], axis=1)
+            every = np.arange(count)
+            for at in range(CLASSES):
+                steps = halves[at // 2] >> 4 if at % 2 == 0 else halves[at // 2] & 15
+                rows[every, classes[at]] = _STEPS[steps]
+        return cls(rows, np.asarray(numbers, np.int32))
+
+    def costs(self, blocks: NDArray[np.int64], frames: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """How much less likely than the best symbol each phone and silence are in these frames of blocks
+        (-1: silence), in steps of `STEP`: uint8 [..., SILENCE + 1]."""
+        silence = np.full((1, FRAMES), len(self.rows) - 1, np.int32)
+        costs: NDArray[np.uint8] = self.rows[np.concatenate([self.numbers, silence])[blocks, frames]]
+        return costs
+
+
+def _open(block: bytes) -> OpenBlock:
+    """Its parts. Raises DamagedSounds."""
     try:
         version, count, checksum = HEADER.unpack_from(block)
         if version != VERSION:
@@ -63,22 +124,27 @@ def unpack_block(block: bytes) -> NDArray[np.uint8]:
             raise DamagedSounds("its checksum does not match")
         body = np.frombuffer(zlib.decompress(block[HEADER.size :]), np.uint8)
         marks = -(-count // 8)
-        busy = np.flatnonzero(np.unpackbits(body[:marks], count=count))
-        classes = body[marks:][: CLASSES * len(busy)].reshape(CLASSES, -1).T
-        halves = body[marks + CLASSES * len(busy) :].reshape(CLASSES // 2, -1).T
-        table = np.full((count, COLUMNS), _UNHEARD, np.uint8)
-        steps = np.empty((len(busy), CLASSES), np.uint8)
-        steps[:, 0::2], steps[:, 1::2] = halves >> 4, halves & 15
-        table[:, SILENCE] = 0
-        table[busy, SILENCE] = _UNHEARD
-        table[busy[:, None], classes] = np.where(steps < _BEYOND, steps * (STEP_NATS / STEP), _UNHEARD)
-    except (struct.error, zlib.error, ValueError, IndexError) as cause:
-        raise cause if isinstance(cause, DamagedSounds) else DamagedSounds(str(cause)) from cause
-    best = table[:, : SILENCE + 1].argmin(axis=1)
-    table[:, END] = table[:, SILENCE]
-    table[:, HEARD] = (best != SILENCE) & (best != np.append(SILENCE, best[:-1]))
-    table[:, BEST] = 0
-    return table
+        busy = int(np.bitwise_count(body[:marks]).sum())
+        if count > FRAMES or len(body) != marks + (CLASSES + CLASSES // 2) * busy:
+            raise DamagedSounds("its length does not match its frames")
+        classes = body[marks : marks + CLASSES * busy].reshape(CLASSES, busy)
+        halves = body[marks + CLASSES * busy :].reshape(CLASSES // 2, busy)
+        if busy and classes.max() > SILENCE:
+            raise DamagedSounds("it has a class that does not exist")
+    except (struct.error, zlib.error) as cause:
+        raise DamagedSounds(str(cause)) from cause
+    return OpenBlock(count, body[:marks], classes, halves)
+
+
+def open_blocks(blocks: Sequence[bytes]) -> list[OpenBlock | None]:
+    """Each block's parts, None for a damaged one."""
+    found: list[OpenBlock | None] = []
+    for block in blocks:
+        try:
+            found.append(_open(block))
+        except DamagedSounds:
+            found.append(None)
+    return found
 
 
 def unpack_blocks(blocks: Sequence[bytes]) -> PhoneFrames:

@@ -60,8 +60,8 @@ def pairs_of_phones(phones: Pronunciation) -> list[int]:
 
 
 def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) -> NDArray[np.int64]:
-    """The cells with the most of these rows, the rarer ones counting more: at least one row each, and about
-    `most`. open_cells: the only ones to look at. Adds up all cells at once, a bit of the sum at a time."""
+    """The `most` cells with the most of these rows, the rarer ones counting more; each has one at least.
+    open_cells: the only ones to look at. Adds up all cells at once, a bit of the sum at a time."""
     if not rows or not len(rows[0]):
         return np.zeros(0, np.int64)
     width = len(rows[0])
@@ -85,9 +85,13 @@ def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) 
             low = middle + 1
         else:
             high = middle
-    if int(np.bitwise_count(_at_least(sums, low) & mask).sum()) < most // 4 and low > 1:
-        low -= 1  # many have the same sum: rather too many than almost none
-    return _cells_of((_at_least(sums, low) & mask).view(np.uint8)[:width])[: 2 * most]
+    sure = _cells_of((_at_least(sums, low) & mask).view(np.uint8)[:width])
+    if low == 1 or len(sure) >= most:
+        return sure[:most]
+    # Of those with the next smaller sum as many as there is room for, from everywhere.
+    tied = _cells_of((_at_least(sums, low - 1) & ~_at_least(sums, low) & mask).view(np.uint8)[:width])
+    room = most - len(sure)
+    return np.sort(np.append(sure, tied[np.linspace(0, len(tied) - 1, min(room, len(tied))).astype(np.intp)]))
 
 
 def _bits_of_weight(share: float) -> tuple[int, ...]:

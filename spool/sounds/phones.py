@@ -93,6 +93,20 @@ def phones_of_symbols(symbols: Sequence[str]) -> list[int]:
     return [_NEAREST[symbol] for symbol in symbols if symbol in _NEAREST]
 
 
+def symbols_of_text(text: str) -> tuple[list[str], str]:
+    """Text in the phonetic alphabet as symbols that are known here, and the first character that is not."""
+    symbols: list[str] = []
+    at = 0
+    while at < len(text):
+        size = next((each for each in (3, 2, 1) if text[at : at + each] in _NEAREST), 0)
+        if size:
+            symbols.append(text[at : at + size])
+        elif text[at] not in SILENT and text[at] not in "ː'-":
+            return symbols, text[at]
+        at += max(size, 1)
+    return symbols, ""
+
+
 def _nearest() -> Mapping[str, int]:
     also = {symbol: number for number, phone in enumerate(PHONES) for symbol in reversed(_SYMBOLS[phone][1])}
     return also | {symbol: number for number, phone in enumerate(PHONES) for symbol in _SYMBOLS[phone][0]}

@@ -30,7 +30,7 @@ sound_recordings = Table(
     Column("segment", BigInteger),
     Column("first_byte", Integer),
     Index("ix_sound_recordings_project_segment", "project", "segment"),
-    Index("ix_sound_recordings_segment", "segment"),
+    Index("ix_sound_recordings_segment_first_byte", "segment", "first_byte"),
 )
 sound_segments = Table(
     "sound_segments",

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from spool.errors import InvalidRequest
+from spool.sounds.dictionary import DEFAULT_WITNESS
 from worker.machine.blas import preload_blas
-from worker.witness.model import DEFAULT_WITNESS
 
 
 def witness(

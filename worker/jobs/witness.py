@@ -19,6 +19,7 @@ from spool.catalogue import installed_path
 from spool.domain.recognition import ChunkSpan
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.failpoints import failpoint
+from spool.sounds.dictionary import DEFAULT_WITNESS, lexicon_of
 from spool.sounds.lexicon import Lexicon
 from spool.sounds.phones import COLUMNS, PhoneFrames, PhoneMap
 from spool.store.passes import drop_frames, load_passes
@@ -32,7 +33,7 @@ from worker.models.base import ModelInfo
 from worker.models.hama.config import SYMBOLS, read_symbols
 from worker.witness.judge import check_transcript
 from worker.witness.listening import core_table, listen_request, plan_windows
-from worker.witness.model import DEFAULT_WITNESS, lexicon_of, witness_mark
+from worker.witness.model import witness_mark
 from worker.witness.report import add_findings, transcript_to_check
 
 log = structlog.get_logger(__name__)

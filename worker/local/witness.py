@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import ModelFacts
 from spool.errors import InvalidRequest, SpoolError
+from spool.sounds.dictionary import DEFAULT_WITNESS, lexicon_of
 from spool.sounds.lexicon import Lexicon
 from spool.sounds.phones import BOUNDARY, COLUMNS, PhoneFrames, PhoneMap
 from worker.audio import open_audio
@@ -26,7 +27,6 @@ from worker.models.load import load_model, model_files
 from worker.segmentation.chunker import Chunk
 from worker.witness.judge import Findings, check_transcript
 from worker.witness.listening import core_table, listen_request, plan_windows
-from worker.witness.model import DEFAULT_WITNESS, lexicon_of
 from worker.witness.report import add_findings, transcript_to_check
 from worker.witness.transcripts import GivenTranscript
 

@@ -1,6 +1,6 @@
 """The subcommand that searches the transcripts. A client of the HTTP API."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -13,9 +13,10 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Server, out, print_json
 from api.cli.tables import format_duration
+from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.schemas.common import Versions
-from spool.schemas.search import HitOut, MatchOut
+from spool.schemas.search import HitOut, MatchOut, SoundOut, SoundsOut
 
 SAME_SECONDS = 1.0
 """Hits of two transcripts of a recording that are at most so far apart are the same place."""
@@ -54,6 +55,28 @@ class Filters:
         }
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class BySound:
+    """What to search by its sound."""
+
+    sound: Annotated[
+        str | None,
+        Parameter(
+            metavar="WORDS", help="Also find what sounds like these words, in jobs submitted with --witness."
+        ),
+    ] = None
+    spelling: Annotated[
+        str | None,
+        Parameter(metavar="PHONES", help='How --sound is said, as "OW K AA N K W OW" or in IPA.'),
+    ] = None
+
+    def to_request(self) -> dict[str, str]:
+        """What was given, as arguments of the client's `search_page`."""
+        given = {"sound": self.sound, "spelling": self.spelling}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 def search(
     *words: Annotated[
         str,
@@ -75,6 +98,7 @@ def search(
         str | None,
         Parameter(metavar="CODE", help="Search only recordings mostly in this language, as de."),
     ] = None,
+    by_sound: BySound = BySound(),
     alternatives: Annotated[
         bool,
         Parameter(
@@ -92,53 +116,32 @@ def search(
 
     The newest recording comes first.
     """
-    if not words:
+    if not words and not by_sound.to_request():
         _print_collections(server)
         return
     with server.connect() as spool:
-        hits = list(
-            islice(
-                spool.search(
-                    " ".join(words),
-                    **filters.to_request(),
-                    created_from=start,
-                    created_to=end,
-                    batch=batch,
-                    language=language,
-                    alternatives=alternatives,
-                    versions=versions,
-                ),
-                limit + 1,
-            )
-        )
+        asked: dict[str, Any] = {
+            **filters.to_request(),
+            **by_sound.to_request(),
+            "created_from": start,
+            "created_to": end,
+            "batch": batch,
+            "language": language,
+            "alternatives": alternatives,
+            "versions": versions,
+        }
+        hits, said = _find(spool, " ".join(words), asked, limit)
         address = spool.url
     more, hits = len(hits) > limit, hits[:limit]
     if server.as_json:
         print_json(hits)
         return
+    if said is not None:
+        for note in _describe(said):
+            out.print(note, style="dim", soft_wrap=True, markup=False)
     _print_hits(hits, address)
     if more:
         out.print(f"more than {limit} found; --limit lists more", style="dim")
-
-
-def _print_hits(hits: Sequence[HitOut], address: str) -> None:
-    if not hits:
-        out.print("nothing found", style="dim")
-    for recording in group_hits(hits):
-        first = recording[0][0]
-        out.print(
-            Text.assemble(
-                (first.name, "bold"), f"  {first.model}, {first.created_at:%Y-%m-%d}  ", (first.job, "dim")
-            )
-        )
-        for hit, *others in recording:
-            out.print(_line(hit), soft_wrap=True)
-            for match in hit.matches:
-                if match.alternative is not None:
-                    out.print(_alternative(hit, match), soft_wrap=True)
-            out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
-            for other in others:
-                out.print(_elsewhere(hit, other), soft_wrap=True)
 
 
 def _print_collections(server: Server) -> None:
@@ -187,6 +190,57 @@ def _line(hit: HitOut) -> Text:
     for match in hit.matches:
         text.stylize("bold yellow", match.first_character, match.last_character)
     return line.append_text(text)
+
+
+def _print_hits(hits: Sequence[HitOut], address: str) -> None:
+    if not hits:
+        out.print("nothing found", style="dim")
+    for recording in group_hits(hits):
+        first = recording[0][0]
+        out.print(
+            Text.assemble(
+                (first.name, "bold"), f"  {first.model}, {first.created_at:%Y-%m-%d}  ", (first.job, "dim")
+            )
+        )
+        for hit, *others in recording:
+            out.print(_line(hit), soft_wrap=True)
+            if hit.sound is not None:
+                out.print(_sounding(hit.sound), soft_wrap=True)
+            for match in hit.matches:
+                if match.alternative is not None:
+                    out.print(_alternative(hit, match), soft_wrap=True)
+            out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
+            for other in others:
+                out.print(_elsewhere(hit, other), soft_wrap=True)
+
+
+def _find(
+    spool: Spool, words: str, asked: dict[str, Any], limit: int
+) -> tuple[list[HitOut], SoundsOut | None]:
+    """One hit more than `limit`, if there are so many; a search by sound gives its best ones at once."""
+    if "sound" in asked or "spelling" in asked:
+        page = spool.search_page(words, **asked, limit=min(limit, 200))
+        return list(page.items), page.sounds
+    return list(islice(spool.search(words, **asked), limit + 1)), None
+
+
+def _describe(said: SoundsOut) -> Iterator[str]:
+    """What was searched by sound, and what could not be."""
+    read = {"dictionary": "", "given": "", "letters": ", read letter by letter"}[said.source]
+    yield f"sounds like {' or '.join(said.phones)}{read}, in {said.hours:,.1f} hours"
+    if said.without_sounds:
+        jobs = "1 transcript" if said.without_sounds == 1 else f"{said.without_sounds:,} transcripts"
+        yield f"{jobs} cannot be searched by sound: submitted without --witness, or the witness abstained"
+    if said.damaged:
+        yield f"left out, since what was heard is damaged: {', '.join(said.damaged)}"
+
+
+def _sounding(sound: SoundOut) -> Text:
+    return Text(
+        f"    sounds like it from {format_duration(sound.start)}: {sound.certainty:.0%} sure, "
+        f"score {sound.score:.2f}",
+        "dim",
+    )
 
 
 def _alternative(hit: HitOut, match: MatchOut) -> Text:

@@ -25,19 +25,25 @@ from spool.domain.archive.passages import passages_of
 from spool.domain.transcript import Alternative, ChunkNbest, Lattice, LatticeArc, LatticeEnd, NbestText
 from spool.formats import FORMATS, render
 from spool.settings import Settings
+from spool.sounds.letters import spell_sounds
+from spool.sounds.lexicon import Lexicon
 from spool.store.archive.exports import exports_of
 from spool.store.queue import endings
 from spool.store.transcripts.review import FinishedJob, doubts_in
+from spool.store.transcripts.sounds import ChannelSounds, write_sounds
 from spool.store.transcripts.voices import write_prints
 from spool.tables import closures as table
 from tests.api.auth.keys import bearer, new_key
 from tests.api.delivery.receiver import Receiver
+from tests.spool.sounds.sounds import hear
 from worker.jobs.receipt import state
 
 RATE = 16_000
 SECRET, OTHER, SPEAKER, MAIDEN = "Xylophonist", "Quagmire", "Wilhelmina", "Throckmorton"
 WORDS = ("we", "lit", "the", "lamp", SECRET, OTHER, "and", "went", "home", "again", "then", "slept")
 SECRETS = (SECRET, OTHER, SPEAKER, MAIDEN)
+SOUNDS, _ = hear([(2.05, SECRET)], 6.0, lexicon=Lexicon({SECRET.lower(): spell_sounds(SECRET)}))
+SPELLED = "Z IY L OW F OW N IY S T"
 TONE = 21_845  # the sample that fills the closed range; it has the bytes of no silence
 
 
@@ -136,6 +142,7 @@ class Archive:
             statement = state(claim, record, outcome, [], None, None)
             endings.finish_job(tx, claim, outcome, passages_of(record), doubts, statement)
             write_prints(tx, job_id, "e", {"speaker_1": bytes(8)})
+            write_sounds(tx, job_id, "alpha", [ChannelSounds.of(SOUNDS)])
 
     def close(self, job_id: str, caller: str = "archivist", **what: Any) -> dict[str, Any]:
         answer = self.ask("POST", f"/v1/jobs/{job_id}/closures", caller, json=what)
@@ -409,6 +416,9 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
     hits = archive.get("/v1/search", "archivist", closed="true", q=SECRET).json()["items"]
     assert len(hits) == 4
     assert all(hit["closed"] for hit in hits)
+    sounding = archive.get("/v1/search", "archivist", closed="true", spelling=SPELLED).json()["items"]
+    assert len(sounding) == 4
+    assert all(hit["closed"] and 2.0 <= hit["sound"]["start"] < 3.0 for hit in sounding)
     assert SECRET in archive.get("/v1/review", "archivist", closed="true", versions="all").text
     log = {(one["job"], one["way"]) for one in archive.openings()}
     assert (archive.parameters["job_id"], "GET /v1/jobs/{job_id}/transcript") in log
@@ -504,7 +514,14 @@ def _search_for(archive: Archive) -> None:
             {"speaker": SPEAKER},
         ):
             answer = archive.get("/v1/search", q=query, **more)
-            assert answer.json() == {"items": [], "next_cursor": None}, (query, more, answer.text)
+            assert answer.json() == {"items": [], "next_cursor": None, "sounds": None}, (
+                query,
+                more,
+                answer.text,
+            )
+    for asked in ({"sound": SECRET}, {"spelling": SPELLED}, {"sound": OTHER}, {"sound": MAIDEN}):
+        answer = archive.get("/v1/search", **asked)
+        assert answer.json()["items"] == [], (asked, answer.text)
     for query in ("home", "lamp", "the lamp"):
         said, unsaid = (archive.get("/v1/search", q=f"{query} -{word}") for word in (SECRET, "Nonsense"))
         assert said.json() == unsaid.json()

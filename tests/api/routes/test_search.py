@@ -7,13 +7,20 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from api.cli.main import main
 from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live, file_job, problem
 from spool.client import Spool
 from spool.domain import ChunkNbest, NbestText, Scope
+from spool.sounds.letters import spell_sounds
+from spool.sounds.lexicon import Lexicon
+from spool.store import get_job
+from spool.store.transcripts.sounds import ChannelSounds, write_sounds
+from spool.tables import sound_blocks
 from tests.api.auth.keys import bearer, new_key
+from tests.spool.sounds.sounds import hear
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +57,8 @@ def test_words_are_found_over_http_python_and_the_command_line(
     assert [each["job"] for each in json.loads(invoke(main, [*command, "--json"]).stdout)] == [job_id]
 
     http.delete(f"/v1/jobs/{job_id}/content", params={"what": "transcript"})
-    assert http.get("/v1/search", params={"q": "light"}).json() == {"items": [], "next_cursor": None}
+    found = http.get("/v1/search", params={"q": "light"}).json()
+    assert found == {"items": [], "next_cursor": None, "sounds": None}
 
 
 def test_a_search_for_nothing_says_what_can_be_searched(
@@ -167,5 +175,81 @@ def test_a_key_searches_its_own_project(http: httpx.Client, live: Live, recordin
     found = http.get("/v1/search", params={"q": "light"}, headers=key).json()
     assert [hit["job"] for hit in found["items"]] == [beta]
     other = http.get("/v1/search", params={"q": "light", "project": "alpha"}, headers=key).json()
-    assert other == {"items": [], "next_cursor": None}
+    assert other == {"items": [], "next_cursor": None, "sounds": None}
     assert http.get("/v1/search", params={"q": "alpa~"}, headers=key).json()["items"] == []
+
+
+# --- by sound -----------------------------------------------------------------------------------------------
+
+
+def heard(live: Live, job_id: str, *said: tuple[float, str]) -> None:
+    """What the witness heard in a job: each text from its second on, by its letters."""
+    entries = {word: spell_sounds(word)[:1] for _, text in said for word in text.split()}
+    frames, _ = hear(said, 30.0, lexicon=Lexicon(entries))
+    with live.services.database.begin() as tx:
+        write_sounds(tx, job_id, get_job(tx, job_id).project, [ChannelSounds.of(frames)])
+
+
+def test_a_name_is_found_by_its_sound_however_it_was_written(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    first = done(http, live, recordings, "we met a conqueror on the pier", name="Reel 1")
+    heard(live, first, (1.0, "okonkwo"), (12.0, "heligoland storm"))
+    second = done(http, live, recordings, "then Okonkwo spoke", name="Reel 2")
+    heard(live, second, (0.5, "okonkwo"))
+    plain = done(http, live, recordings, "nobody listened")
+    found = http.get("/v1/search", params={"sound": "Okonkwo"}).json()
+    assert [hit["job"] for hit in found["items"][:2]] == [second, first], "what is written so comes first"
+    written, sounding = found["items"][:2]
+    assert written["text"][slice(*[written["matches"][0][f"{x}_character"] for x in ("first", "last")])] == (
+        "Okonkwo"
+    )
+    assert 1.0 <= sounding["sound"]["start"] < sounding["sound"]["end"] < 2.0
+    assert 0.3 < sounding["sound"]["certainty"] < 0.6
+    assert sounding["text"] == "we met a conqueror on the pier"
+    [match] = sounding["matches"]
+    assert match["start"] < sounding["sound"]["end"]
+    assert match["end"] > sounding["sound"]["start"]
+    assert sounding["url"] == f"/#/jobs/{first}?t={sounding['start']:g}"
+    about = found["sounds"]
+    assert about["phones"][0] == "OW K OW NG K W OW"
+    assert (about["without_sounds"], about["damaged"], about["source"]) == (1, [], "letters")
+    with Spool(live.url) as spool:
+        page = spool.search_page(spelling="OW K OW NG K W OW", name="Reel 1")
+    assert page.items[0].job == first
+    assert {hit.job for hit in page.items} == {first}
+    ran = invoke(main, ["search", "--sound", "okonkwo", "--url", live.url])
+    assert ran.exit_code == 0, ran
+    assert "sounds like OW K OW NG K W OW" in ran.stdout
+    assert "1 transcript cannot be searched by sound" in ran.stdout
+    assert "sounds like it from 1.0 s" in ran.stdout
+
+    with live.services.database.begin() as tx:
+        tx.execute(update(sound_blocks).where(sound_blocks.c.job_id == first).values(block=b"spoilt"))
+    left = http.get("/v1/search", params={"sound": "okonkwo"}).json()
+    assert left["sounds"]["damaged"] == [first]
+    assert first not in [hit["job"] for hit in left["items"]]
+    http.delete(f"/v1/jobs/{second}/content", params={"what": "transcript"})
+    http.delete(f"/v1/jobs/{first}/content", params={"what": "transcript"})
+    gone = http.get("/v1/search", params={"sound": "okonkwo"}).json()
+    assert gone["items"] == []
+    assert (gone["sounds"]["hours"], gone["sounds"]["without_sounds"]) == (0.0, 1)
+    assert plain
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"sound": "..."}, "'...' has no sounds: a search by sound needs words, or phones."),
+        ({"sound": "a"}, "'a' has 1 sounds; a search by sound needs at least 3."),
+        ({"sound": "okonkwo " * 7}, "has 49 sounds; a search by sound takes at most 40."),
+        ({"spelling": "OW KW"}, "spelling: KW is not a phone; the phones are: AA AE"),
+        ({"spelling": "ok¤"}, "spelling: '¤' is not a symbol of English phones in IPA, or ARPABET."),
+        ({"sound": "okonkwo", "cursor": "e30"}, "cursor: cannot be combined with a search by sound."),
+        ({}, "Nothing to search for: give q, sound or spelling."),
+    ],
+)
+def test_what_cannot_be_searched_by_sound_is_said(
+    http: httpx.Client, asked: dict[str, str], sentence: str
+) -> None:
+    assert sentence in problem(http.get("/v1/search", params=asked), 422, "invalid_request")["detail"]

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from spool.errors import ModelUnreadable, UnknownModel
+from spool.sounds.dictionary import lexicon_of
 from spool.sounds.lexicon import parse_entries, read_lexicon
 from spool.sounds.numbers import spell_number
 from spool.sounds.phones import PHONES
 from tests.spool.sounds.sounds import DICTIONARY, LEXICON
-from worker.witness.model import lexicon_of
 
 
 def said(token: str) -> list[str]:

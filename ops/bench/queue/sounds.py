@@ -1,0 +1,177 @@
+"""How long a search by sound takes over ten thousand synthetic hours, on both databases.
+
+    python -m ops.bench.queue.sounds --hours 10000 --searches 40
+
+Recordings of an hour: words of a made-up vocabulary (`ops.bench.queue.search`), about 9 phones a second with
+pauses, of which a sixth is heard as another phone and half have a second likely one. Blocks are drawn from
+`--pool` hours, since making each anew would take a day. Searched are words of more than six letters, every
+second one spelled backwards, so that nobody says it. Prints how dense the index is and what a block takes,
+and p50, p95 and the longest of the first 50 hits.
+"""
+
+import argparse
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import insert, text
+
+import migrations
+from ops.bench.queue.search import Speech
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.rows import new_job
+from spool.domain.jobs import JobState
+from spool.sounds.blocks import FRAMES, pack_blocks
+from spool.sounds.letters import spell_sounds
+from spool.sounds.pairs import CELL, Bits, make_pairs
+from spool.sounds.phones import COLUMNS, END, PHONES, SILENCE, PhoneFrames
+from spool.sounds.queries import query_of_words
+from spool.store.database import Database
+from spool.store.jobs import JobFilter, columns_of_new
+from spool.store.transcripts.sound_search import search_sounds
+from spool.store.transcripts.sounds import PACK_BYTES, write_segment
+from spool.tables import jobs, sound_recordings
+
+HOUR = 180
+"""Blocks of 20 s."""
+CELLS = FRAMES // CELL
+
+
+def main() -> None:
+    """Fill and search each database."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--hours", type=int, default=10_000)
+    parser.add_argument("--pool", type=int, default=100)
+    parser.add_argument("--searches", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--folder", type=Path, help="keep the databases here, and search those that are there"
+    )
+    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
+    given = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)  # PostgreSQL runs as another user where this one is root
+        server = stack.enter_context(contextlib.closing(PostgresServer(folder=folder / "postgresql")))
+        for name in given.databases:
+            if name == "sqlite":
+                known = (folder / "bench.db").exists()
+                url = f"sqlite:///{folder / 'bench.db'}"
+            else:
+                known = (folder / "postgresql" / "data").exists()
+                server.start()
+                url = server.url("bench") if known else server.create_database("bench")
+            with contextlib.closing(Database(url, statement_seconds=600)) as db:
+                if not known:
+                    migrations.upgrade(url)
+                    began = time.perf_counter()
+                    fill(db, Speech(given.seed), given.hours, given.pool)
+                    print(f"{name}: {given.hours:,} hours in {time.perf_counter() - began:.0f} s")
+                measure(db, Speech(given.seed), given.searches)
+
+
+def speak(speech: Speech, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A block of words as the witness hears them."""
+    table = np.full((FRAMES, COLUMNS), 255, np.uint8)
+    table[:, SILENCE] = table[:, END] = 0
+    at = int(rng.integers(0, 20))
+    while at < FRAMES - 2:
+        for phone in spell_sounds(speech.said(1)[0])[0]:
+            if at >= FRAMES - 2:
+                break
+            wrong = rng.random() < 1 / 6
+            table[at : at + 1 + int(rng.random() < 0.3), SILENCE] = 30
+            second, third = rng.integers(len(PHONES), size=2)
+            table[at, second], table[at, third] = rng.integers(15, 65), rng.integers(60, 200)
+            table[at, int(rng.integers(len(PHONES))) if wrong else phone] = 0
+            at += int(rng.integers(3, 7))
+        at += int(rng.integers(1, 5)) if rng.random() < 0.9 else 40
+    return table
+
+
+def fill(db: Database, speech: Speech, hours: int, pool: int) -> None:
+    """Write that many recordings, packed as the sweeper packs them."""
+    rng = np.random.default_rng(1)
+    tables = [speak(speech, rng) for _ in range(pool * HOUR)]
+    blocks = [pack_blocks(PhoneFrames(table))[0] for table in tables]
+    matrices = [make_pairs(table)[:, :] for table in tables]
+    cells = np.stack([np.unpackbits(each, axis=1)[:, :CELLS] for each in matrices]).astype(np.bool_)
+    kept = HOUR * sum(map(len, blocks)) / len(blocks)
+    print(f"{cells.mean():.1%} of the pairs in a cell; blocks of {kept / 1000:.0f} kB an hour")
+    together = PACK_BYTES // (HOUR * CELLS // 8)
+    for first in range(0, hours, together):
+        numbers = range(first, min(first + together, hours))
+        _write(db, list(numbers), rng, blocks, cells)
+    if db.dialect == "postgresql":
+        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+
+
+def _write(
+    db: Database, numbers: list[int], rng: np.random.Generator, blocks: list[bytes], cells: NDArray[np.bool_]
+) -> None:
+    now = datetime.now(UTC)
+    fields = {"queue_position": 0, "state": JobState.DONE.value, "finished_at": now, "transcript_key": "t"}
+    fields |= dict.fromkeys(("created_at", "queued_at", "updated_at"), now)
+    owners = [columns_of_new(new_job(name=f"Reel {at}", project="archive")) | fields for at in numbers]
+    with db.begin() as tx:
+        tx.execute(insert(jobs), owners)
+        matrices: list[Bits] = []
+        rows = []
+        for place, owner in enumerate(owners):
+            drawn = rng.integers(len(blocks), size=HOUR)
+            whole = cells[drawn].transpose(1, 0, 2).reshape(cells.shape[1], -1)
+            matrices.append(np.packbits(whole, axis=1))
+            rows += [(owner["id"], 0, number, blocks[at]) for number, at in enumerate(drawn.tolist())]
+            width = matrices[0].shape[1]
+            owner |= {"channel": 0, "width": width, "first_byte": place * width, "job_id": owner["id"]}
+        segment = write_segment(tx, "archive", np.concatenate(matrices, axis=1))
+        names = ("job_id", "channel", "project", "width", "first_byte")
+        tx.execute(
+            insert(sound_recordings),
+            [{name: each[name] for name in names} | {"segment": segment} for each in owners],
+        )
+        cursor = tx.connection.cursor()
+        if db.dialect == "postgresql":
+            with cursor.copy("COPY sound_blocks (job_id, channel, number, block) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+        else:
+            cursor.executemany("INSERT INTO sound_blocks VALUES (?, ?, ?, ?)", rows)
+
+
+def names(speech: Speech, count: int) -> Iterator[str]:
+    """Words of the vocabulary, and ones that are not in it."""
+    for number in range(count):
+        word = next(each for each in iter(lambda: speech.word(6000, 50_000), "") if len(each) > 6)
+        yield word if number % 2 else word[::-1]
+
+
+def measure(db: Database, speech: Speech, count: int) -> None:
+    """Print how long the searches take."""
+    with db.read() as tx:
+        search_sounds(tx, query_of_words("okonkwo", None), JobFilter())
+    seconds = {"everywhere": [], "in a project": []}  # type: dict[str, list[float]]
+    hits = 0
+    for name in names(speech, count):
+        query = query_of_words(name, None)
+        for kind, jobs_of in (("everywhere", JobFilter()), ("in a project", JobFilter(project="archive"))):
+            began = time.perf_counter()
+            with db.read() as tx:
+                found = search_sounds(tx, query, jobs_of)
+            seconds[kind].append(time.perf_counter() - began)
+        hits += len(found.hits)
+    for kind, taken in seconds.items():
+        p50, p95, most = (1000 * float(np.quantile(taken, share)) for share in (0.5, 0.95, 1.0))
+        print(f"{db.dialect}, {kind}: p50 {p50:.0f} ms, p95 {p95:.0f} ms, longest {most:.0f} ms")
+    print(f"{hits / count:.1f} hits a search, {found.hours:,.0f} hours")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""The search by sound: where in what was heard phones fit best, however it was written.
+
+Three steps, each on what the one before has left: the index of pairs (`spool.sounds.pairs`) gives cells, the
+blocks of these cells are aligned with the phones (`spool.sounds.spotting`), and places that overlap become
+one hit. What is closed to readers is left out before anything is counted.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select, text
+
+from spool.domain.archive.closures import ClosedParts
+from spool.domain.archive.passages import Passage
+from spool.domain.jobs import Job, JobState
+from spool.sounds.blocks import FRAMES, KeptFrames, open_blocks
+from spool.sounds.pairs import CELL, Bits, best_cells, pairs_of_phones
+from spool.sounds.phones import FRAME_SECONDS
+from spool.sounds.queries import SoundQuery
+from spool.sounds.spotting import Spots, spot_phones
+from spool.store.archive.closed import closed_parts
+from spool.store.archive.versions import has_later_transcript
+from spool.store.jobs import JobFilter, filter_conditions
+from spool.store.rows import find_jobs
+from spool.store.transcripts.passages import passage_of
+from spool.store.transcripts.sounds import read_pairs
+from spool.tables import jobs, passages, sound_pairs, sound_recordings, sound_segments
+
+CANDIDATES = 1000
+"""Cells that are aligned, for all ways to say the query together."""
+LEAST_SCORE = -3.0
+"""A phone: what fits less is no hit."""
+BEFORE, AFTER = 25, 75
+"""Frames around a cell that are aligned with it."""
+SAME_FRAMES = 10
+_WINDOW = BEFORE + CELL + AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class SoundHit:
+    """A place that sounds like the query. score: the log-likelihood ratio a phone, at most 0. passage: the
+    words that are written around it, None if there are none."""
+
+    job: Job
+    channel: int
+    start: float
+    end: float
+    score: float
+    passage: Passage | None
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSounds:
+    """The hits, best first; the hours that were searched; how many transcripts cannot be searched, since
+    nothing that was heard is kept; and the jobs of which a block is damaged."""
+
+    hits: tuple[SoundHit, ...]
+    hours: float
+    without: int
+    damaged: tuple[str, ...] = ()
+
+
+class _Cells(NamedTuple):
+    """Candidates: job, channel and cell of each."""
+
+    owners: list[tuple[str, int]]
+    cells: NDArray[np.int64]
+
+
+class _Place(NamedTuple):
+    job_id: str
+    channel: int
+    first: int
+    last: int
+    score: float
+
+
+def search_sounds(
+    tx: Connection,
+    query: SoundQuery,
+    wanted: JobFilter,
+    *,
+    newest: bool = False,
+    opened: bool = False,
+    limit: int = 50,
+) -> FoundSounds:
+    """The `limit` places that sound most like the query, in these jobs. newest: only in each recording's
+    newest transcript. opened: also what is closed to readers."""
+    index = _Index(tx, wanted, newest=newest)
+    hours, without = index.measure()
+    candidates = index.find([pairs_of_phones(way) for way in query.ways], CANDIDATES)
+    costs, damaged = _load_windows(tx, candidates)
+    found = [place for way in query.ways for place in _places(candidates, spot_phones(costs, way))]
+    places = _cluster(found)
+    hits = _open_hits(tx, places, opened=opened, limit=limit)
+    return FoundSounds(tuple(hits), hours, without, tuple(sorted(damaged)))
+
+
+class _Index:
+    """The pairs of the channels that are searched."""
+
+    def __init__(self, tx: Connection, wanted: JobFilter, *, newest: bool) -> None:
+        self._tx = tx
+        self._project = wanted.project
+        self._wanted = wanted
+        self._newest = newest
+        self._narrowed = newest or wanted != JobFilter(project=wanted.project)
+        s = sound_segments.c
+        own = select(s.id, s.width).order_by(s.id)
+        self._segments = tx.execute(
+            own if self._project is None else own.where(s.project == self._project)
+        ).all()
+        starts = np.cumsum([0, *(row.width for row in self._segments)])
+        self._starts = {row.id: int(at) for row, at in zip(self._segments, starts, strict=False)}
+        self._packed = int(starts[-1])
+        self._loose = tx.execute(self._recordings().where(sound_recordings.c.segment.is_(None))).all()
+        self._width = self._packed + sum(row.width for row in self._loose)
+
+    def measure(self) -> tuple[float, int]:
+        """Hours that are searched, and transcripts that cannot be."""
+        c = sound_recordings.c
+        widths = select(func.coalesce(func.sum(c.width), 0)).where(*self._conditions())
+        kept = exists(select(c.job_id).where(c.job_id == jobs.c.id))
+        own = [*filter_conditions(self._wanted), jobs.c.transcript_key.is_not(None)]
+        without = (
+            select(func.count()).select_from(jobs).where(*own, jobs.c.state == JobState.DONE.value, ~kept)
+        )
+        hours = (self._tx.scalar(widths) or 0) * 8 * CELL * FRAME_SECONDS / 3600
+        return hours, self._tx.scalar(without) or 0
+
+    def find(self, ways: Sequence[Sequence[int]], most: int) -> _Cells:
+        """The cells with the most pairs of any of these ways to say the query, `most` for all."""
+        rows = self._read({pair for pairs in ways for pair in pairs})
+        mask = self._mask() if self._narrowed else None
+        found = [best_cells([rows[pair] for pair in pairs], most // len(ways), mask) for pairs in ways]
+        return self._name(np.unique(np.concatenate(found)))
+
+    def _read(self, pairs: Collection[int]) -> dict[int, Bits]:
+        """The whole row of each pair."""
+        whole = {pair: np.zeros(self._width, np.uint8) for pair in pairs}
+        c = sound_pairs.c
+        own = select(sound_segments.c.id)
+        if self._project is not None:
+            own = own.where(sound_segments.c.project == self._project)
+        if self._starts:
+            rows = select(c.pair, c.segment, c.bits).where(c.pair.in_(pairs), c.segment.in_(own))
+            for pair, segment, bits in self._tx.execute(rows):
+                at = self._starts[segment]
+                whole[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
+        at = self._packed
+        for row in self._loose:
+            matrix = read_pairs(row.pairs, row.width)
+            for pair in pairs:
+                whole[pair][at : at + row.width] = matrix[pair]
+            at += row.width
+        return whole
+
+    def _mask(self) -> Bits:
+        """The cells of the jobs that are searched."""
+        open_cells = np.zeros(self._width, np.uint8)
+        c = sound_recordings.c
+        packed = select(c.segment, c.first_byte, c.width).where(c.segment.is_not(None), *self._conditions())
+        for segment, first, width in self._tx.execute(packed):
+            at = self._starts[segment] + first
+            open_cells[at : at + width] = 255
+        open_cells[self._packed :] = 255  # of those that are not packed only what is searched was read
+        return open_cells
+
+    def _recordings(self) -> Select[Any]:
+        return select(sound_recordings).where(*self._conditions()).order_by("job_id", "channel")
+
+    def _conditions(self) -> list[ColumnElement[bool]]:
+        c = sound_recordings.c
+        conditions: list[ColumnElement[bool]] = [] if self._project is None else [c.project == self._project]
+        if self._narrowed:
+            own = [jobs.c.id == c.job_id, *filter_conditions(self._wanted)]
+            own += [~has_later_transcript()] if self._newest else []
+            conditions.append(exists(select(jobs.c.id).where(*own).correlate(sound_recordings)))
+        return conditions
+
+    def _name(self, cells: NDArray[np.int64]) -> _Cells:
+        """The channels that cells belong to; those of deleted transcripts are left out."""
+        owners: list[tuple[str, int]] = []
+        numbers: list[int] = []
+        packed = cells[cells // 8 < self._packed]
+        starts = np.array(list(self._starts.values()), np.int64)
+        of = np.searchsorted(starts, packed // 8, "right") - 1
+        segments = np.array(list(self._starts), np.int64)[of] if len(packed) else packed
+        first_cells = 8 * starts[of] if len(packed) else packed
+        asked = np.stack([packed - first_cells, segments], axis=1).tolist()
+        for cell, row in _join(self._tx, _NAMED, asked):
+            owners.append((row.job_id, row.channel))
+            numbers.append(cell - 8 * row.first_byte)
+        at = 8 * self._packed
+        for row in self._loose:
+            for cell in cells[(cells >= at) & (cells < at + 8 * row.width)].tolist():
+                owners.append((row.job_id, row.channel))
+                numbers.append(cell - at)
+            at += 8 * row.width
+        return _Cells(owners, np.array(numbers, np.int64))
+
+
+# Joined with a parameter, since SQLite would scan a table for a list of tuples.
+_GIVEN = {
+    "sqlite": "json_each(:keys) AS k CROSS JOIN",
+    "postgresql": "json_array_elements(CAST(:keys AS json)) AS k(value) JOIN",
+}
+_ITEM = {"sqlite": "json_extract(k.value, '$[{}]')", "postgresql": "CAST(k.value ->> {} AS {})"}
+_NAMED = (
+    "SELECT {0} AS key, r.job_id, r.channel, r.first_byte FROM {given} sound_recordings AS r ON "
+    "r.segment = {1} AND r.first_byte <= {0} / 8 AND {0} / 8 < r.first_byte + r.width",
+    ("bigint", "bigint"),
+)
+_BLOCKS = (
+    "SELECT {3} AS key, b.block FROM {given} sound_blocks AS b ON "
+    "b.job_id = {0} AND b.channel = {1} AND b.number = {2}",
+    ("text", "integer", "integer", "integer"),
+)
+
+
+def _join(
+    tx: Connection, asked: tuple[str, tuple[str, ...]], keys: Sequence[Sequence[object]]
+) -> Iterator[tuple[int, Row[Any]]]:
+    """The rows of a statement for these keys, each with its number."""
+    if not keys:
+        return
+    statement, types = asked
+    dialect = tx.dialect.name
+    items = [_ITEM[dialect].format(at, kind) for at, kind in enumerate(types)]
+    sql = text(statement.format(*items, given=_GIVEN[dialect]))
+    for row in tx.execute(sql, {"keys": json.dumps(keys)}):
+        yield row.key, row
+
+
+def _load_windows(tx: Connection, wanted: _Cells) -> tuple[NDArray[np.uint8], set[str]]:
+    """What was heard in and around each cell, uint8 [N, _WINDOW, SILENCE + 1]; and the jobs of which a block
+    is damaged, which counts as silence."""
+    firsts = wanted.cells * CELL - BEFORE
+    lows = firsts // FRAMES
+    keys = [
+        (*owner, number)
+        for owner, low in zip(wanted.owners, lows.tolist(), strict=True)
+        for number in (low, low + 1)
+    ]
+    used = {key: at for at, key in enumerate(dict.fromkeys(keys)) if key[2] >= 0}
+    rows = list(_join(tx, _BLOCKS, [(*key, at) for key, at in used.items()]))
+    blocks = open_blocks([row.block for _, row in rows])
+    owners = {at: job_id for (job_id, *_), at in used.items()}
+    damaged = {owners[at] for (at, _), block in zip(rows, blocks, strict=True) if block is None}
+    good = [(at, block) for (at, _), block in zip(rows, blocks, strict=True) if block is not None]
+    kept = KeptFrames.of([block for _, block in good])
+    slots = {at: slot for slot, (at, _) in enumerate(good)}
+    slot_of = np.array([slots.get(used.get(key, -1), -1) for key in keys], np.int64).reshape(-1, 2)
+    frames = firsts[:, None] + np.arange(_WINDOW)
+    slot = np.where(frames // FRAMES == lows[:, None], slot_of[:, :1], slot_of[:, 1:])
+    return kept.costs(slot, frames % FRAMES), damaged
+
+
+def _places(wanted: _Cells, spots: Spots) -> list[_Place]:
+    firsts = wanted.cells * CELL - BEFORE
+    return [
+        _Place(*wanted.owners[at], int(firsts[at] + spots.first[at]), int(firsts[at] + spots.last[at]), score)
+        for at, score in enumerate(spots.scores.tolist())
+        if score >= LEAST_SCORE
+    ]
+
+
+def _cluster(found: Sequence[_Place]) -> list[_Place]:
+    """The best of places that overlap, best first."""
+    kept: dict[tuple[str, int], list[_Place]] = defaultdict(list)
+    best = []
+    for place in sorted(found, key=lambda each: (-each.score, each)):
+        own = kept[place.job_id, place.channel]
+        if all(
+            place.first >= each.last + SAME_FRAMES or place.last + SAME_FRAMES <= each.first for each in own
+        ):
+            own.append(place)
+            best.append(place)
+    return best
+
+
+def _open_hits(tx: Connection, places: Sequence[_Place], *, opened: bool, limit: int) -> list[SoundHit]:
+    """The first `limit` that the reader may hear."""
+    hits: list[SoundHit] = []
+    parts: dict[str, ClosedParts] = {}
+    owners: dict[str, Job] = {}
+    for begin in range(0, len(places), limit):
+        some = places[begin : begin + limit]
+        new = find_jobs(tx, {each.job_id for each in some} - owners.keys())
+        owners |= new
+        parts |= closed_parts(tx, new.values())
+        for place in some:
+            if place.job_id not in owners:
+                continue
+            start, end = round(max(place.first, 0) * FRAME_SECONDS, 2), round(place.last * FRAME_SECONDS, 2)
+            passage = _passage_at(tx, place, start)
+            hit = SoundHit(owners[place.job_id], place.channel, start, end, place.score, passage)
+            closed = _is_closed(parts[place.job_id], hit)
+            if not closed or opened:
+                hits.append(replace(hit, closed=closed))
+            if len(hits) == limit:
+                return hits
+    return hits
+
+
+def _is_closed(closed: ClosedParts, hit: SoundHit) -> bool:
+    """Whether the place, or something in the passage that is shown with it, is closed."""
+    if closed.covers(hit.start, hit.end):
+        return True
+    if hit.passage is None:
+        return False
+    words = hit.passage.words
+    return closed.covers(words[0].start, max(word.end for word in words), hit.passage.speaker)
+
+
+def _passage_at(tx: Connection, place: _Place, start: float) -> Passage | None:
+    """What is written there: the last passage that begins before its middle."""
+    c = passages.c
+    # Of a recording of several channels that was transcribed as one the words have one channel, as here.
+    own = select(passages).where(c.job_id == place.job_id, c.channel == place.channel)
+    middle = (start + place.last * FRAME_SECONDS) / 2
+    row = tx.execute(
+        own.where(c.start_seconds <= middle).order_by(c.start_seconds.desc()).limit(1)
+    ).one_or_none()
+    return None if row is None else passage_of(row)
