@@ -7,7 +7,7 @@ import { momentOf } from "./jobs.js";
 
 const LIMIT = 50;
 const SAME_S = 1; // hits of two transcripts of a recording that are no further apart are the same place
-const FILTERS = ["project", "batch", "speaker", "language", "tag", "created_from", "created_to", "confidence", "alternatives"];
+const FILTERS = ["project", "batch", "speaker", "language", "tag", "created_from", "created_to", "confidence", "alternatives", "sound"];
 const EXAMPLES = [["storm light", "both words, near each other"], ["thirty days", "the number in words or in digits"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],
   ["kowalski~", "words that sound like it"], ["fog NEAR/3 horn", "at most three words between them"], ["light -storm", "without a word"]];
 
@@ -23,6 +23,7 @@ export async function showSearch(root, query) {
   h("div", { class: "asked" }, words, h("button", { class: "primary" }, "Search")),
   h("details", {}, h("summary", {}, narrowing ? `Narrow down (${count(narrowing, "filter", "filters")})` : "Narrow down"), filters));
   const status = h("p", { class: "quiet", role: "status" });
+  const heard = h("div", {});
   const list = h("div", { class: "hits" });
   const more = h("button", { type: "button", hidden: true }, "More");
   const shown = { recordings: new Map(), hits: 0 };
@@ -32,8 +33,13 @@ export async function showSearch(root, query) {
       const value = query.get(name);
       if (value) parameters.set(name, name.startsWith("created") ? momentOf(name, value) : value);
     }
+    if (parameters.get("sound")) {
+      parameters.set("sound", asked.replace(/["*~]/g, " "));
+      parameters.delete("q");
+    }
     if (cursor) parameters.set("cursor", cursor);
     const page = await get(`/v1/search?${parameters}`);
+    fill(heard, page.sounds ? whatWasHeard(page.sounds) : []);
     for (const hit of page.items) {
       if (!shown.recordings.has(hit.recording)) {
         const section = h("section", {}, recordingOf(hit));
@@ -60,7 +66,7 @@ export async function showSearch(root, query) {
     status.textContent = cut ? `More than ${number(shown.hits)} found` : page.next_cursor ? `${number(shown.hits)} found so far`
       : shown.hits ? `${number(shown.hits)} found` : "Nothing found.";
   }
-  root.append(h("h1", {}, "Search"), form, status, list, h("p", {}, more));
+  root.append(h("h1", {}, "Search"), form, status, heard, list, h("p", {}, more));
   const [{ collections }, { items: models }] = await Promise.all([get("/v1/overview?batches=100"), get("/v1/models")]);
   fill(filters, filtersOf(query, collections, models));
   if (asked) await load(null);
@@ -89,7 +95,18 @@ function filtersOf(query, collections, models) {
     field("confidence", "Confidence", { type: "number", min: "0", max: "1", step: "0.05", placeholder: "at least" }),
     h("label", { class: "inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
       checked: query.get("alternatives") === "true" }), "Also alternative words, if a recording kept them"),
+    h("label", { class: "inline" }, h("input", { type: "checkbox", name: "sound", value: "true",
+      checked: query.get("sound") === "true" }), "Also what sounds like it, in recordings with a second witness"),
   ];
+}
+
+// What a search by sound looked for, and what it could not search.
+function whatWasHeard(sounds) {
+  const without = sounds.without_sounds;
+  return h("p", { class: "quiet small" }, `Sounds like ${sounds.phones.join(" or ")}${
+    sounds.source === "letters" ? ", read letter by letter" : ""}.`,
+  without ? ` ${count(without, "transcript", "transcripts")} cannot be searched by sound: without a second witness, or in another language.` : null,
+  sounds.damaged.length ? ` Left out, since what was heard is damaged: ${sounds.damaged.join(", ")}.` : null);
 }
 
 function whatCanBeSearched(query, collections) {
@@ -133,5 +150,6 @@ function passage(hit) {
   }
   text.push(hit.text.slice(at));
   return h("p", { class: "hit" }, h("a", { class: "at", href: `#/jobs/${hit.job}?t=${hit.start}` }, clock(hit.start)),
-    h("span", {}, hit.speaker ? h("strong", {}, `${hit.speaker_name ?? hit.speaker}: `) : null, text));
+    h("span", {}, hit.speaker ? h("strong", {}, `${hit.speaker_name ?? hit.speaker}: `) : null, text,
+      hit.sound ? h("span", { class: "quiet small" }, ` sounds like it, ${Math.round(100 * hit.sound.certainty)} % sure`) : null));
 }

@@ -17,8 +17,8 @@ NEAR = 0.3
 
 
 SURE = (-1.794, 2.627, 0.516)
-"""Log odds that a hit by sound is right: the constant, and what the score and each phone count
-(`python -m ops.accuracy.sounds`)."""
+"""Log odds that a hit by sound is right among up to an hour: the constant, and what the score and each phone
+count (`python -m ops.accuracy.sounds`). Among more, chance finds as many times more that are not."""
 
 
 def present_hit(hit: Hit) -> HitOut:
@@ -30,7 +30,7 @@ def present_sounds(query: SoundQuery, found: FoundSounds, written: Sequence[Hit]
     """The hits by sound and those by words in one list: first what is written so, and of that first what also
     sounds so, then by likeness. A place that both found is one hit."""
     phones = len(query.ways[0])
-    hits = [(each, _present_sound(each, phones)) for each in found.hits]
+    hits = [(each, _present_sound(each, phones, found.hours)) for each in found.hits]
     alone = [present_hit(each) for each in written]
     said: list[HitOut] = []
     for one, shown in hits:
@@ -58,12 +58,12 @@ def present_sounds(query: SoundQuery, found: FoundSounds, written: Sequence[Hit]
     )
 
 
-def _present_sound(hit: SoundHit, phones: int) -> HitOut:
+def _present_sound(hit: SoundHit, phones: int, hours: float) -> HitOut:
     words = hit.passage.words if hit.passage is not None else ()
     inside = [at for at, word in enumerate(words) if word.start < hit.end and hit.start < word.end]
     places = (Match(inside[0], inside[-1]),) if inside else ()
     constant, score, each = SURE
-    odds = constant + score * hit.score + each * phones
+    odds = constant + score * hit.score + each * phones - math.log(max(hours, 1.0))
     certainty = 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
     sound = SoundOut(start=hit.start, end=hit.end, score=round(hit.score, 3), certainty=round(certainty, 3))
     shown = _present(hit.job, hit.passage, places, closed=hit.closed, start=hit.start, channel=hit.channel)

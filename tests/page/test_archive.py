@@ -11,8 +11,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, file_job
+from spool.sounds.letters import spell_sounds
+from spool.sounds.lexicon import Lexicon
+from spool.store import get_job
+from spool.store.transcripts.sounds import ChannelSounds, write_sounds
 from tests.api.auth.keys import post
 from tests.page.test_page import done_job, sound
+from tests.spool.sounds.sounds import hear
 
 expect.set_options(timeout=60_000)
 
@@ -191,6 +196,25 @@ def test_versions_of_a_recording_are_one_hit(page: Page, live: Live) -> None:
     page.get_by_text("Also in").get_by_role("link", name="demo-tdt").click()
     page.wait_for_url(f"**/#/jobs/{job_id}?t=*")
     expect(page.locator(".transcript p")).to_have_text("我们在北京")
+
+
+def test_what_sounds_like_a_name_is_listed_and_played_from_there(page: Page, live: Live) -> None:
+    job_id = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", b"RIFF")}).json()["id"])
+    live.work().finish(job_id, ("we", "met", "a", "conqueror", "on", "the", "pier"))
+    lexicon = Lexicon({"okonkwo": spell_sounds("okonkwo")})
+    with live.services.database.begin() as tx:
+        frames, _ = hear([(1.0, "okonkwo")], 4.0, lexicon=lexicon)
+        write_sounds(tx, job_id, get_job(tx, job_id).project, [ChannelSounds.of(frames)])
+    page.goto("/#/search?q=okonkwo")
+    expect(page.get_by_text("Nothing found.")).to_be_visible()
+    page.get_by_text("Narrow down").click()
+    page.get_by_label("Also what sounds like it").check()
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_text("Sounds like OW K OW NG K W OW")).to_be_visible()
+    expect(page.locator(".hit")).to_contain_text("we met a conqueror on the pier")
+    expect(page.locator(".hit")).to_contain_text("% sure")
+    page.locator(".hit .at").click()
+    page.wait_for_url(f"**/#/jobs/{job_id}?t=1*")
 
 
 def test_an_empty_search_shows_what_can_be_searched_and_hits_come_before_filters(
