@@ -136,16 +136,24 @@ class PhoneMap:
         self._mixing[numbers[BOUNDARY], END] = 1.0
         self._is_quiet = self._mixing[:, [SILENCE, END]].any(axis=1)
 
+    def fold(self, log_probs: NDArray[np.float32], floor: float) -> NDArray[np.float32]:
+        """The probabilities of phones, silence and the end of a word, [T, len(PHONES) + 2], of
+        log-probabilities [T, labels + 1], blank last; what is at `floor` counts as impossible. Phones share
+        symbols, so that a frame may add up to more than one."""
+        probabilities = np.where(log_probs > floor, np.exp(log_probs), 0.0).astype(np.float32)
+        folded: NDArray[np.float32] = probabilities @ self._mixing
+        return folded
+
     def frames(self, log_probs: NDArray[np.float32], floor: float) -> NDArray[np.uint8]:
         """uint8 [T, COLUMNS] of log-probabilities [T, labels + 1], blank last; what is at `floor` counts as
         impossible. The first frame of a stretch begins no sound that went on before it."""
         table = np.zeros((len(log_probs), COLUMNS), np.uint8)
         if not len(log_probs):
             return table
-        probabilities = np.where(log_probs > floor, np.exp(log_probs), 0.0).astype(np.float32)
         top = log_probs.argmax(axis=1)
-        best = probabilities.max(axis=1)
-        shares = probabilities @ self._mixing / best[:, None]
+        peak = log_probs.max(axis=1)
+        best = np.where(peak > floor, np.exp(peak), 0.0).astype(np.float32)
+        shares = self.fold(log_probs, floor) / best[:, None]
         table[:, :HEARD] = _steps(np.log(np.maximum(shares, 1e-9)))
         is_quiet: NDArray[np.bool_] = np.asarray(self._is_quiet)
         table[:, HEARD] = ~is_quiet[top] & (top != np.append(-1, top[:-1]))

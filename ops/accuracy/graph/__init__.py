@@ -1,0 +1,1 @@
+"""A decoding graph over real phonemes: made of pocketsphinx' dictionary and trigram, and measured."""
