@@ -22,7 +22,7 @@ APART = 10
 LIKELY_STEPS = round(2.0 / STEP)
 PAIRS = len(PHONES) ** 2
 MOST_PAIRS = 16
-"""Of a query: more do not make it more certain, and each takes time."""
+"""Of all ways to say a query: each takes time."""
 Bits = NDArray[np.uint8]
 _SLICES = 6
 _RARE, _USUAL = 0.02, 0.08
@@ -48,15 +48,15 @@ def make_pairs(table: NDArray[np.uint8]) -> Bits:
     return np.packbits(found.reshape(cells, PAIRS), axis=0).T.copy()
 
 
-def pairs_of_phones(phones: Pronunciation) -> list[int]:
-    """The rows that a query reads: of neighbours, then of every second phone, at most `MOST_PAIRS`."""
+def pairs_of_phones(phones: Pronunciation, most: int = MOST_PAIRS) -> list[int]:
+    """The rows that a query reads: of neighbours, then of every second phone, at most `most`."""
     pairs = [
         first * len(PHONES) + second
         for apart in (1, 2)
         for first, second in zip(phones, phones[apart:], strict=False)
         if first != second
     ]
-    return list(dict.fromkeys(pairs))[:MOST_PAIRS]
+    return list(dict.fromkeys(pairs))[:most]
 
 
 def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) -> NDArray[np.int64]:

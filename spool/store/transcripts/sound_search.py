@@ -19,7 +19,7 @@ from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.passages import Passage
 from spool.domain.jobs import Job, JobState
 from spool.sounds.blocks import FRAMES, KeptFrames, open_blocks
-from spool.sounds.pairs import CELL, Bits, best_cells, pairs_of_phones
+from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, best_cells, pairs_of_phones
 from spool.sounds.phones import FRAME_SECONDS
 from spool.sounds.queries import SoundQuery
 from spool.sounds.spotting import Spots, spot_phones
@@ -94,7 +94,8 @@ def search_sounds(
     newest transcript. opened: also what is closed to readers."""
     index = _Index(tx, wanted, newest=newest)
     hours, without = index.measure()
-    candidates = index.find([pairs_of_phones(way) for way in query.ways], CANDIDATES)
+    share = MOST_PAIRS // len(query.ways)
+    candidates = index.find([pairs_of_phones(way, share) for way in query.ways], CANDIDATES)
     costs, damaged = _load_windows(tx, candidates)
     found = [place for way in query.ways for place in _places(candidates, spot_phones(costs, way))]
     places = _cluster(found)
