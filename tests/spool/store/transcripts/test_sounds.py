@@ -1,5 +1,7 @@
 """What was heard, in SQL: packed into segments, cleared after a deletion, checked by the audit."""
 
+from datetime import UTC, datetime
+
 import pytest
 from sqlalchemy import delete, func, select, update
 
@@ -9,8 +11,10 @@ from spool.audit import audit
 from spool.domain import Content
 from spool.sounds.pairs import pairs_of_phones
 from spool.sounds.phones import PhoneFrames
-from spool.store import Database, Outcome, finish_job, mark_deleted
+from spool.sounds.queries import query_of_words
+from spool.store import Database, JobFilter, Outcome, finish_job, mark_deleted
 from spool.store.transcripts import sounds
+from spool.store.transcripts.sound_search import search_sounds
 from spool.store.transcripts.sounds import ChannelSounds, clear_stale, pack_sounds, write_sounds
 from spool.tables import sound_blocks, sound_pairs, sound_recordings, sound_segments
 from tests.spool.sounds.sounds import LEXICON, hear
@@ -65,6 +69,36 @@ def test_channels_are_packed_and_cleared_when_they_are_deleted(
         assert clear_stale(tx) == 1
         for table in (sound_blocks, sound_recordings, sound_segments, sound_pairs):
             assert tx.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_a_name_is_found_in_packed_and_in_loose_channels(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sounds, "PACK_BYTES", 4)
+    packed = [heard(db), heard(db)]
+    with db.begin() as tx:
+        assert pack_sounds(tx) == 2
+    silent, _ = hear([(4.0, "the old teacher gave us three reasons")], 30.0)
+    other, loose = heard(db, silent), heard(db)
+    query = query_of_words("expected", LEXICON)
+    assert query.source == "dictionary"
+    with db.read() as tx:
+        found = search_sounds(tx, query, JobFilter())
+        own = search_sounds(tx, query, JobFilter(project="nobodys"))
+        some = search_sounds(tx, query, JobFilter(created_from=datetime(2999, 1, 1, tzinfo=UTC)))
+    best = {hit.job.id: hit for hit in found.hits[:3]}
+    assert best.keys() == {*packed, loose}
+    assert all(23.0 <= hit.start < hit.end <= 25.0 for hit in best.values())
+    assert all(hit.score > other_hit.score for hit in best.values() for other_hit in found.hits[3:])
+    assert other not in best
+    assert (own.hits, own.hours) == ((), 0.0)
+    assert (some.hits, some.hours) == ((), 0.0)
+    with db.begin() as tx:
+        mark_deleted(tx, packed[:1], Content.TRANSCRIPT, "operator")
+    with db.read() as tx:
+        left = search_sounds(tx, query, JobFilter()).hits
+    assert {hit.job.id for hit in left[:2]} == {packed[1], loose}
+    assert packed[0] not in {hit.job.id for hit in left}
 
 
 def test_the_audit_names_damaged_and_missing_blocks(db: Database) -> None:
