@@ -12,8 +12,10 @@ from sqlalchemy import select
 from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.audit import audit
 from spool.domain import AskedOptions, Content, Diarization, JobState, Stretch, Transcript, Word
+from spool.domain.receipts import Origin, Statement, receipts_of
 from spool.errors import Deleted, StorageError
 from spool.store import NewEdit, NewJob, add_edit, claim_job, diarize_job, get_job, mark_deleted, rerun_job
+from spool.store.archive.receipts import receipt_of
 from spool.tables import cost_lines
 from worker.engine import DEFAULT_LOADER, Engine
 from worker.jobs import run_claimed
@@ -97,6 +99,10 @@ def test_the_same_model_finds_the_same_words_and_only_the_stretch_is_paid(
     assert job.done_seconds == pytest.approx(END - START)
     assert job.audio_seconds == first.audio_seconds
     assert job.fingerprint != first.fingerprint
+    with harness.db.read() as tx:
+        stated = Statement.model_validate_json(receipt_of(tx, job_id).statement)
+    assert stated.words_from == Origin(job=base, transcript_sha256=first.transcript_sha256 or "")
+    assert stated.chunks == receipts_of(harness.chunks(job_id))
     assert_lawful(harness)
 
 
