@@ -38,7 +38,6 @@ LATTICE = read_kernel(
 NEVER = 0x3FFFFFFF  # as a final cost: not final; as a label's cost: impossible
 _MOST = 0x7FFFFFFF
 _MAX_COST = 8000.0  # natural logarithm; a label costs no more, so that sums stay within 32 bits
-MAX_BEAM = 10_000.0
 _STATES_PER_FRAME = 2048  # initial capacity
 _TOKENS_AT_FIRST = 1 << 25  # initial capacity for all frames and utterances
 LINKS_PER_FRAME = 64  # initial capacity

@@ -89,7 +89,7 @@ class Bench:
     def fused(self, weight: float) -> Iterator[str]:
         """The best text of each recording in a beam search fused with the reader's n-grams."""
         assert isinstance(self.reader, NgramLanguageModel)
-        request = DecodeRequest(lm=str(self.reader.path), lm_weight=weight)
+        request = DecodeRequest(language_model=str(self.reader.path), lm_weight=weight)
         for each in self.recordings:
             (answer,) = decode_utterances(self.model, [each.samples], self.options, [request])
             yield self.text(answer.hypotheses[0])
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.5, 1.0])
     args = parser.parse_args()
     model, reader = load_model(args.model), load_reader(args.reader)
-    options = SearchOptions("beam", args.beam, args.beam)
+    options = SearchOptions(decoder="beam", beam=args.beam, nbest=args.beam)
     request = DecodeRequest(lattice=LATTICE if isinstance(reader, NgramLanguageModel) else None)
     recordings = tuple(decode_folder(args.samples, model, options, request))
     bench = Bench(model, reader, options, recordings)

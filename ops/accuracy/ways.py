@@ -6,7 +6,6 @@ Knows search options and the speech folder; measures nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,16 +80,16 @@ def boosting(boost: float, others: Sequence[str] = ()) -> Asks:
 
 def with_model(lm: Path, alpha: float) -> Asks:
     """Asks for the language model."""
-    return lambda _: DecodeRequest(lm=str(lm), lm_weight=alpha)
+    return lambda _: DecodeRequest(language_model=str(lm), lm_weight=alpha)
 
 
 def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:
     """Every way but those that need another model in memory (bfloat16) or other batches."""
-    beams = [Way(f"TDT beam {k}", replace(BEAM, beam=k)) for k in (2, 4, 8, 16)]
+    beams = [Way(f"TDT beam {k}", BEAM.model_copy(update={"beam": k})) for k in (2, 4, 8, 16)]
     ctc = [
         Way("CTC greedy", CTC),
         Way("CTC beam 4", CTC_BEAM),
-        Way("CTC beam 16", replace(CTC_BEAM, beam=16)),
+        Way("CTC beam 16", CTC_BEAM.model_copy(update={"beam": 16})),
     ]
     fusions = [
         Way("TDT beam 4, LM 0.2", BEAM, with_model(lm, 0.2)),
@@ -101,7 +100,7 @@ def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:
         Way(f"TDT beam 4, its words and {OTHERS} others", BEAM, boosting(1.0, vocabulary)),
     ]
     fixed = [
-        Way("TDT greedy, fixed scores", replace(GREEDY, scores="fixed")),
-        Way("TDT beam 4, fixed scores", replace(BEAM, scores="fixed")),
+        Way("TDT greedy, fixed scores", GREEDY.model_copy(update={"scores": "fixed"})),
+        Way("TDT beam 4, fixed scores", BEAM.model_copy(update={"scores": "fixed"})),
     ]
     return [Way(BASE, GREEDY), *beams, *ctc, *fusions, *fixed]

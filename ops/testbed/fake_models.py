@@ -70,7 +70,7 @@ class FakeRecognizer:
     def prepare(self, request: DecodeRequest) -> ModelInfo:
         if "unspeakable" in request.phrases:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
-        return replace(self.info, language_model=_digest(request.lm))
+        return replace(self.info, language_model=_digest(request.language_model))
 
     def read_by(self, reader: Recognizer) -> Recognizer:
         """Refuse, as a model without hypotheses would."""

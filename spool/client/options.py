@@ -10,13 +10,21 @@ class Options(TypedDict, total=False):
     align: Mapping[str, Any] | None
     model: str
     language: str | Sequence[str] | None
+    alternatives: int
+    lattice: float | None
+    task: Literal["transcribe", "translate"]
+    translate_to: str | None
+    punctuation: bool
+    timestamps: Literal["auto", "on", "off"]
+    prompt: str
+    hotwords: str
+    language_model: str | None
+    lm_weight: float
     decoder: Literal["greedy", "beam", "rescore", "attention", "wfst"]
     beam: int
     head: Literal["auto", "tdt", "rnnt", "ctc", "attention"]
     nbest: int
     max_symbols: int | None
-    alternatives: int
-    lattice: float | None
     alignments: Literal["auto", "best", "all"]
     beta: float
     blank_penalty: float
@@ -28,18 +36,10 @@ class Options(TypedDict, total=False):
     patience: float
     length_penalty: float | None
     scores: Literal["float", "fixed"]
-    rescore: Mapping[str, Any] | None
     graph: Mapping[str, Any] | None
-    task: Literal["transcribe", "translate"]
-    translate_to: str | None
-    punctuation: bool
-    timestamps: Literal["auto", "on", "off"]
-    prompt: str
-    hotwords: str
-    language_model: str | None
-    lm_weight: float
     lm_blanks: bool
     pruning: Literal["late", "early"]
+    rescore: Mapping[str, Any] | None
     context: Literal["chunk", "job"]
     channels: Literal["mix", "separate"]
     speech_detector: bool

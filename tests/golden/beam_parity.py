@@ -25,7 +25,7 @@ MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)
 ARPA = str(HERE / "lm.arpa")
 BETA = 1.5
-LM = DecodeRequest(lm=ARPA)
+LM = DecodeRequest(language_model=ARPA)
 KINDS: dict[
     str, tuple[str, str, DecodeRequest | None, dict[str, Any]]
 ] = {  # the search's name, how its keys go on after the beam's width, whether an LM is fused, its options
@@ -71,7 +71,7 @@ def main() -> None:
             head = "ctc" if search_name == "ctc_beam" else "auto"
             cells, gap = [], 0.0
             for beam, key in keys.items():
-                options = SearchOptions("beam", beam, beam, head, **more)  # type: ignore[arg-type]
+                options = SearchOptions(decoder="beam", beam=beam, nbest=beam, head=head, **more)
                 asks = None if ask is None else [ask] * len(encoded.lengths)
                 found = search(model, encoded, options, asks)
                 good = [b for b, rows in enumerate(found) if equal(rows, golden, key, b)]

@@ -115,7 +115,9 @@ def row(name: str, path: Path, golden: Golden, audio: list[np.ndarray], features
     gap = 0.0
     for beam in (1, 2, 4, 8):
         key = f"malsd.k{beam}"
-        for b, rows in enumerate(search(model, encoded, SearchOptions("beam", beam, beam, head))):
+        for b, rows in enumerate(
+            search(model, encoded, SearchOptions(decoder="beam", beam=beam, nbest=beam, head=head))
+        ):
             lists += 1
             if len(rows) == golden[f"{key}.n"][b] and all(
                 same(h, golden, key, b, k) for k, h in enumerate(rows)

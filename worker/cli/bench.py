@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from worker.models.requests import Decoder
+from spool.domain.search.fields import SearchName
 
 
 def bench(
@@ -16,7 +16,7 @@ def bench(
     model: Annotated[
         str, Parameter(help="Name of a model in the settings, or a path. Default: the default model.")
     ] = "",
-    decoder: Annotated[Decoder, Parameter(help="Search method.")] = "greedy",
+    decoder: Annotated[SearchName, Parameter(help="Search method.")] = "greedy",
     beam: Annotated[int, Parameter(validator=Number(gte=1), help="Beam width.")] = 4,
     seconds: Annotated[
         float, Parameter(validator=Number(gte=1), help="Audio to transcribe, in seconds.")

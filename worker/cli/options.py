@@ -2,7 +2,6 @@
 of this machine where a job names something on a server."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +13,14 @@ from spool.commandline.flags import Flags, declare_flags, read_phrases
 from spool.commandline.speakers import SpeakerCount
 from spool.domain.archive.diarization import Diarization
 from spool.domain.declaration import Option
+from spool.domain.search.fields import SearchFields
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from spool.formats import TextFormat
-from worker.jobs.request import Resolved, request_of
-from worker.models.requests import DecodeRequest, SearchOptions
+from worker.jobs.request import request_of
+from worker.models.requests import DecodeRequest
 
 LATTICE_BEAM = 5.0
 _SEARCH, _WORDS, _SPEAKERS = (GROUPS[name] for name in ("Search", "Words to expect", "Speakers"))
@@ -81,16 +81,9 @@ class LocalFlags(Flags):
     def resolve(self, phrases: tuple[str, ...] = (), boost: float = 1.0) -> DecodeRequest:
         """The engine's request. Raises InvalidRequest."""
         self.check(also=("boost",) if phrases else ())
-        resolved = Resolved(
-            phrases=phrases,
-            boost=boost,
-            lm=self.language_model,
-            graph=None if self.graph is None else self.graph.name,
-            reader=None if self.rescore is None else self.rescore.model,
-        )
-        request = request_of(self, resolved)
-        search = replace(request.search, att_context=context_of(self.att_context))
-        return replace(request, search=search)
+        request = request_of(self, phrases, boost)
+        search = request.search.model_copy(update={"att_context": context_of(self.att_context)})
+        return request.model_copy(update={"search": search})
 
 
 class TranscribeFlags(LocalFlags):
@@ -180,7 +173,7 @@ class ListenFlags(LocalFlags):
 
 
 declare_flags(TranscribeFlags)
-declare_flags(ListenFlags, only={"model", "att_context", *SearchOptions.__dataclass_fields__})
+declare_flags(ListenFlags, only={"model", "att_context", *SearchFields.model_fields})
 
 
 def context_of(text: str | None) -> tuple[int, int] | None:

@@ -97,7 +97,7 @@ from .transducer.likelihood import log_likelihoods as log_likelihoods
 from .transducer.replayed import ReplayedBeam as ReplayedBeam
 from .transducer.stepping import advance as advance, joint_logits as joint_logits, reorder as reorder
 from .wfst.graph import DecodingGraph as DecodingGraph, load_graph as load_graph
-from .wfst.search import WfstSettings as WfstSettings, wfst_search as wfst_search
+from .wfst.search import limits_of as limits_of, wfst_search as wfst_search
 from .words import (
     CONFIDENCE_DIGITS as CONFIDENCE_DIGITS,
     SCORE_DIGITS as SCORE_DIGITS,

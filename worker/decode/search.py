@@ -23,7 +23,6 @@ from worker.decode.checks import (
     can_fuse,
     cannot_fuse,
     check_graph,
-    check_ranges,
     check_request,
     describe_head,
     refuse_others,
@@ -40,7 +39,7 @@ from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
 from worker.decode.wfst.graph import load_graph
-from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.decode.wfst.search import wfst_search
 from worker.models.attention.rules import NoRules
 from worker.models.base import Encoded, HeadName, Tokenizer
 from worker.models.base_attention import AttentionHead
@@ -148,20 +147,13 @@ def _search_ctc_prefixes(batch: SearchInput) -> Hypotheses:
 
 
 def _search_graph(batch: SearchInput) -> Hypotheses:
-    options = batch.options
-    settings = WfstSettings(
-        options.graph_beam,
-        options.max_active,
-        options.lattice_beam,
-        options.blank_skip,
-        options.acoustic_scale,
-        options.length_penalty or 0.0,
-    )
+    graph = batch.options.graph
+    assert graph is not None  # `resolve_search` refuses
     return wfst_search(
         *_ctc_scores(batch),
-        load_graph(options.graph or ""),
-        settings,
-        options.beam,
+        load_graph(graph.name),
+        graph,
+        batch.options.beam,
         batch.recorder,
         blank_unit=batch.head.blank_unit,
     )
@@ -237,19 +229,7 @@ _BEAM = _GREEDY | {"beam", "lm_blanks", "pruning"}
 # A CTC head emits at most one symbol per frame: max_symbols changes nothing.
 _CTC_GREEDY = _GREEDY | {"blank_penalty"}
 _CTC_BEAM = _CTC_GREEDY | {"beam", "beta", "alignments"}
-_GRAPH = frozenset(
-    {
-        "beam",
-        "graph",
-        "graph_beam",
-        "max_active",
-        "lattice_beam",
-        "blank_skip",
-        "acoustic_scale",
-        "length_penalty",
-        "blank_penalty",
-    }
-)
+_GRAPH = frozenset({"beam", "graph", "blank_penalty"})
 _WEIGHTS = frozenset({"beam", "ctc_weight", "reverse_weight", "attention_weight"})
 _RESCORE_CTC = _GRAPH | _WEIGHTS | {"beta", "scores"}
 _RESCORE_TRANSDUCER = _WEIGHTS | {"transducer_weight", "search_ctc_weight"}
@@ -354,14 +334,13 @@ def check_options(model: Searchable, options: SearchOptions, request: DecodeRequ
     check_request(searcher, options, request)
     if can_fuse(searcher, options):
         make_fusion(model.tokenizer, options, [request])
-    elif request.lm or request.phrases:
+    elif request.language_model or request.phrases:
         raise cannot_fuse(head, options, [request])
 
 
 def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher]:
     """The head that these options search, and the searcher. Raises InvalidRequest."""
     head = resolve_head(model, options)
-    check_ranges(options)
     searcher = _searcher_of(model, head, options)
     refuse_others(head, searcher, options)
     if head == "ctc+attention" and options.decoder == "rescore":

@@ -149,7 +149,7 @@ class Engine:
         A repeated request that needs no preparation is answered at once.
         """
         future: Future[ModelInfo] = Future()
-        plain = request.lm is None and not request.phrases and not request.spell
+        plain = request.language_model is None and not request.phrases and not request.spell
         question = (model, request)
         known = self._pending.model(model)
         if plain and known is not None and self._prepared.get(question) == known:

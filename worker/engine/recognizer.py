@@ -102,7 +102,7 @@ class ModelRecognizer:
             self._reader.check(request, self._model.tokenizer)
         skipped = find_unspelled(self._model.tokenizer, request.phrases)
         warnings = (warn_of_unspelled(skipped),) if skipped else ()
-        digest = _digest_of(request.search.graph or request.lm)
+        digest = _digest_of(request)
         return replace(self.info, language_model=digest, warnings=warnings, spelling=spelling)
 
     def _spelling(self, words: Sequence[str]) -> Spelling:
@@ -174,7 +174,7 @@ class ModelRecognizer:
         options = requests[0].search
         if self._reader is None:
             return decode_utterances(self._model, utterances, options, requests, ahead)
-        listing = replace(options, nbest=max(options.beam, options.nbest))
+        listing = options.model_copy(update={"nbest": max(options.beam, options.nbest)})
         answers = decode_utterances(self._model, utterances, listing, requests, ahead)
         failpoint("engine.rescoring")
         ordered = self._reader.order(utterances, answers, self._model.tokenizer, requests)
@@ -205,7 +205,7 @@ class ModelRecognizer:
             language=language,
             text=answer.text,
             output=answer.emissions,
-            makers=replace(self.info, language_model=_digest_of(request.search.graph or request.lm)).makers,
+            makers=replace(self.info, language_model=_digest_of(request)).makers,
         )
 
 
@@ -251,9 +251,10 @@ def decode_utterances(
     return found
 
 
-def _digest_of(path: str | None) -> str | None:
-    """The SHA-256 of a file, cached until it changes. Raises InvalidRequest."""
-    if path is None:
+def _digest_of(request: DecodeRequest) -> str | None:
+    """The SHA-256 of the graph or language model, cached until the file changes. Raises InvalidRequest."""
+    graph = request.search.graph
+    if (path := graph.name if graph is not None else request.language_model) is None:
         return None
     try:
         facts = Path(path).stat()

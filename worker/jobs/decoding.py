@@ -144,7 +144,7 @@ class ChunkDecoder(ABC):
             while not self.has_room():
                 self._take_answers(WAIT_SECONDS)
             if self.request.carries:
-                request = replace(request, context=self.token_context.before(span))
+                request = request.model_copy(update={"context": self.token_context.before(span)})
             self.in_flight[self.submit(chunk, request)] = span
             self._take_answers(0)
 

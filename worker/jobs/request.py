@@ -4,11 +4,13 @@ Knows names and where their files are; does not open them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from spool.domain.options import JobOptions, Options
+from spool.domain.search.fields import SearchFields, UtteranceFields
 from spool.errors import UnknownModel
 from spool.settings import Settings
 from spool.store.database import Database
@@ -16,41 +18,24 @@ from spool.store.jobs import phrases_of
 from worker.live.feed import LiveFeed
 from worker.models.requests import DecodeRequest, SearchOptions
 
-_OTHER = frozenset({"graph", "context"})
-"""Names that mean something else in the engine: the path of a graph, and the tokens before an utterance."""
 
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """What the options name, on this machine: phrases, and paths of files."""
-
-    phrases: tuple[str, ...] = ()
-    boost: float = 1.0
-    lm: str | None = None
-    graph: str | None = None
-    reader: str | None = None
-
-
-def request_of(options: Options, resolved: Resolved) -> DecodeRequest:
-    """The engine's request for these options. Not yet checked against the model."""
+def request_of(options: Options, phrases: tuple[str, ...] = (), boost: float = 1.0) -> DecodeRequest:
+    """The engine's request for these options, in which a language model, a graph and a second model are named
+    by their paths. Not yet checked against the model."""
     live = options.live if isinstance(options, JobOptions) else None
-    search = SearchOptions(
-        **_fields_of(options, SearchOptions)
-        | _graph_fields(options)
-        | {
-            "graph": resolved.graph,
-            "reader": resolved.reader,
-            "att_context": None if live is None else live.att_context,
-        }
+    rescore = options.rescore
+    search = SearchOptions.model_construct(
+        **_fields_of(options, SearchFields),
+        reader=None if rescore is None else rescore.model,
+        att_context=None if live is None else live.att_context,
     )
-    return DecodeRequest(
-        **_fields_of(options, DecodeRequest),
+    return DecodeRequest.model_construct(
+        **_fields_of(options, UtteranceFields),
         # What is to be prepared is a session; each of its feeds asks for itself.
         step=None if live is None else LiveFeed("", 0),
-        phrases=resolved.phrases,
-        boost=resolved.boost,
-        lm=resolved.lm,
-        reader_weight=0.0 if options.rescore is None else options.rescore.weight,
+        phrases=phrases,
+        boost=boost,
+        reader_weight=0.0 if rescore is None else rescore.weight,
         carries=options.context == "job",
         search=search,
     )
@@ -82,39 +67,27 @@ def resolve_files(
     reader: Path | None = None,
 ) -> DecodeRequest:
     """As `job_request_of`, with the phrases at hand. Raises UnknownModel."""
-    own_lm, own_reader = (None if file is None else str(file) for file in (language_model, reader))
-    graph = None if options.graph is None else options.graph.name
-    second = None if options.rescore is None else options.rescore.model
-    resolved = Resolved(
-        phrases=phrases,
-        boost=1.0 if options.boost is None else options.boost.weight,
-        lm=own_lm or _path_of(options.language_model, settings.language_models, f"{name}: no language model"),
-        graph=_path_of(graph, settings.graphs, f"{name}: no graph"),
-        reader=own_reader or _path_of(second, settings.models, f"{name}: no model to rescore with"),
-    )
-    return request_of(options, resolved)
+    places: dict[str, Any] = {}
+    if (asked := options.language_model) is not None:
+        known = settings.language_models
+        places["language_model"] = str(language_model or _path_of(asked, known, f"{name}: no language model"))
+    if (graph := options.graph) is not None:
+        path = _path_of(graph.name, settings.graphs, f"{name}: no graph")
+        places["graph"] = graph.model_copy(update={"name": path})
+    if (second := options.rescore) is not None:
+        path = str(reader or _path_of(second.model, settings.models, f"{name}: no model to rescore with"))
+        places["rescore"] = second.model_copy(update={"model": path})
+    weight = 1.0 if options.boost is None else options.boost.weight
+    return request_of(options.model_copy(update=places), phrases, weight)
 
 
-def _fields_of(options: Options, record: type[Any]) -> dict[str, Any]:
-    """The job's options that a record of the engine has too, by name."""
-    return {
-        each.name: getattr(options, each.name)
-        for each in fields(record)
-        if each.name in Options.model_fields and each.name not in _OTHER
-    }
+def _fields_of(options: Options, part: type[BaseModel]) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in part.model_fields}
 
 
-def _graph_fields(options: Options) -> dict[str, Any]:
-    """How the graph is searched, as the engine calls it."""
-    if options.graph is None:
-        return {}
-    searched = options.graph.model_dump(exclude={"name", "unit_penalty"})
-    return searched | {"length_penalty": options.graph.unit_penalty}
-
-
-def _path_of(name: str | None, places: Mapping[str, str], sentence: str) -> str | None:
-    """Where the file of this name is; None for no name. Raises UnknownModel."""
-    if name is None or name in places:
-        return None if name is None else places[name]
+def _path_of(name: str, places: Mapping[str, str], sentence: str) -> str:
+    """Where the file of this name is. Raises UnknownModel."""
+    if name in places:
+        return places[name]
     known = ", ".join(sorted(places)) or "none"
     raise UnknownModel(f"{sentence} {name!r} here; this worker knows {known}.")

@@ -72,7 +72,8 @@ def transcribe_files(
     second = None
     if rescore is not None:
         second, weight = load_reader(rescore[0]), rescore[1]
-        options, ask = replace(options, reader=rescore[0]), replace(ask, reader_weight=weight)
+        options = options.model_copy(update={"reader": rescore[0]})
+        ask = ask.model_copy(update={"reader_weight": weight})
     results = transcribe_with(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
@@ -117,8 +118,8 @@ def transcribe_with(
     lengths: chunk lengths, instead of the model's own.
     """
     if not chunk:
-        ask = replace(ask, single=True)
-    request = replace(ask, search=options, carries=carries)
+        ask = ask.model_copy(update={"single": True})
+    request = ask.model_copy(update={"search": options, "carries": carries})
     engine = LocalEngine(model, request, CHUNKS_AT_ONCE if chunk else None, second)
     if lengths is not None:
         engine.info = replace(engine.info, chunking=lengths)

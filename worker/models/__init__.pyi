@@ -106,7 +106,6 @@ from .requests import (
     DecodeRequest as DecodeRequest,
     IdentifyLanguage as IdentifyLanguage,
     SearchOptions as SearchOptions,
-    Task as Task,
 )
 from .sortformer.cache import SpeakerCache as SpeakerCache, keep_frames as keep_frames
 from .sortformer.config import StreamingOptions as StreamingOptions

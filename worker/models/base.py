@@ -315,7 +315,7 @@ OPTION_NAMES = ("language", "task", "translate_to", "timestamps", "prompt", "hot
 def refuse_unsupported(name: str, capabilities: Capabilities, request: DecodeRequest) -> None:
     """Raises InvalidRequest where an option is set that the model `name` does not take."""
     for option in OPTION_NAMES:
-        value, default = getattr(request, option), getattr(DecodeRequest(), option)
+        value, default = getattr(request, option), DecodeRequest.model_fields[option].default
         if value != default and option not in capabilities.options:
             takes = ", ".join(sorted(capabilities.options)) or "none"
             raise InvalidRequest(f"{option}: {name} takes no such option; it takes: {takes}")

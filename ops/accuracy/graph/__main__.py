@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from ops.accuracy.graph.trigram import read_trigram, shrink, write_arpa
 from ops.accuracy.tables import percent, table
 from ops.train.data.features import read_audio
+from spool.domain.search.graph import GraphSearch
 from spool.sounds.dictionary import DEFAULT_WITNESS
 from spool.sounds.phones import END, FRAME_SECONDS, PHONES, SILENCE, PhoneMap
 from spool.wer import WordErrors, total_errors, word_errors
@@ -47,7 +48,7 @@ from worker.decode.alignment.emissions import FLOOR
 from worker.decode.lattice.word_graph import PrunedGraph, with_posteriors
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.wfst.graph import DecodingGraph, load_graph
-from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.decode.wfst.search import wfst_search
 from worker.engine.protocol import Failure
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
@@ -57,7 +58,7 @@ DATA = "pocketsphinx/model/en-us"
 SIZES = {"words": 20_000, "bigrams": 200_000, "trigrams": 100_000}
 DOMAINS = {"libri": "reading", "so762": "non-native"}
 SCALES, PENALTIES = (0.6, 0.8, 1.0, 1.2), (-0.4, 0.0, 0.4)
-SETTINGS = WfstSettings(graph_beam=14.0, max_active=4000, lattice_beam=6.0)
+SETTINGS = GraphSearch(name="phones", graph_beam=14.0, max_active=4000, lattice_beam=6.0)
 FAINT = 1e-5
 LATTICE, FAINTEST = 5.0, 0.05
 TRAINED = 600
@@ -165,7 +166,7 @@ def _batches(lines: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def decode(
-    clips: Sequence[Clip], graph: DecodingGraph, settings: WfstSettings, lattice: float | None = None
+    clips: Sequence[Clip], graph: DecodingGraph, settings: GraphSearch, lattice: float | None = None
 ) -> tuple[list[WordErrors], list[str], PrunedGraph | None]:
     """The errors and words of each clip, and the first one's lattice."""
     errors, texts, first = [], [], None
@@ -196,11 +197,11 @@ def by_domain(clips: Sequence[Clip], errors: Sequence[WordErrors]) -> dict[str, 
     }
 
 
-def choose(clips: Sequence[Clip], graph: DecodingGraph) -> WfstSettings:
+def choose(clips: Sequence[Clip], graph: DecodingGraph) -> GraphSearch:
     """The settings with the fewest errors over both domains together."""
     tried = []
     for scale, penalty in itertools.product(SCALES, PENALTIES):
-        settings = replace(SETTINGS, acoustic_scale=scale, penalty=penalty)
+        settings = SETTINGS.model_copy(update={"acoustic_scale": scale, "unit_penalty": penalty})
         found = by_domain(clips, decode(clips, graph, settings)[0])
         tried.append((sum(each.rate for each in found.values()), settings))
         print(f"dev, scale {scale}, a phone costs {penalty}:", *(percent(e.rate) for e in found.values()))
@@ -238,7 +239,7 @@ def main() -> None:
     began = time.monotonic()
     errors, texts, _ = decode(clips, graph, settings)
     took, seconds = time.monotonic() - began, sum(clip.seconds for clip in clips)
-    how = f"scale {settings.acoustic_scale}, a phone costs {settings.penalty}"
+    how = f"scale {settings.acoustic_scale}, a phone costs {settings.unit_penalty}"
     print(f"test, {how}: {took / seconds:.2f} x real time")
     rows = [
         [DOMAINS[domain], str(each.words), percent(each.rate)]

@@ -103,9 +103,11 @@ class Oracle(Agreement):
 
     def check_search(self, beam: int | None, head: str = "rnnt") -> None:
         """Sessions side by side: what they give, and the whole hypotheses at their ends."""
-        options = SearchOptions(head=head, att_context=self.context)  # type: ignore[arg-type]
+        options = SearchOptions(head=head, att_context=self.context)
         if beam is not None:
-            options = SearchOptions("beam", beam, beam, head="rnnt", att_context=self.context)
+            options = SearchOptions(
+                decoder="beam", beam=beam, nbest=beam, head="rnnt", att_context=self.context
+            )
         group = LiveGroup(self.model, LiveOptions(options, RULES, keeps=True))
         events = _run(group, self.audio)
         for utterance in range(len(self.audio)):

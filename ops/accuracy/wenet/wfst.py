@@ -22,8 +22,9 @@ from numpy.lib.npyio import NpzFile
 from kernels.search.fixed_point import ONE
 from kernels.search.wfst import grid_costs, wfst_links, wfst_tokens
 from spool.domain.recognition import Hypothesis
+from spool.domain.search.graph import GraphSearch
 from worker.decode.wfst.graph import DecodingGraph, load_graph
-from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.decode.wfst.search import limits_of, wfst_search
 
 NEAR = 2e-3
 
@@ -58,7 +59,7 @@ def graph_of(dump: NpzFile, prefix: str) -> DecodingGraph:
 
 
 def found(
-    rows: list[np.ndarray], graph: DecodingGraph, settings: WfstSettings, count: int
+    rows: list[np.ndarray], graph: DecodingGraph, settings: GraphSearch, count: int
 ) -> list[list[Hypothesis]]:
     lengths = np.array([len(row) for row in rows], np.int32)
     batch = np.zeros((len(rows), lengths.max(), rows[0].shape[1]), np.float32)
@@ -72,7 +73,9 @@ def compare_kaldi(dump: NpzFile, comparison: Comparison) -> None:
     for note in json.loads(str(dump["notes"])):
         graph = graph_of(dump, f"{note['name']}.graph.")
         rows = [dump[f"{note['name']}.{index}.log_probs"] for index in range(len(note["cases"]))]
-        fast = WfstSettings(note["fast"]["beam"], note["fast"]["max_active"])
+        fast = GraphSearch.model_construct(
+            name="", graph_beam=note["fast"]["beam"], max_active=note["fast"]["max_active"]
+        )
         for (best,), case in zip(found(rows, graph, fast, 1), note["cases"], strict=True):
             labels = case["fast"]["ilabels"]
             tokens = [u - 2 for i, u in enumerate(labels) if u != 1 and (i == 0 or labels[i - 1] != u)]
@@ -83,7 +86,9 @@ def compare_kaldi(dump: NpzFile, comparison: Comparison) -> None:
             comparison.hold("best paths (FasterDecoder)", same)
         for index, row in enumerate(rows):
             for expected in note["cases"][index]["lattices"]:
-                settings = WfstSettings(1e4, 1_000_000, expected["lattice_beam"])
+                settings = GraphSearch.model_construct(
+                    name="", graph_beam=1e4, max_active=1_000_000, lattice_beam=expected["lattice_beam"]
+                )
                 (hypotheses,) = found([row], graph, settings, 10)
                 costs = [each["cost"] for each in expected["nbest"]]
                 same = comparison.costs(
@@ -91,9 +96,9 @@ def compare_kaldi(dump: NpzFile, comparison: Comparison) -> None:
                 )
                 comparison.hold("n-best lists (LatticeSimpleDecoder)", same)
                 heard, length = grid_costs(mx.array(row[None])), mx.array([len(row)])
-                tokens_of = wfst_tokens(heard, length, graph.device, settings.limits)
+                tokens_of = wfst_tokens(heard, length, graph.device, limits_of(settings))
                 reach = round(settings.lattice_beam * ONE)
-                (links,) = wfst_links(heard, length, graph.device, tokens_of, reach, settings.limits)
+                (links,) = wfst_links(heard, length, graph.device, tokens_of, reach, limits_of(settings))
                 arcs, emits = links.arcs, graph.arrays.ilabel[links.arcs] > 0
                 sources = zip(links.frames.tolist(), graph.sources[arcs].tolist(), strict=True)
                 targets = zip((links.frames + emits).tolist(), graph.arrays.next[arcs].tolist(), strict=True)
@@ -108,7 +113,11 @@ def compare_runtime(dump: NpzFile, comparison: Comparison) -> None:
         if case["kind"] != "wfst" or case["phrases"]:
             continue
         beams = (case["beam"], case["max_active"], case["lattice_beam"], case["blank_skip"])
-        settings = WfstSettings(*beams, penalty=case["length_penalty"])
+        settings = GraphSearch.model_construct(
+            name="",
+            **dict(zip(("graph_beam", "max_active", "lattice_beam", "blank_skip"), beams, strict=True)),
+            unit_penalty=case["length_penalty"],
+        )
         (hypotheses,) = found([dump[case["name"]]], graph, settings, case["nbest"])
         same = comparison.costs(
             "the runtime's lists",

@@ -93,7 +93,7 @@ def main() -> None:
     if not model.capabilities.detects:
         raise SystemExit(f"{model.name} supports only English")
     right, read, count = 0, 0, 0
-    search, requests = SearchOptions("greedy"), [DecodeRequest()] * len(VOICES)
+    search, requests = SearchOptions(decoder="greedy"), [DecodeRequest()] * len(VOICES)
     for language, text in SAID.items():
         clips = [speak(text, f"{ESPEAK.get(language, language)}+{voice}") for voice in VOICES]
         answers = [model.detect_languages(model.encode([clip]))[0] for clip in clips]

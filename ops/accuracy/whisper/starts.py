@@ -68,7 +68,11 @@ def main() -> None:
     known = read_words(options.times, first, last)
     whole = "@" + options.span if last < 1e9 else ""
     samples = read_recording(options.times.parent, name + whole)
-    search = SearchOptions("beam", options.beam) if options.beam > 1 else SearchOptions("greedy")
+    search = (
+        SearchOptions(decoder="beam", beam=options.beam)
+        if options.beam > 1
+        else SearchOptions(decoder="greedy")
+    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "recording.wav"
         soundfile.write(file, samples, RATE, subtype="FLOAT")

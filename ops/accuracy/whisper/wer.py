@@ -64,7 +64,11 @@ def main() -> None:
     parser.add_argument("--no-detector", action="store_true", help="leave the speech detector out")
     parser.add_argument("--each", action="store_true", help="print every recording that has errors")
     options = parser.parse_args()
-    search = SearchOptions("beam", options.beam) if options.beam > 1 else SearchOptions("greedy")
+    search = (
+        SearchOptions(decoder="beam", beam=options.beam)
+        if options.beam > 1
+        else SearchOptions(decoder="greedy")
+    )
     ask = DecodeRequest(language=options.language)
     lines = [json.loads(line) for line in options.manifest.read_text().splitlines() if line.strip()]
     model, normalise = load_model(options.model), EnglishTextNormalizer()

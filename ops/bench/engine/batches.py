@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def asks(batch: int) -> list[DecodeRequest]:
     rng = np.random.default_rng(4)
     return [
         DecodeRequest(
-            tuple(
+            phrases=tuple(
                 " ".join(map(str, rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()))
                 for _ in range(100)
             )
@@ -154,11 +154,11 @@ def measure(
     """Greedy, then each beam, then each beam with every kind of fusion where there is a model for it."""
     audio = float(encoded.lengths.sum()) * FRAME_SECONDS
     rows: list[tuple[str, SearchOptions, list[DecodeRequest] | None]] = [("greedy", SearchOptions(), None)]
-    rows += [(f"beam {beam}", SearchOptions("beam", beam=beam), None) for beam in beams]
+    rows += [(f"beam {beam}", SearchOptions(decoder="beam", beam=beam), None) for beam in beams]
     if lm is not None:
-        favoured = [replace(ask, lm=lm) for ask in asks(len(encoded.lengths))]
+        favoured = [ask.model_copy(update={"language_model": lm}) for ask in asks(len(encoded.lengths))]
         rows += [
-            (f"beam {beam} {name}", SearchOptions("beam", beam=beam, **fusion), favoured)
+            (f"beam {beam} {name}", SearchOptions(decoder="beam", beam=beam, **fusion), favoured)
             for beam in beams
             for name, fusion in FUSIONS.items()
         ]

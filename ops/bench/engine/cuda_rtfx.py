@@ -120,7 +120,7 @@ class GpuBench:
         frames = Frames(*self.encoder(features, lengths))
         taken = {}
         for name, beam in SEARCHES.items():
-            options = SearchOptions() if beam is None else SearchOptions("beam", beam=beam)
+            options = SearchOptions() if beam is None else SearchOptions(decoder="beam", beam=beam)
             taken[name] = fastest(self.rounds, lambda options=options: search(self.head, frames, options))  # type: ignore[misc, arg-type]
         audio = batch * seconds
         work = sum(needed(self.size.encoder, int(length)).total for length in lengths)

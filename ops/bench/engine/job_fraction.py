@@ -66,7 +66,7 @@ def run_engine(model: CountedWhisper, sound: np.ndarray) -> None:
 
 def run_job(model: CountedWhisper, files: Sequence[Path]) -> None:
     """Transcribe the files."""
-    results = transcribe_with(model, files, SearchOptions("greedy"))
+    results = transcribe_with(model, files, SearchOptions(decoder="greedy"))
     failed = [str(each.error) for each in results if each.transcript is None]
     if failed:
         raise SystemExit("\n".join(failed))

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # MLX is imported once the number of threads is set
-    from worker.models.requests import Head
+    from spool.domain.search.fields import HeadName as Head
 
 Made = TypeVar("Made")
 
@@ -144,7 +144,9 @@ class Tables:
         from worker.decode.search import search
         from worker.models.requests import SearchOptions
 
-        options = SearchOptions(head=kind) if beam is None else SearchOptions("beam", beam=beam, head=kind)
+        options = (
+            SearchOptions(head=kind) if beam is None else SearchOptions(decoder="beam", beam=beam, head=kind)
+        )
         taken, result = best(self.rounds, lambda: search(head, frames, options))  # type: ignore[arg-type]
         milliseconds = 1e3 * taken / float(frames.lengths.sum()) / FRAME_SECONDS  # type: ignore[attr-defined]
         return f"{milliseconds:.2f} ({tokens_a_frame(result, frames):.2f})"  # type: ignore[arg-type]

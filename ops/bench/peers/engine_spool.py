@@ -35,7 +35,7 @@ class SpoolEngine:
         return encoded
 
     def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
-        options = SearchOptions() if beam is None else SearchOptions("beam", beam=beam)
+        options = SearchOptions() if beam is None else SearchOptions(decoder="beam", beam=beam)
         best = [best_of(found) for found in search(self.model, encoded, options)]
         for hypothesis in best:
             words_of(hypothesis, self.model.tokenizer, self.model.frame_seconds)

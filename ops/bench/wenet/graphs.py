@@ -22,10 +22,11 @@ import numpy as np
 
 from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
 from spool.domain.recognition import Hypothesis
+from spool.domain.search.graph import GraphSearch
 from spool.graphs.arrays import save_graph
 from spool.graphs.build import build_graph
 from worker.decode.wfst.graph import DecodingGraph, load_graph
-from worker.decode.wfst.search import WfstSettings, wfst_search
+from worker.decode.wfst.search import wfst_search
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 UNITS = ("<blank>", "<unk>", *LETTERS, "<sos/eos>")
@@ -87,7 +88,7 @@ def spoken(rng: random.Random, follows: dict[str, list[str]]) -> np.ndarray:
 
 
 def ours(
-    rows: list[np.ndarray], graph: DecodingGraph, settings: WfstSettings, count: int
+    rows: list[np.ndarray], graph: DecodingGraph, settings: GraphSearch, count: int
 ) -> list[list[Hypothesis]]:
     lengths = np.array([len(row) for row in rows], np.int32)
     batch = np.zeros((len(rows), lengths.max(), len(UNITS)), np.float32)
@@ -135,7 +136,7 @@ def main() -> None:
         graph, kaldi = load_graph(str(path)), kaldi_graph(arrays)
     rows = [spoken(rng, follows) for _ in range(options.utterances)]
     frames = sum(map(len, rows))
-    best = WfstSettings(16.0, 7000, lattice_beam=0.0)
+    best = GraphSearch.model_construct(name="", graph_beam=16.0, max_active=7000, lattice_beam=0.0)
     compare(
         "best path, beam 16, 7000 states",
         lambda: [fast_path(kaldi, row, 16.0, 7000).cost for row in rows],
@@ -143,7 +144,9 @@ def main() -> None:
         options.rounds,
         frames,
     )
-    skipping = WfstSettings(16.0, 7000, lattice_beam=0.0, blank_skip=0.98)
+    skipping = GraphSearch.model_construct(
+        name="", graph_beam=16.0, max_active=7000, lattice_beam=0.0, blank_skip=0.98
+    )
     started = time.process_time()
     ours(rows, graph, skipping, 1)
     kept = [np.exp(row[:, 0]) <= np.float32(0.98) for row in rows]
@@ -152,7 +155,7 @@ def main() -> None:
         f"{1e6 * (time.process_time() - started) / frames:7.0f} us a frame of audio, "
         f"{sum(each.sum() for each in kept)} of {frames} frames searched"
     )
-    listed = WfstSettings(12.0, 100_000, lattice_beam=6.0)
+    listed = GraphSearch.model_construct(name="", graph_beam=12.0, max_active=100_000, lattice_beam=6.0)
     compare(
         "list of ten, beam 12, lattice beam 6",
         lambda: [path.cost for row in rows for path in lattice_paths(kaldi, row, 12.0, 6.0, 10)[:1]],

@@ -124,10 +124,10 @@ def main(arguments: list[str] | None = None) -> None:
     beam = asked.beam
     searches = {
         "greedy": SearchOptions(),
-        f"beam {beam}": SearchOptions("beam", beam, beam),
-        f"beam {beam}, rescored from the left": SearchOptions("rescore", beam, beam),
+        f"beam {beam}": SearchOptions(decoder="beam", beam=beam, nbest=beam),
+        f"beam {beam}, rescored from the left": SearchOptions(decoder="rescore", beam=beam, nbest=beam),
         f"beam {beam}, rescored both ways": SearchOptions(
-            "rescore", beam, beam, ctc_weight=0.5, reverse_weight=0.3
+            decoder="rescore", beam=beam, nbest=beam, ctc_weight=0.5, reverse_weight=0.3
         ),
     }
     times: dict[str, list[float]] = {name: [] for name in searches}

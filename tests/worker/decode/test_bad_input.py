@@ -79,7 +79,9 @@ Asked = tuple[SearchOptions, DecodeRequest | None]
 
 def searches(wide: int = 4) -> list[Asked]:
     return [
-        (SearchOptions(decoder, wide, wide), ask) for decoder in ("greedy", "beam") for ask in (None, FUSED)
+        (SearchOptions(decoder=decoder, beam=wide, nbest=wide), ask)
+        for decoder in ("greedy", "beam")
+        for ask in (None, FUSED)
     ]
 
 

@@ -1,6 +1,5 @@
 """Searches in fixed point: the same hypotheses, scores on the grid, a drift that is bounded a label."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -32,7 +31,7 @@ def test_hypotheses_stay_and_scores_drift_little(
 ) -> None:
     batch = (0, 2, 4, 6, 7)
 
-    found = found_by(name, batch, replace(options, scores="fixed"), ask)
+    found = found_by(name, batch, options.model_copy(update={"scores": "fixed"}), ask)
 
     for row, plain in zip(found, found_by(name, batch, options, ask), strict=True):
         assert decided(row[:1]) == decided(plain[:1])
@@ -48,7 +47,7 @@ Head = Literal["tdt", "ctc"]
 
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
 def test_the_reference_finds_the_same(head: Head) -> None:
-    options = SearchOptions("beam", 4, 4, head, scores="fixed")
+    options = SearchOptions(decoder="beam", beam=4, nbest=4, head=head, scores="fixed")
     batch = encoded("demo-tdt", (0, 6))
     found = search(model("demo-tdt"), batch, options)
     with use_backend("reference"):
@@ -61,12 +60,12 @@ def test_the_reference_finds_the_same(head: Head) -> None:
 @pytest.mark.parametrize("ask", [None, FUSED], ids=named)
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
 def test_what_is_kept_for_a_lattice_is_whole_scores(head: Head, ask: DecodeRequest | None) -> None:
-    options = SearchOptions("beam", 4, 4, head)
+    options = SearchOptions(decoder="beam", beam=4, nbest=4, head=head)
     kept = {}
     for scores in ("float", "fixed"):
         recorder = LatticeRecorder()
         asks = None if ask is None else [ask]
-        asked = replace(options, scores=scores)
+        asked = options.model_copy(update={"scores": scores})
         search(model("demo-tdt"), encoded("demo-tdt", (6,)), asked, asks, recorder=recorder)
         (kept[scores],) = recorder.records()
     alive = np.isfinite(kept["float"].scores)
@@ -89,7 +88,9 @@ def test_long_utterances_outgrow_no_grid() -> None:
         frames, lengths = mx.array(rows), np.array([3000], np.int32)
 
     found = search(
-        cast("Any", One()), cast("Any", Rows()), SearchOptions("beam", 4, 4, "ctc", scores="fixed")
+        cast("Any", One()),
+        cast("Any", Rows()),
+        SearchOptions(decoder="beam", beam=4, nbest=4, head="ctc", scores="fixed"),
     )[0]
 
     assert found[0].score < -1500

@@ -1,6 +1,5 @@
 """Searches with a language model and phrases, against one utterance and one hypothesis at a time."""
 
-from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +31,7 @@ PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7]
 PHRASES = [("a b", "b c d"), (), ("h g f", "g", "g h"), ("a",), ("", "c c c")]
 ALPHA, BOOST = 0.7, 0.9
-ASKS = [DecodeRequest(phrases, BOOST) for phrases in PHRASES]
+ASKS = [DecodeRequest(phrases=phrases, boost=BOOST) for phrases in PHRASES]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 Model = partial(HeadModel, tokenizer=Tokenizer(PIECES))
 
@@ -146,11 +145,11 @@ def batch(seed: int) -> Encoded:
 def options(beam: int, *, weighted: bool = False) -> SearchOptions:
     if beam == 0:
         return SearchOptions()
-    return SearchOptions("beam", beam=beam, nbest=beam, max_symbols=4, lm_blanks=weighted)
+    return SearchOptions(decoder="beam", beam=beam, nbest=beam, max_symbols=4, lm_blanks=weighted)
 
 
 def asks_with(lm: str | None) -> list[DecodeRequest]:
-    return [replace(ask, lm=lm, lm_weight=ALPHA) for ask in ASKS]
+    return [ask.model_copy(update={"language_model": lm, "lm_weight": ALPHA}) for ask in ASKS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,10 +250,12 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
 ) -> None:
     model, encoded = Model(tiny_transducer(3, len(PIECES), KINDS[kind])), batch(11)
     asks = [
-        DecodeRequest(("a b", "b c d"), 0.5, (7, 0), other_arpa, 0.4),
-        DecodeRequest((), 1.0, (2,), arpa, 0.9),
-        DecodeRequest(("h g f", "g", "g h"), 1.5, (0, 7, 6)),
-        DecodeRequest(lm=other_arpa),
+        DecodeRequest(
+            phrases=("a b", "b c d"), boost=0.5, context=(7, 0), language_model=other_arpa, lm_weight=0.4
+        ),
+        DecodeRequest(phrases=(), boost=1.0, context=(2,), language_model=arpa, lm_weight=0.9),
+        DecodeRequest(phrases=("h g f", "g", "g h"), boost=1.5, context=(0, 7, 6)),
+        DecodeRequest(language_model=other_arpa),
         DecodeRequest(),
     ]
     base = options(beam, weighted=weighted)
@@ -265,7 +266,7 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
     network = Network(model.transducer)
     for row, (ask, length) in enumerate(zip(asks, LENGTHS, strict=True)):
         adviser = Counting(
-            ask.lm,
+            ask.language_model,
             ask.phrases,
             weighted=weighted and beam > 0,
             alpha=ask.lm_weight,
@@ -317,7 +318,7 @@ def test_nothing_to_fuse_is_the_plain_search(beam: int) -> None:
     expected = search(model, encoded, plain)
 
     assert search(model, encoded, plain, [DecodeRequest()] * len(LENGTHS)) == expected
-    blank = search(model, encoded, plain, [DecodeRequest(("", "  "))] * len(LENGTHS))
+    blank = search(model, encoded, plain, [DecodeRequest(phrases=("", "  "))] * len(LENGTHS))
     assert [[h.tokens for h in row] for row in blank] == [[h.tokens for h in row] for row in expected]
 
 
@@ -329,8 +330,10 @@ def test_a_boosted_phrase_is_found_where_the_model_alone_hears_another() -> None
         logits[0, frame, nearly], logits[0, frame, heard] = 1.5, 2.0
     encoded = Encoded(mx.array(logits), np.array([4], np.int32))
 
-    plain = search(ctc_model(width), encoded, SearchOptions("beam"))
-    boosted = search(ctc_model(width), encoded, SearchOptions("beam"), [DecodeRequest(("a b",))])
+    plain = search(ctc_model(width), encoded, SearchOptions(decoder="beam"))
+    boosted = search(
+        ctc_model(width), encoded, SearchOptions(decoder="beam"), [DecodeRequest(phrases=("a b",))]
+    )
 
     assert plain[0][0].tokens == (a, c)
     assert boosted[0][0].tokens == (a, b)
@@ -359,7 +362,7 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
     many = tuple(" ".join("abcdefgh"[i] for i in rng.integers(0, 8, 12)) for _ in range(10_000))
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
 
-    found = search(model, encoded, options(3), [DecodeRequest(many, BOOST), *ASKS[1:]])
+    found = search(model, encoded, options(3), [DecodeRequest(phrases=many, boost=BOOST), *ASKS[1:]])
 
     expected = search(model, encoded, options(3), ASKS)
     assert [[h.tokens for h in row] for row in found[1:]] == [[h.tokens for h in row] for row in expected[1:]]
@@ -375,7 +378,7 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
         (DecodeRequest(boost=float("inf")), "finite"),
         (DecodeRequest(context=(len(PIECES),)), "not a token of the model"),
         (DecodeRequest(context=(-1,)), "not a token of the model"),
-        (DecodeRequest(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
+        (DecodeRequest(language_model="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
     ],
 )
 def test_what_one_utterance_cannot_ask_is_refused_before_and_in_the_search(
@@ -397,4 +400,4 @@ def test_asks_are_as_many_as_utterances() -> None:
 def test_greedy_ctc_takes_no_fusion() -> None:
     encoded = Encoded(mx.zeros((1, 2, 10)), np.array([2], np.int32))
     with pytest.raises(InvalidRequest, match="beam decoder only"):
-        search(ctc_model(10), encoded, SearchOptions(), [DecodeRequest(("a",))])
+        search(ctc_model(10), encoded, SearchOptions(), [DecodeRequest(phrases=("a",))])

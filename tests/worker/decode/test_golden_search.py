@@ -120,7 +120,7 @@ def test_greedy_equals_nemo(golden: Callable[[str], Golden], name: str) -> None:
 @pytest.mark.parametrize("name", FRAMES)
 @pytest.mark.parametrize("beam", BEAMS)
 def test_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: int) -> None:
-    held, options = golden(name), SearchOptions("beam", beam=beam, nbest=beam)
+    held, options = golden(name), SearchOptions(decoder="beam", beam=beam, nbest=beam)
     expected = held.lists(f"malsd.k{beam}")
 
     # By this machine's kernels where it has some, and by their plain-MLX references.
@@ -154,7 +154,7 @@ def test_ctc_greedy_equals_nemo(golden: Callable[[str], Golden], name: str) -> N
 @pytest.mark.parametrize("name", CTC)
 @pytest.mark.parametrize("beam", BEAMS)
 def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: int) -> None:
-    held, options = golden(name), SearchOptions("beam", beam=beam, nbest=beam, head="ctc")
+    held, options = golden(name), SearchOptions(decoder="beam", beam=beam, nbest=beam, head="ctc")
 
     batched = search(held.model, held.encoded, options)
 
@@ -165,7 +165,7 @@ def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: 
 
 
 def with_lm(held: Golden) -> list[DecodeRequest]:
-    return [DecodeRequest(lm=ARPA, lm_weight=ALPHA)] * len(held.encoded.lengths)
+    return [DecodeRequest(language_model=ARPA, lm_weight=ALPHA)] * len(held.encoded.lengths)
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -175,7 +175,7 @@ def test_beam_with_a_language_model_equals_nemo(
     golden: Callable[[str], Golden], name: str, mode: str, beam: int
 ) -> None:
     held = golden(name)
-    options = SearchOptions("beam", beam=beam, nbest=beam, lm_blanks=mode == "weighted")
+    options = SearchOptions(decoder="beam", beam=beam, nbest=beam, lm_blanks=mode == "weighted")
 
     batched = search(held.model, held.encoded, options, with_lm(held))
 
@@ -201,7 +201,7 @@ def test_ctc_beam_with_a_language_model_equals_nemo(
     golden: Callable[[str], Golden], name: str, beam: int
 ) -> None:
     held = golden(name)
-    options = SearchOptions("beam", beam=beam, nbest=beam, head="ctc")
+    options = SearchOptions(decoder="beam", beam=beam, nbest=beam, head="ctc")
 
     batched = search(held.model, held.encoded, options, with_lm(held))
 
@@ -217,7 +217,7 @@ def test_ctc_beam_with_a_bonus_a_token_equals_nemo(
     golden: Callable[[str], Golden], name: str, key: str, beam: int
 ) -> None:
     held = golden(name)
-    options = SearchOptions("beam", beam, beam, "ctc", beta=BETA)
+    options = SearchOptions(decoder="beam", beam=beam, nbest=beam, head="ctc", beta=BETA)
 
     batched = search(held.model, held.encoded, options, with_lm(held) if "lm" in key else None)
 
@@ -227,7 +227,7 @@ def test_ctc_beam_with_a_bonus_a_token_equals_nemo(
 
 
 @pytest.mark.parametrize("name", TRANSDUCERS)
-@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", beam=4, nbest=4)])
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(decoder="beam", beam=4, nbest=4)])
 def test_from_samples_the_tokens_and_times_are_nemos(
     golden: Callable[[str], Golden], name: str, options: SearchOptions
 ) -> None:

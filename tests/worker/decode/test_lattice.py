@@ -47,7 +47,7 @@ def case(kind: str, seed: int, lengths: list[int], vocabulary: int = 9) -> tuple
 
 
 def beam(width: int) -> SearchOptions:
-    return SearchOptions("beam", beam=width, nbest=width, max_symbols=3)
+    return SearchOptions(decoder="beam", beam=width, nbest=width, max_symbols=3)
 
 
 def texts(hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def test_a_beam_that_keeps_everything_tells_the_models_own_probabilities(seed: i
     transducer = tiny_transducer(seed, 2)
     transducer._joint.joint_net[2].bias = mx.zeros(3)
     frames = random_frames(seed, [2])
-    options = SearchOptions("beam", beam=64, nbest=64)
+    options = SearchOptions(decoder="beam", beam=64, nbest=64)
 
     answer = answers(Model(transducer), Encoded(frames, np.array([2], np.int32)), options)[0]
 
@@ -202,7 +202,7 @@ def test_a_batch_has_the_lattices_of_each_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", [*KINDS, "ctc"])
 def test_the_fused_part_of_a_path_is_what_its_phrases_earn(kind: str) -> None:
     model, encoded = case(kind, 2, [20, 9])
-    ask = DecodeRequest(("a b", "c"), 0.5)
+    ask = DecodeRequest(phrases=("a b", "c"), boost=0.5)
 
     for answer in answers(model, encoded, beam(4), [ask, ask]):
         assert answer.graph is not None

@@ -8,7 +8,6 @@ may the last digit differ.
 """
 
 import math
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +32,9 @@ RECORDINGS = (
     *("digits/string-1", "digits/string-2"),
 )
 ALONE = range(len(RECORDINGS))
-FUSED = DecodeRequest(lm=str(GOLDEN / "lm.arpa"), lm_weight=0.2, phrases=("happy cat", "seven"), boost=0.5)
+FUSED = DecodeRequest(
+    language_model=str(GOLDEN / "lm.arpa"), lm_weight=0.2, phrases=("happy cat", "seven"), boost=0.5
+)
 SCORE_GAP, CONFIDENCE_GAP = 1e-4, 1e-5  # what a batch's shape may do before anything is rounded
 
 
@@ -96,11 +97,11 @@ def assert_printed_alike(name: str, found: list[Hypothesis], alone: list[Hypothe
 def kinds() -> list[tuple[str, SearchOptions, DecodeRequest | None]]:
     heads = [("demo-tdt", "tdt"), ("demo-tdt", "ctc"), ("rnnt", "rnnt"), ("hybrid", "tdt"), ("hybrid", "ctc")]
     return [
-        (name, SearchOptions(decoder, 8, 4, head), ask)  # type: ignore[arg-type]
+        (name, SearchOptions(decoder=decoder, beam=8, nbest=4, head=head), ask)
         for name, head in heads
         for decoder in ("greedy", "beam")
         # The golden models' random pieces cannot spell the phrases.
-        for ask in (None, FUSED if name == "demo-tdt" else replace(FUSED, phrases=()))
+        for ask in (None, FUSED if name == "demo-tdt" else FUSED.model_copy(update={"phrases": ()}))
         if not (head == "ctc" and decoder == "greedy" and ask)
     ]
 

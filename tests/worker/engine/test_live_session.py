@@ -96,7 +96,9 @@ def test_a_session_does_not_wait_for_the_batch_on_the_device(tmp_path: Path) -> 
 def test_a_session_that_is_behind_catches_up_before_jobs_go_on(engine: Engine) -> None:
     session = EngineSession(engine, REQUEST)
     session.push(audio(1)[:BLOCK])
-    alone = [SearchOptions("beam", beam, head="rnnt") for beam in range(1, 7)]  # no two share a batch
+    alone = [
+        SearchOptions(decoder="beam", beam=beam, head="rnnt") for beam in range(1, 7)
+    ]  # no two share a batch
     jobs = [engine.submit(f"job-{one.beam}", audio(2), MODEL, DecodeRequest(search=one)) for one in alone]
     session.push(np.tile(audio(1), 7)[: 30 * 16_000])  # six feeds
     done = sum(job.done() for job in jobs)

@@ -1,7 +1,6 @@
 """The steps of live sessions in the engine's process: what is lost, what fails alone, what is refused."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import mlx.core as mx
@@ -35,9 +34,7 @@ class Fragile:
 
 def feed(steps: LiveSteps, *feeds: LiveFeed) -> list[Recognition | Failure]:
     pieces = [audio(1)[each.offset : each.offset + BLOCK] for each in feeds]
-    return steps.recognize(
-        pieces, [replace(each, search=SEARCH) for each in [DecodeRequest(step=each) for each in feeds]]
-    )
+    return steps.recognize(pieces, [DecodeRequest(step=each, search=SEARCH) for each in feeds])
 
 
 def events_of(answer: Recognition | Failure) -> tuple[Event, ...]:
@@ -94,7 +91,5 @@ def test_a_context_that_the_model_lacks_is_refused() -> None:
     options = SearchOptions(head="rnnt", att_context=(70, 5))
     with pytest.raises(InvalidRequest):
         steps.check(options, LiveFeed("a", 0))
-    [answer] = steps.recognize(
-        [audio(1)[:BLOCK]], [replace(each, search=options) for each in [DecodeRequest(step=LiveFeed("a", 0))]]
-    )
+    [answer] = steps.recognize([audio(1)[:BLOCK]], [DecodeRequest(step=LiveFeed("a", 0), search=options)])
     assert isinstance(error_of(answer), InvalidRequest)

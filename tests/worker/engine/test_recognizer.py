@@ -1,6 +1,5 @@
 """The model and its search as the engine runs them: an utterance whose output is no number fails alone."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -32,9 +31,9 @@ def speech() -> list[np.ndarray]:
 def test_an_utterance_that_is_not_a_number_fails_alone(
     model: NemoModel, monkeypatch: pytest.MonkeyPatch, head: str, decoder: str
 ) -> None:
-    options = SearchOptions(decoder, 4, 1, head)  # type: ignore[arg-type]
+    options = SearchOptions(decoder=decoder, beam=4, nbest=1, head=head)
     recognizer = ModelRecognizer(model)
-    clean = recognizer.recognize(speech(), [replace(each, search=options) for each in NOTHING])
+    clean = recognizer.recognize(speech(), [each.model_copy(update={"search": options}) for each in NOTHING])
     encode = model.encode
 
     def overflow(utterances: list[np.ndarray]) -> EncodedFrames:
@@ -43,7 +42,9 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
         return EncodedFrames(mx.where(rows, mx.nan, encoded.frames), encoded.lengths)
 
     monkeypatch.setattr(model, "encode", overflow)
-    first, second, third = recognizer.recognize(speech(), [replace(each, search=options) for each in NOTHING])
+    first, second, third = recognizer.recognize(
+        speech(), [each.model_copy(update={"search": options}) for each in NOTHING]
+    )
 
     assert isinstance(second, Failure)
     assert "not finite" in second.error.message

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,8 @@ def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_pa
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     asks = [DecodeRequest(phrases=(f"p{n}",), context=(7, n)) for n in range(8)]
     futures = [
-        fake.submit(f"job{n}", tone(1), model, replace(ask, search=BEAM)) for n, ask in enumerate(asks)
+        fake.submit(f"job{n}", tone(1), model, ask.model_copy(update={"search": BEAM}))
+        for n, ask in enumerate(asks)
     ]
     taken_in(fake)
     gate.touch()
@@ -111,23 +111,26 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         DecodeRequest(),
         DecodeRequest(phrases=("harbour", "the old lamp"), boost=4.0),
         DecodeRequest(phrases=("seven",), boost=2.0, context=(5, 9, 12)),
-        DecodeRequest(lm=lm, lm_weight=0.5),
-        DecodeRequest(lm=other, lm_weight=0.2, phrases=("river",)),
+        DecodeRequest(language_model=lm, lm_weight=0.5),
+        DecodeRequest(language_model=other, lm_weight=0.2, phrases=("river",)),
     ]
     options = SearchOptions(decoder="beam", beam=4, nbest=4)
     alone = [
-        engine.submit(f"alone{n}", clip, DEMO, replace(ask, search=options)).result(DEADLINE)
+        engine.submit(f"alone{n}", clip, DEMO, ask.model_copy(update={"search": options})).result(DEADLINE)
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     assert {answer.batch_size for answer in alone} == {1}
-    assert alone[3].makers == engine.prepare(DEMO, replace(asks[3], search=options)).result(DEADLINE).makers
+    assert (
+        alone[3].makers
+        == engine.prepare(DEMO, asks[3].model_copy(update={"search": options})).result(DEADLINE).makers
+    )
     assert alone[3].makers != alone[4].makers != alone[0].makers
     gate = tmp_path / "gate"
     gated = f"{gate}|{DEMO}"
     held = engine.submit("held", clips[0], gated, DecodeRequest(search=options))
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     together = [
-        engine.submit(f"job{n}", clip, gated, replace(ask, search=options))
+        engine.submit(f"job{n}", clip, gated, ask.model_copy(update={"search": options}))
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     taken_in(engine)
@@ -142,14 +145,16 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
 def test_a_broken_language_model_is_refused_by_its_line(engine: Engine, tmp_path: Path) -> None:
     lm = tmp_path / "broken.arpa"
     lm.write_text("\\data\\\nngram 1=1\n\n\\1-grams:\nnonsense\n")
-    ask = DecodeRequest(lm=str(lm))
+    ask = DecodeRequest(language_model=str(lm))
     with pytest.raises(InvalidRequest, match=r"broken\.arpa: line 5"):
-        engine.prepare(DEMO, replace(ask, search=BEAM)).result(DEADLINE)
+        engine.prepare(DEMO, ask.model_copy(update={"search": BEAM})).result(DEADLINE)
     clip = speech()[0]
-    bad = engine.submit("bad", clip, DEMO, replace(ask, search=BEAM))
+    bad = engine.submit("bad", clip, DEMO, ask.model_copy(update={"search": BEAM}))
     good = engine.submit("good", clip, DEMO, DecodeRequest(search=BEAM))
     with pytest.raises(InvalidRequest, match=r"broken\.arpa: line 5"):
         bad.result(DEADLINE)
     assert good.result(DEADLINE).frames
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        engine.prepare(DEMO, DecodeRequest(lm=str(tmp_path / "none.arpa"), search=BEAM)).result(DEADLINE)
+        engine.prepare(DEMO, DecodeRequest(language_model=str(tmp_path / "none.arpa"), search=BEAM)).result(
+            DEADLINE
+        )

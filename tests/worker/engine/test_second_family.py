@@ -1,7 +1,6 @@
 """A family that the engine has never seen: chunks, batches, options and bills come from its face."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
     assert info.heads == ("attention",)
     assert info.chunking.max == 12.0
 
-    for options in (SearchOptions(), SearchOptions("beam", 2, 2)):
+    for options in (SearchOptions(), SearchOptions(decoder="beam", beam=2, nbest=2)):
         texts = ["hello world", "a", "unlike lengths are no padding here"]
         futures = [engine.submit("job", spell(text), model, DecodeRequest(search=options)) for text in texts]
         results = [future.result(DEADLINE) for future in futures]
@@ -47,7 +46,11 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
     [
         (SearchOptions(beta=1.0), DecodeRequest(), "beta: the greedy search of an attention head"),
         (SearchOptions(scores="fixed"), DecodeRequest(), "scores: .* no such parameter"),
-        (SearchOptions("beam", max_symbols=3), DecodeRequest(), "max_symbols: .* beam, length_penalty"),
+        (
+            SearchOptions(decoder="beam", max_symbols=3),
+            DecodeRequest(),
+            "max_symbols: .* beam, length_penalty",
+        ),
         (SearchOptions(), DecodeRequest(prompt="so"), "prompt: .* takes: language"),
         (
             SearchOptions(),
@@ -56,13 +59,13 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
         ),
         (SearchOptions(), DecodeRequest(task="translate", language="en"), "task:"),
         (
-            SearchOptions("beam"),
+            SearchOptions(decoder="beam"),
             DecodeRequest(alternatives=2),
             "alternatives: an attention decoder's beam keeps hypotheses and no lattice",
         ),
         (
-            SearchOptions("beam"),
-            DecodeRequest(lm="gone.arpa"),
+            SearchOptions(decoder="beam"),
+            DecodeRequest(language_model="gone.arpa"),
             "gone.arpa: the language model cannot be read",
         ),
         (SearchOptions(head="tdt"), DecodeRequest(), "no tdt head; it has: attention"),
@@ -72,4 +75,4 @@ def test_what_a_family_lacks_is_refused_by_name(
     engine: Engine, tmp_path: Path, options: SearchOptions, request_: DecodeRequest, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        engine.prepare(write_toy(tmp_path), replace(request_, search=options)).result(DEADLINE)
+        engine.prepare(write_toy(tmp_path), request_.model_copy(update={"search": options})).result(DEADLINE)

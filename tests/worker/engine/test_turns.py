@@ -3,7 +3,6 @@ fault on one side is not the other's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,9 +64,10 @@ class Sessions:
     def take_turn(self) -> None:
         at = 4000 * self.turns % 64_000  # the sessions begin anew at 4 s
         with giving_way_to(None):
-            feeds = [DecodeRequest(step=LiveFeed(name, at)) for name in "ab"]
+            feeds = [DecodeRequest(step=LiveFeed(name, at), search=LIVE) for name in "ab"]
             answers = self._steps.recognize(
-                [self._audio[at : at + 4000]] * 2, [replace(each, search=LIVE) for each in feeds]
+                [self._audio[at : at + 4000]] * 2,
+                [each.model_copy(update={"search": LIVE}) for each in feeds],
             )
         assert all(isinstance(each, Recognition) for each in answers)
         self.turns += 1
@@ -81,14 +81,14 @@ FAMILIES: dict[str, tuple[Callable[[], Any], SearchOptions]] = {
     "FastConformer, TDT, greedy": (lambda: golden_model("tdt"), SearchOptions(head="tdt")),
     "FastConformer, RNNT, beam": (
         lambda: golden_model("rnnt"),
-        SearchOptions("beam", 4, head="rnnt", nbest=4),
+        SearchOptions(decoder="beam", beam=4, head="rnnt", nbest=4),
     ),
     "the sessions' own model": (lambda: load_model(str(STREAMING / "model.nemo")), LIVE),
     "U2++, rescored": (
         lambda: load_wenet(GOLDEN / "wenet" / "rnnt", "rnnt"),
-        SearchOptions("rescore", 4, nbest=4),
+        SearchOptions(decoder="rescore", beam=4, nbest=4),
     ),
-    "Whisper, beam": (whisper, SearchOptions("beam", 2, nbest=2)),
+    "Whisper, beam": (whisper, SearchOptions(decoder="beam", beam=2, nbest=2)),
 }
 
 

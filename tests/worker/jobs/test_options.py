@@ -18,6 +18,7 @@ from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
 from spool.audit import audit
 from spool.domain import JobState, Transcript
+from spool.domain.search.graph import GraphSearch
 from spool.errors import WeightsChanged
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
@@ -135,7 +136,7 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         job_id = harness.submit(path, "u2", decoder="rescore", **asked)
         assert harness.run(job_id) == "done"
         (chunk,) = transcript_of(harness, job_id).nbest
-        (alone,) = transcribe_files([path], str(U2), SearchOptions("rescore", **asked))
+        (alone,) = transcribe_files([path], str(U2), SearchOptions(decoder="rescore", **asked))
         assert [each.score for each in chunk.hypotheses] == pytest.approx(
             [each.score for each, _ in alone.nbest], abs=1e-3
         )
@@ -167,7 +168,7 @@ def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., Wor
         (result,) = transcribe_files(
             [path],
             str(U2),
-            SearchOptions("beam", 6, 6, "ctc"),
+            SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc"),
             detector=False,
             rescore=(str(U2.parent / "offline"), 2.0),
         )
@@ -199,7 +200,10 @@ def test_a_language_model_orders_a_jobs_hypotheses(
         job = harness.submit(path, "demo-tdt", **asked, rescore=rescore)
         assert harness.run(job) == "done"
         (result,) = transcribe_files(
-            [path], DEMO, SearchOptions("beam", 6, 6, "ctc"), rescore=(str(tmp_path / "language"), 0.6)
+            [path],
+            DEMO,
+            SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc"),
+            rescore=(str(tmp_path / "language"), 0.6),
         )
         assert result.transcript is not None
         assert transcript_of(harness, job).nbest[0].hypotheses == result.transcript.nbest[0].hypotheses
@@ -214,7 +218,9 @@ def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarne
     model = load_model(U2)
     path = made_graph(model.tokenizer.pieces, tmp_path)
     samples = read_recording()
-    options = SearchOptions("wfst", 4, 3, graph=str(path), max_active=500, length_penalty=0.25)
+    options = SearchOptions(
+        decoder="wfst", beam=4, nbest=3, graph=GraphSearch(name=str(path), max_active=500, unit_penalty=0.25)
+    )
     (expected,) = search(model, model.encode([samples]), options)
     with started(REAL) as engine:
         harness = make_harness(engine)
@@ -332,12 +338,14 @@ def test_a_context_is_the_state_of_the_search_before_it(
         assert harness.run(apart) == "done"
 
     # When the search itself goes through the same chunks, each with what it carries from the one before
-    options = SearchOptions("beam", 4, 3, lm_blanks=True)
+    options = SearchOptions(decoder="beam", beam=4, nbest=3, lm_blanks=True)
     chunks = [chunk for chunk in plan_chunks([samples]) if chunk.speech]
     assert len(chunks) >= 2
     context: tuple[int, ...] = ()
     for chunk, heard in zip(chunks, told.nbest, strict=True):
-        ask = DecodeRequest(("seven four",), 1.0, context, str(lm), 0.6)
+        ask = DecodeRequest(
+            phrases=("seven four",), boost=1.0, context=context, language_model=str(lm), lm_weight=0.6
+        )
         (found,) = search(model, model.encode([chunk.samples]), options, [ask])
         context += found[0].tokens
 

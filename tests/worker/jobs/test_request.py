@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spool.domain.options import Options
-from worker.jobs.request import Resolved, request_of
+from worker.jobs.request import request_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from worker.jobs.request import Resolved, request_of
 )
 def test_an_option_reaches_the_engine_under_its_name(record: str, name: str, value: object) -> None:
     asked: dict[str, Any] = {"model": "m", name: value}
-    request = request_of(Options(**asked), Resolved())
+    request = request_of(Options(**asked))
     parts = {"search": request.search, "ask": request}
     assert getattr(parts[record], name) == value
 
@@ -30,10 +30,10 @@ def test_an_option_reaches_the_engine_under_its_name(record: str, name: str, val
 def test_a_graph_is_searched_as_its_options_say() -> None:
     graph = {"name": "town", "graph_beam": 12.0, "unit_penalty": 0.5}
     asked: dict[str, Any] = {"model": "m", "decoder": "wfst", "graph": graph}
-    search = request_of(Options(**asked), Resolved(graph="/graphs/town")).search
-    assert (search.graph, search.graph_beam, search.length_penalty) == ("/graphs/town", 12.0, 0.5)
+    options = Options(**asked)
+    assert request_of(options).search.graph == options.graph
 
 
 def test_phrases_continue_through_the_recording_if_the_job_says_so() -> None:
-    assert request_of(Options(model="m", context="job"), Resolved(phrases=("a",))).carries
-    assert not request_of(Options(model="m"), Resolved()).carries
+    assert request_of(Options(model="m", context="job"), phrases=("a",)).carries
+    assert not request_of(Options(model="m")).carries

@@ -21,7 +21,7 @@ EVERYWHERE = EndpointRules(silence=0.24, longest=2.0)
 def options(beam: int | None = None, rules: EndpointRules | None = EVERYWHERE, **how: bool) -> LiveOptions:
     search = SearchOptions(head="rnnt", att_context=CONTEXT)
     if beam is not None:
-        search = SearchOptions("beam", beam, beam, head="rnnt", att_context=CONTEXT)
+        search = SearchOptions(decoder="beam", beam=beam, nbest=beam, head="rnnt", att_context=CONTEXT)
     return LiveOptions(search, rules, **how)
 
 
@@ -176,6 +176,6 @@ def test_what_cannot_be_heard_live_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="70,5"):
         LiveGroup(model(), LiveOptions(SearchOptions(att_context=(70, 5))))
     with pytest.raises(InvalidRequest, match="alignments best"):
-        LiveGroup(model(), LiveOptions(SearchOptions("beam", head="ctc", alignments="all")))
+        LiveGroup(model(), LiveOptions(SearchOptions(decoder="beam", head="ctc", alignments="all")))
     with pytest.raises(InvalidRequest, match="restarts at endpoints"):
         LiveOptions(restarts=True, keeps=True)

@@ -295,7 +295,7 @@ def test_chunks_give_the_same_kind_of_answer(model: NemoModel, tmp_path: Path, s
     samples = np.concatenate(parts)
     soundfile.write(tmp_path / "long.wav", samples, RATE, subtype="PCM_16")
 
-    result = transcribe_with(model, [tmp_path / "long.wav"], SearchOptions("beam", nbest=4))[0]
+    result = transcribe_with(model, [tmp_path / "long.wav"], SearchOptions(decoder="beam", nbest=4))[0]
 
     assert result.transcript is not None
     coverage, words = result.transcript.coverage, result.transcript.words

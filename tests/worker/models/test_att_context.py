@@ -42,7 +42,7 @@ def test_frames_are_nemos(context: tuple[int, int]) -> None:
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_hypotheses_are_nemos(context: tuple[int, int]) -> None:
     greedy = SearchOptions(head="rnnt", att_context=context)
-    beam = SearchOptions("beam", 8, 8, head="rnnt", att_context=context)
+    beam = SearchOptions(decoder="beam", beam=8, nbest=8, head="rnnt", att_context=context)
     for number, path, best in zip(UTTERANCES, decode(greedy), decode(beam), strict=True):
         key = f"greedy.{context[1]}.{number}"
         assert list(path[0].tokens) == answers()[f"{key}.tok"].tolist()

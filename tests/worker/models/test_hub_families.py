@@ -111,13 +111,15 @@ def encode(of: Any, samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def list_beams(of: SpeechModel, name: str, key: str, rows: tuple[int, ...] = (0, 1, 2)) -> list[Any]:
     request = request_of(json.loads(str(answers(name)["requests"]))[key])
     samples = [audio()[row] for row in rows]
-    return decode_utterances(of, samples, SearchOptions("beam", 4, 4), [request] * len(rows))
+    return decode_utterances(
+        of, samples, SearchOptions(decoder="beam", beam=4, nbest=4), [request] * len(rows)
+    )
 
 
 def test_a_transducer_answers_as_transformers() -> None:
     expected = answers("parakeet_rnnt")
     ask = [DecodeRequest(single=True)] * 3
-    found = decode_utterances(model("parakeet_rnnt"), audio(), SearchOptions("greedy"), ask)
+    found = decode_utterances(model("parakeet_rnnt"), audio(), SearchOptions(decoder="greedy"), ask)
     for row, answer in enumerate(found):
         assert (
             np.abs(encode(model("parakeet_rnnt"), audio()[row]) - expected[f"encoder.{row}"]).max() < ENCODER
@@ -195,7 +197,7 @@ def test_the_hubs_layout_answers_as_nemos_archive(tmp_path: Path, name: str) -> 
     write_hub_folder(name, tmp_path / name)
     archive, folder = load_model(GOLDEN / f"{name}.nemo"), load_model(tmp_path / name)
     ask = [DecodeRequest(single=True)] * 3
-    for options in (SearchOptions("greedy"), SearchOptions("beam", 4, 4)):
+    for options in (SearchOptions(decoder="greedy"), SearchOptions(decoder="beam", beam=4, nbest=4)):
         theirs, ours = (decode_utterances(each, audio(), options, ask) for each in (archive, folder))
         for expected, found in zip(theirs, ours, strict=True):
             assert [each.tokens for each in found.hypotheses] == [each.tokens for each in expected.hypotheses]
@@ -211,7 +213,7 @@ def test_an_attention_decoder_answers_as_transformers(name: str) -> None:
     for key, request in json.loads(str(expected["requests"])).items():
         asked = request_of(request)
         assert list(model(name).prepare(asked).previous) == expected[f"prompt.0.{key}"].tolist()
-        greedy = decode_utterances(model(name), audio(), SearchOptions("greedy"), [asked] * 3)
+        greedy = decode_utterances(model(name), audio(), SearchOptions(decoder="greedy"), [asked] * 3)
         for row, (answer, listed) in enumerate(zip(greedy, list_beams(model(name), name, key), strict=True)):
             place = f"{row}.{key}"
             assert np.abs(encode(model(name), audio()[row]) - expected[f"encoder.{place}"]).max() < ENCODER
@@ -322,8 +324,8 @@ def test_long_audio_is_answered_window_by_window() -> None:
     assert len(windows) == 2
     ask = DecodeRequest(language="en", single=True)
     parts = [samples[each.start : each.stop] for each in windows]
-    alone = decode_utterances(cohere, parts, SearchOptions("greedy"), [ask] * 2)
-    whole = decode_utterances(cohere, [samples], SearchOptions("greedy"), [ask])[0]
+    alone = decode_utterances(cohere, parts, SearchOptions(decoder="greedy"), [ask] * 2)
+    whole = decode_utterances(cohere, [samples], SearchOptions(decoder="greedy"), [ask])[0]
     assert whole.hypotheses[0].tokens == tuple(token for each in alone for token in each.hypotheses[0].tokens)
     texts = [cohere.tokenizer.decode(each.hypotheses[0].tokens).strip() for each in alone]
     assert whole.text == " ".join(text for text in texts if text)

@@ -252,7 +252,7 @@ def _request_of(model: AttentionModel, utterance: _Utterance, window: Window) ->
         for token, time in zip(each.best.tokens, each.best.times, strict=True)
         if each.window.start < window.start and time < begin and model.is_text(token)
     ]
-    return replace(utterance.request, context=(*utterance.request.context, *before))
+    return utterance.request.model_copy(update={"context": (*utterance.request.context, *before)})
 
 
 def _judge(model: AttentionModel, searched: _SearchedWindow) -> WindowOutcome:
@@ -307,7 +307,7 @@ def _hear(
 
 def _log_probs(searched: _SearchedWindow, verdict: WindowOutcome) -> tuple[float, ...]:
     """Of the tokens that are kept, if the search kept theirs, all are kept, and nobody else had a say."""
-    if searched.utterance.request.lm is not None or searched.utterance.request.phrases:
+    if searched.utterance.request.language_model is not None or searched.utterance.request.phrases:
         return ()
     found = searched.found[verdict.reading]
     best = found.hypotheses[found.answer]

@@ -147,7 +147,7 @@ def make_fusion(
         raise InvalidRequest("a context contains an id that is not a token of the model")
     lists = [
         (
-            [_model(tokenizer, request.lm) for request in requests],
+            [_model(tokenizer, request.language_model) for request in requests],
             [request.lm_weight for request in requests],
             True,
         ),

@@ -4,7 +4,6 @@ Uses Kaldi's costs and beams (`kernels.search.wfst`): one launch forward over al
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import mlx.core as mx
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from kernels.search.fixed_point import ONE
 from kernels.search.wfst import WfstLimits, grid_costs, wfst_links, wfst_tokens
 from spool.domain.recognition import Hypothesis, WordFrames
+from spool.domain.search.graph import GraphSearch
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.wfst.graph import DecodingGraph, unit_columns
 from worker.decode.wfst.lattice import word_lattice
@@ -23,33 +23,12 @@ MOST_LINKS = 200_000
 """An utterance's lattice with more links is pruned further."""
 
 
-@dataclass(frozen=True, slots=True)
-class WfstSettings:
-    """graph_beam: the pruning beam. max_active: the most states expanded per frame. lattice_beam: how much
-    more than the best path a hypothesis may cost. blank_skip: frames whose blank is more probable are not
-    searched. acoustic_scale: factor of the log-probabilities. penalty: added to the cost of every unit."""
-
-    graph_beam: float = 16.0
-    max_active: int = 7000
-    lattice_beam: float = 10.0
-    blank_skip: float = 1.0
-    acoustic_scale: float = 1.0
-    penalty: float = 0.0
-
-    @property
-    def limits(self) -> WfstLimits:
-        """The kernels' limits. A frame has at most four times `max_active` states, as in Kaldi's GPU
-        decoder."""
-        beam, penalty = round(self.graph_beam * ONE), round(self.penalty * ONE)
-        return WfstLimits(beam, self.max_active, penalty, max(4 * self.max_active, 1024))
-
-
 def wfst_search(
     log_probs: mx.array,
     lengths: NDArray[np.int32],
     blank: int,
     graph: DecodingGraph,
-    settings: WfstSettings,
+    settings: GraphSearch,
     count: int,
     recorder: LatticeRecorder | None = None,
     *,
@@ -77,7 +56,7 @@ def wfst_search(
         searched[row, : len(frames)] = rows[row][frames]
     sizes = mx.array(np.array([len(frames) for frames in kept], np.int32))
     costs = grid_costs(mx.array(searched), settings.acoustic_scale)
-    limits, reach = settings.limits, round(settings.lattice_beam * ONE)
+    limits, reach = limits_of(settings), round(settings.lattice_beam * ONE)
     tokens = wfst_tokens(costs, sizes, graph.device, limits)
     lattices = wfst_links(costs, sizes, graph.device, tokens, reach, limits, MOST_LINKS)
     int_costs, base, dead = (
@@ -99,6 +78,12 @@ def wfst_search(
             lattice_reach = min(round(prune * ONE), reach)
             recorder.graphs[row] = word_lattice(lattices[row], graph, utterance, frames, lattice_reach)
     return answers
+
+
+def limits_of(settings: GraphSearch) -> WfstLimits:
+    """The kernels' limits. A frame has at most four times `max_active` states, as in Kaldi's GPU decoder."""
+    beam, penalty = round(settings.graph_beam * ONE), round(settings.unit_penalty * ONE)
+    return WfstLimits(beam, settings.max_active, penalty, max(4 * settings.max_active, 1024))
 
 
 def frames_to_search(log_probs: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:

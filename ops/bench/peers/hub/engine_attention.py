@@ -39,7 +39,7 @@ class SpoolAttention:
         return windows
 
     def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
-        options = SearchOptions() if beam is None else SearchOptions("beam", beam=beam)
+        options = SearchOptions() if beam is None else SearchOptions(decoder="beam", beam=beam)
         questions = self.model.ask(encoded, [self.prepared] * len(encoded), [None] * len(encoded))
         prompts = [question.prompts[0] for question in questions]
         requests = [

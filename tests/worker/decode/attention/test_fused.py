@@ -1,7 +1,6 @@
 """Language models and phrases in an attention decoder's search, against one hypothesis at a time."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -153,8 +152,8 @@ def test_a_phrase_is_heard_by_the_utterance_that_asks_for_it_alone(monkeypatch: 
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(2, max_new_tokens=8))
     plain = DecodeRequest(language="en", timestamps="off", single=True)
     samples = [tone(3.0, 1), tone(5.0, 2)]
-    phrase = replace(plain, phrases=("x300 x301 nobody says",), boost=40.0)
-    options = SearchOptions("beam", beam=2)
+    phrase = plain.model_copy(update={"phrases": ("x300 x301 nobody says",), "boost": 40.0})
+    options = SearchOptions(decoder="beam", beam=2)
     check_decoding(model, options, phrase)
     before = read_utterances(model, samples, options, [plain, plain])
     after = read_utterances(model, samples, options, [plain, phrase])

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,10 +112,10 @@ def test_lists_and_lattices_of_a_search_are_read_to_the_last_path(tmp_path: Path
     pieces = model.tokenizer.pieces
     path = write_model(tmp_path / "tokens.arpa", pieces)
     arpa, reader = read_arpa(path, pieces), load_reader(path)
-    options = SearchOptions("beam", 4, 4)
+    options = SearchOptions(decoder="beam", beam=4, nbest=4)
     ask = DecodeRequest(lattice=50.0, reader_weight=WEIGHT)
     recognizer = ModelRecognizer(model).read_by(recognizer_of(reader))
-    ask = replace(ask, search=options)
+    ask = ask.model_copy(update={"search": options})
     info = recognizer.prepare(ask)
     assert info.reader == reader.info.digest
     before = decode_utterances(model, audio(), options, [ask] * 3, None)
@@ -150,7 +149,7 @@ def test_other_tokens_and_broken_files_are_refused(tmp_path: Path) -> None:
     strange = load_reader(write_model(tmp_path / "other.arpa", PIECES))
     recognizer = ModelRecognizer(model).read_by(recognizer_of(strange))
     with pytest.raises(InvalidRequest, match="built for the tokens of another model"):
-        recognizer.prepare(DecodeRequest(reader_weight=WEIGHT, search=SearchOptions("beam", 4)))
+        recognizer.prepare(DecodeRequest(reader_weight=WEIGHT, search=SearchOptions(decoder="beam", beam=4)))
     with pytest.raises(UnknownModel, match="a language model transcribes nothing"):
         load_model(tmp_path / "other.arpa")
     cut = tmp_path / "cut.arpa"

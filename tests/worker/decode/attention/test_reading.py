@@ -55,7 +55,7 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
     monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(3, max_new_tokens=6))
     model, samples = tiny_model(), tone(4, 4)
-    options = SearchOptions("beam", beam=3, nbest=3)
+    options = SearchOptions(decoder="beam", beam=3, nbest=3)
     requests = [DecodeRequest(language="en")]
     # When all of it is read, and each half by itself
     (answer,) = read_utterances(model, [samples], options, requests)
@@ -91,7 +91,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
     monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(1, max_new_tokens=6))
     doubtful = Languages("de", {"de": 0.7, "en": 0.2, "fr": 0.1})
     monkeypatch.setattr(WhisperModel, "detect_languages", lambda _, encoded: [doubtful] * len(encoded))
-    model, samples, options = tiny_model(), [tone(4, 4), tone(3, 1)], SearchOptions("greedy")
+    model, samples, options = tiny_model(), [tone(4, 4), tone(3, 1)], SearchOptions(decoder="greedy")
     # When utterances are read with the language left open, together and alone, and in English
     together = read_utterances(model, samples, options, [DecodeRequest()] * 2)
     alone = [read_utterances(model, [row], options, [DecodeRequest()])[0] for row in samples]
@@ -144,7 +144,7 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
     monkeypatch.setattr(WhisperModel, "detect_languages", lambda _, encoded: [doubtful] * len(encoded))
     model = tiny_model()
     # When a window is read
-    (answer,) = read_utterances(model, [tone(4, 4)], SearchOptions("greedy"), [DecodeRequest()])
+    (answer,) = read_utterances(model, [tone(4, 4)], SearchOptions(decoder="greedy"), [DecodeRequest()])
     # Then it is encoded once, and asked with times in the language that is kept, or in both where none is;
     # what it passed over is asked behind that
     plain, timed = [("de", False), ("en", False)], [("en", True)]
@@ -185,7 +185,7 @@ def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatc
         return WindowOutcome("kept", text[:20])
 
     monkeypatch.setattr(WhisperModel, "judge", keep)  # random weights answer in loops
-    options, requests = SearchOptions("greedy"), [DecodeRequest(language="en")]
+    options, requests = SearchOptions(decoder="greedy"), [DecodeRequest(language="en")]
     model, samples = tiny_model(), tone(7.3, 4)
     monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
     (plain,) = read_utterances(model, [samples], options, requests)

@@ -1,7 +1,6 @@
 """A second model's decoder orders the first one's list; U2's own must give what its rescoring gives."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ def test_a_models_own_decoder_gives_what_rescoring_gives() -> None:
     model = load_model(GOLDEN / "wenet" / "rnnt")
     encoded, tokenizer = model.encode(samples()), model.tokenizer
     answers = []
-    for hypotheses in search(model, encoded, SearchOptions("beam", 8, 8, "ctc")):
+    for hypotheses in search(model, encoded, SearchOptions(decoder="beam", beam=8, nbest=8, head="ctc")):
         # Without what has no text of its own, such as <unk>, so that text and tokens say the same.
         spoken = {
             tuple(token for token in each.tokens if tokenizer.decode([token])): each.score
@@ -63,15 +62,17 @@ def test_the_recognizer_orders_a_list_and_then_cuts_it(monkeypatch: pytest.Monke
         return [np.arange(len(each), dtype=np.float32) * 1e3 for each in texts]
 
     monkeypatch.setattr(SecondReader, "log_probabilities", reversing)
-    options, asks = SearchOptions("beam", 4, 2), [DecodeRequest(reader_weight=1.0)] * 2
+    options, asks = SearchOptions(decoder="beam", beam=4, nbest=2), [DecodeRequest(reader_weight=1.0)] * 2
     audio = samples()[:2]
+    plain = SearchOptions(decoder="beam", beam=4, nbest=4)
     alone = ModelRecognizer(first).recognize(
-        audio, [replace(each, search=SearchOptions("beam", 4, 4)) for each in asks]
+        audio,
+        [each.model_copy(update={"search": plain}) for each in asks],
     )
     ordered = (
         ModelRecognizer(first)
         .read_by(ModelRecognizer(reader))
-        .recognize(audio, [replace(each, search=options) for each in asks])
+        .recognize(audio, [each.model_copy(update={"search": options}) for each in asks])
     )
     for before, after in zip(alone, ordered, strict=True):
         assert isinstance(before, Recognition)
@@ -98,9 +99,14 @@ def test_one_hypothesis_is_not_read() -> None:
 def test_a_batch_changes_no_bit_of_what_is_rescored() -> None:
     first, reader = load_model(GOLDEN / "wenet" / "rnnt"), load_model(GOLDEN / "wenet" / "rnnt")
     recognizer = ModelRecognizer(first).read_by(ModelRecognizer(reader))
-    options, ask = SearchOptions("beam", 6, 6, "ctc"), DecodeRequest(reader_weight=WEIGHT)
+    options, ask = (
+        SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc"),
+        DecodeRequest(reader_weight=WEIGHT),
+    )
     audio = samples()
-    together = recognizer.recognize(audio, [replace(ask, search=options)] * len(audio))
-    alone = [recognizer.recognize([each], [replace(ask, search=options)])[0] for each in audio]
-    backwards = recognizer.recognize(audio[::-1], [replace(ask, search=options)] * len(audio))[::-1]
+    together = recognizer.recognize(audio, [ask.model_copy(update={"search": options})] * len(audio))
+    alone = [recognizer.recognize([each], [ask.model_copy(update={"search": options})])[0] for each in audio]
+    backwards = recognizer.recognize(audio[::-1], [ask.model_copy(update={"search": options})] * len(audio))[
+        ::-1
+    ]
     assert together == alone == backwards

@@ -137,7 +137,11 @@ def fusion_of(requests: Sequence[DecodeRequest]) -> Fusion:
 @pytest.mark.long
 def test_phrases_count_as_the_graphs_say_and_end_with_the_utterance() -> None:
     rows, lengths = log_probs_of(5, 6, 20, batch=3), np.array([20, 11, 0], np.int32)
-    requests = [DecodeRequest(PHRASES, 1.5), DecodeRequest(("c a",), 0.5), DecodeRequest(("a",), 0.7)]
+    requests = [
+        DecodeRequest(phrases=PHRASES, boost=1.5),
+        DecodeRequest(phrases=("c a",), boost=0.5),
+        DecodeRequest(phrases=("a",), boost=0.7),
+    ]
     fusion = fusion_of(requests)
     for backend in ("reference", TESTED):
         with use_backend(backend):

@@ -11,12 +11,13 @@ import pytest
 from kernels.search import grid_costs, wfst_links, wfst_tokens
 from kernels.search.fixed_point import ONE
 from spool.domain import Hypothesis
-from worker.decode import DecodingGraph, WfstSettings, load_graph, wfst_search
+from spool.domain.search.graph import GraphSearch
+from worker.decode import DecodingGraph, limits_of, load_graph, wfst_search
 
 GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "wfst.npz")
 ANSWERS = json.loads(str(GOLDEN["answers"]))
 GRAPHS = {each["name"]: each for each in ANSWERS["graphs"]}
-EVERYTHING = WfstSettings(graph_beam=1e4, max_active=100_000)
+EVERYTHING = GraphSearch.model_construct(name="", graph_beam=1e4, max_active=100_000)
 # Rounding to 1 / 65536 a frame, and Kaldi's own sums in float32.
 NEAR = 2e-3
 
@@ -42,7 +43,7 @@ def blank_last(log_probs: np.ndarray) -> np.ndarray:
 
 
 def found(
-    rows: list[np.ndarray], graph: DecodingGraph, settings: WfstSettings, count: int
+    rows: list[np.ndarray], graph: DecodingGraph, settings: GraphSearch, count: int
 ) -> list[list[Hypothesis]]:
     """All utterances as one batch."""
     lengths = np.array([len(row) for row in rows], np.int32)
@@ -61,14 +62,16 @@ def utterances(name: str) -> list[np.ndarray]:
 @pytest.mark.parametrize(("graph", "name"), [(name, name) for name in GRAPHS], indirect=["graph"])
 def test_lattices_and_lists_are_kaldis(graph: DecodingGraph, name: str, lattice_beam: float) -> None:
     rows, cases = utterances(name), GRAPHS[name]["cases"]
-    settings = WfstSettings(1e4, 100_000, lattice_beam)
+    settings = GraphSearch.model_construct(
+        name="", graph_beam=1e4, max_active=100_000, lattice_beam=lattice_beam
+    )
     lists = found(rows, graph, settings, 10)
     for log_probs, hypotheses, case in zip(rows, lists, cases, strict=True):
         expected = next(each for each in case["lattices"] if each["lattice_beam"] == lattice_beam)
         costs = [each["cost"] for each in expected["nbest"]]
         assert [-each.score for each in hypotheses] == pytest.approx(costs, abs=NEAR)
         costs_of_units = grid_costs(mx.array(log_probs[None]))
-        lengths, limits = mx.array([len(log_probs)]), settings.limits
+        lengths, limits = mx.array([len(log_probs)]), limits_of(settings)
         tokens = wfst_tokens(costs_of_units, lengths, graph.device, limits)
         reach = round(lattice_beam * ONE)
         (links,) = wfst_links(costs_of_units, lengths, graph.device, tokens, reach, limits)
@@ -85,7 +88,7 @@ def test_lattices_and_lists_are_kaldis(graph: DecodingGraph, name: str, lattice_
 @pytest.mark.parametrize(("graph", "name"), [(name, name) for name in GRAPHS], indirect=["graph"])
 def test_the_best_path_of_a_pruned_search_is_kaldis(graph: DecodingGraph, name: str) -> None:
     fast = GRAPHS[name]["fast"]
-    settings = WfstSettings(fast["beam"], fast["max_active"])
+    settings = GraphSearch.model_construct(name="", graph_beam=fast["beam"], max_active=fast["max_active"])
     for (best,), case in zip(found(utterances(name), graph, settings, 1), GRAPHS[name]["cases"], strict=True):
         expected = case["fast"]
         assert -best.score == pytest.approx(expected["cost"], abs=NEAR)
@@ -99,7 +102,11 @@ def test_the_best_path_of_a_pruned_search_is_kaldis(graph: DecodingGraph, name: 
 @pytest.mark.parametrize("case", ANSWERS["runtime"], ids=lambda case: case["name"])
 def test_lists_are_those_of_wenets_runtime(graph: DecodingGraph, case: dict[str, Any]) -> None:
     beams = (case["beam"], case["max_active"], case["lattice_beam"], case["blank_skip"])
-    settings = WfstSettings(*beams, penalty=case["length_penalty"])
+    settings = GraphSearch.model_construct(
+        name="",
+        **dict(zip(("graph_beam", "max_active", "lattice_beam", "blank_skip"), beams, strict=True)),
+        unit_penalty=case["length_penalty"],
+    )
     (hypotheses,) = found([GOLDEN[f"runtime.{case['name']}"]], graph, settings, case["nbest"])
     expected = case["hyps"]
     assert [each.score for each in hypotheses] == pytest.approx([e["score"] for e in expected], abs=NEAR)
@@ -111,7 +118,7 @@ def test_lists_are_those_of_wenets_runtime(graph: DecodingGraph, case: dict[str,
 @pytest.mark.parametrize("graph", ["char3"], indirect=True)
 def test_an_utterance_depends_on_nothing_beside_it(graph: DecodingGraph) -> None:
     rows = [*utterances("char3"), utterances("char3")[0][:7], utterances("char3")[1][:0]]
-    settings = WfstSettings(10.0, 200)
+    settings = GraphSearch.model_construct(name="", graph_beam=10.0, max_active=200)
     together = found(rows, graph, settings, 5)
     assert found(rows[::-1], graph, settings, 5)[::-1] == together
     assert [found([row], graph, settings, 5)[0] for row in rows] == together

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from ops.testbed.invoking import invoke
+from spool.domain.search.graph import GraphSearch
 from spool.errors import InvalidRequest
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.decode.wfst.test_command import GOLDEN, MODEL
@@ -30,7 +31,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def heard(graph: Path, count: int, prune: float) -> list[Answer]:
     model, dump = load_model(MODEL), np.load(GOLDEN / "wenet" / "rnnt.npz")
     samples = [dump[f"u{index}.wav"].astype(np.float32)[:24_000] / 32768 for index in range(2)]
-    options = SearchOptions("wfst", count, count, graph=str(graph))
+    options = SearchOptions(decoder="wfst", beam=count, nbest=count, graph=GraphSearch(name=str(graph)))
     return answers(model, model.encode(samples), options, [DecodeRequest(lattice=prune)] * 2)
 
 
@@ -108,8 +109,14 @@ def test_the_command_prints_the_lattice_of_a_graph(graph: Path, tmp_path: Path) 
 def test_alternatives_and_rescored_lattices_are_refused(graph: Path) -> None:
     model = load_model(MODEL)
     with pytest.raises(InvalidRequest, match="alternatives: a graph search yields none"):
-        check_options(model, SearchOptions("wfst", graph=str(graph)), DecodeRequest(alternatives=1))
+        check_options(
+            model,
+            SearchOptions(decoder="wfst", graph=GraphSearch(name=str(graph))),
+            DecodeRequest(alternatives=1),
+        )
     with pytest.raises(InvalidRequest, match="lattice: it keeps no lattice"):
         check_options(
-            model, SearchOptions("rescore", graph=str(graph), head="ctc"), DecodeRequest(lattice=1.0)
+            model,
+            SearchOptions(decoder="rescore", graph=GraphSearch(name=str(graph)), head="ctc"),
+            DecodeRequest(lattice=1.0),
         )

@@ -102,7 +102,7 @@ def test_a_transcript_does_not_tell_its_batch(model: CanaryModel) -> None:
         DecodeRequest(language=code, prompt=context, single=True)
         for code, context in (("en", ""), ("de", "the work"), ("fr", ""), (None, "a licence of the program"))
     ]
-    options = SearchOptions("beam", 3, 3)
+    options = SearchOptions(decoder="beam", beam=3, nbest=3)
     alone = [
         decode_utterances(model, [row], options, [ask])[0] for row, ask in zip(samples, requests, strict=True)
     ]
@@ -123,7 +123,7 @@ def test_files_as_they_are_give_the_search_lists_in_its_order(tmp_path: Path) ->
     files = [tmp_path / f"{row}.wav" for row in range(len(rows))]
     for file, row in zip(files, rows, strict=True):
         soundfile.write(file, row, 16_000)
-    options = SearchOptions("beam", 6, 4, length_penalty=1.5)
+    options = SearchOptions(decoder="beam", beam=6, nbest=4, length_penalty=1.5)
     ask = DecodeRequest(prompt=prompt, single=True)
     results = transcribe_files(files, str(path), options, chunk=False, ask=ask)
 
@@ -160,7 +160,7 @@ def test_stamps_are_asked_for_where_the_model_writes_them(flash: CanaryModel, mo
 @pytest.mark.parametrize(
     ("options", "asked", "words"),
     [
-        (SearchOptions("beam", patience=2.0), DecodeRequest(), "patience: .* leave it at 1"),
+        (SearchOptions(decoder="beam", patience=2.0), DecodeRequest(), "patience: .* leave it at 1"),
         (SearchOptions(scores="fixed"), DecodeRequest(), "scores"),
         (SearchOptions(), DecodeRequest(hotwords="so"), "hotwords: .* takes no such option"),
         (SearchOptions(), DecodeRequest(language="xx"), "language: .* does not know 'xx'"),

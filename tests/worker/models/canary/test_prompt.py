@@ -21,7 +21,7 @@ from worker.models import (
 
 
 def slots(model: str = FLASH, *, stamped: bool = False, **options: object) -> dict[str, str]:
-    asked = DecodeRequest(**options)  # type: ignore[arg-type]
+    asked = DecodeRequest(**options)
     return prompt_slots("canary2", config(model).defaults, asked, stamped=stamped)
 
 

@@ -71,7 +71,9 @@ def outline(found: list[Hypothesis]) -> list[tuple[object, ...]]:
     return [(each.tokens, each.times, each.score) for each in found]
 
 
-@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", 6, 6)], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "options", [SearchOptions(), SearchOptions(decoder="beam", beam=6, nbest=6)], ids=["greedy", "beam"]
+)
 def test_neighbours_and_their_order_change_nothing(options: SearchOptions) -> None:
     model = model_of("first")
     samples = [*utterances()[3:7], np.zeros(1_119, np.float32), np.zeros(0, np.float32)]
@@ -110,9 +112,9 @@ def test_bfloat16_stays_near() -> None:
 def test_phrases_are_boosted_and_a_text_is_aligned() -> None:
     model, samples = model_of("wide"), utterances()[4]
     encoded = model.encode([samples])
-    plain = search(model, encoded, SearchOptions("beam"))[0][0]
+    plain = search(model, encoded, SearchOptions(decoder="beam"))[0][0]
     request = DecodeRequest(phrases=("the other",), boost=30.0)
-    boosted = search(model, encoded, SearchOptions("beam"), [request])[0][0]
+    boosted = search(model, encoded, SearchOptions(decoder="beam"), [request])[0][0]
     text = model.tokenizer.decode(boosted.tokens)
     assert "the other" in text
     assert "the other" not in model.tokenizer.decode(plain.tokens)
@@ -148,7 +150,9 @@ def move_blank(folder: Path, unit: int) -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 37, 269])
-@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", 6, 6)], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "options", [SearchOptions(), SearchOptions(decoder="beam", beam=6, nbest=6)], ids=["greedy", "beam"]
+)
 def test_blank_may_be_any_unit(tmp_path: Path, unit: int, options: SearchOptions) -> None:
     # Given a model, and the same one whose blank has changed places with another unit
     folder = shutil.copytree(GOLDEN / "granite" / "wide", tmp_path / "moved")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,12 +75,19 @@ def test_a_beam_is_ordered_by_its_own_score_and_the_texts(model: LstmLanguageMod
     first = load_model(DEMO)
     recognizer = ModelRecognizer(first).read_by(recognizer_of(model))
     audio = [read(name) for name in ("digits/string-1.flac", "words/cat-1.flac", "digits/string-2.flac")]
-    options, ask = SearchOptions("beam", 6, 4, "ctc"), DecodeRequest(reader_weight=WEIGHT)
-    together = recognizer.recognize(audio, [replace(ask, search=options)] * 3)
-    alone = [recognizer.recognize([each], [replace(ask, search=options)])[0] for each in audio]
-    assert together == alone == recognizer.recognize(audio[::-1], [replace(ask, search=options)] * 3)[::-1]
+    options, ask = (
+        SearchOptions(decoder="beam", beam=6, nbest=4, head="ctc"),
+        DecodeRequest(reader_weight=WEIGHT),
+    )
+    together = recognizer.recognize(audio, [ask.model_copy(update={"search": options})] * 3)
+    alone = [recognizer.recognize([each], [ask.model_copy(update={"search": options})])[0] for each in audio]
+    assert (
+        together
+        == alone
+        == recognizer.recognize(audio[::-1], [ask.model_copy(update={"search": options})] * 3)[::-1]
+    )
     plain = ModelRecognizer(first).recognize(
-        audio, [DecodeRequest(search=SearchOptions("beam", 6, 6, "ctc"))] * 3
+        audio, [DecodeRequest(search=SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc"))] * 3
     )
     moved = 0
     for before, after in zip(plain, together, strict=True):

@@ -132,15 +132,23 @@ def test_a_folder_of_torchscript_names_the_other_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (SearchOptions("rescore", 4, reverse_weight=0.3), "reverse_weight: the model has no decoder"),
-        (SearchOptions("beam", 4, reverse_weight=0.3), "reverse_weight: the beam search of a ctc head"),
-        (SearchOptions("attention", 4, beta=1.0), "beta: the attention search of a ctc.attention head"),
-        (SearchOptions("beam", head="rnnt"), "the model has no rnnt head"),
         (
-            SearchOptions("beam", head="attention"),
+            SearchOptions(decoder="rescore", beam=4, reverse_weight=0.3),
+            "reverse_weight: the model has no decoder",
+        ),
+        (
+            SearchOptions(decoder="beam", beam=4, reverse_weight=0.3),
+            "reverse_weight: the beam search of a ctc head",
+        ),
+        (
+            SearchOptions(decoder="attention", beam=4, beta=1.0),
+            "beta: the attention search of a ctc.attention head",
+        ),
+        (SearchOptions(decoder="beam", head="rnnt"), "the model has no rnnt head"),
+        (
+            SearchOptions(decoder="beam", head="attention"),
             "unknown decoder 'beam' for a ctc.attention head: resc",
         ),
-        (SearchOptions("rescore", 4, ctc_weight=float("nan")), "ctc_weight must be a finite number"),
     ],
 )
 def test_what_a_search_does_not_take_is_refused_without_audio(options: SearchOptions, message: str) -> None:
@@ -151,17 +159,17 @@ def test_what_a_search_does_not_take_is_refused_without_audio(options: SearchOpt
 def test_lattices_need_the_best_alignment() -> None:
     model = load_model(GOLDEN / "offline")
     with pytest.raises(InvalidRequest, match=r"lattice: it keeps no lattice.*best alignment"):
-        check_options(model, SearchOptions("beam"), DecodeRequest(lattice=5.0))
-    check_options(model, SearchOptions("beam", alignments="best"), DecodeRequest(lattice=5.0))
+        check_options(model, SearchOptions(decoder="beam"), DecodeRequest(lattice=5.0))
+    check_options(model, SearchOptions(decoder="beam", alignments="best"), DecodeRequest(lattice=5.0))
 
 
 def test_attention_takes_no_phrases() -> None:
     model = load_model(GOLDEN / "offline")
     ask = DecodeRequest(phrases=("的",))
     with pytest.raises(SpoolError, match="takes no language model and no phrases"):
-        check_options(model, SearchOptions("attention"), ask)
+        check_options(model, SearchOptions(decoder="attention"), ask)
     encoded = model.encode([np.random.default_rng(0).normal(0, 0.1, 8000).astype(np.float32)])
-    assert search(model, encoded, SearchOptions("rescore"), [ask])
+    assert search(model, encoded, SearchOptions(decoder="rescore"), [ask])
 
 
 PIECES = ["<blank>", "<unk>", "▁", "▁THE", "S", "▁A", "T", "E", "中", "国", "<sos/eos>"]

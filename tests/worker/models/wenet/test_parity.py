@@ -53,10 +53,10 @@ def test_every_answer_is_wenets(name: str) -> None:
 
 CHOICES = [
     SearchOptions(head="ctc"),
-    SearchOptions("beam", 6, 6, "ctc"),
-    SearchOptions("beam", 6, 6, "ctc", alignments="best"),
-    SearchOptions("rescore", 6, 6, "ctc"),
-    SearchOptions("attention", 4, 4, "ctc"),
+    SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc"),
+    SearchOptions(decoder="beam", beam=6, nbest=6, head="ctc", alignments="best"),
+    SearchOptions(decoder="rescore", beam=6, nbest=6, head="ctc"),
+    SearchOptions(decoder="attention", beam=4, nbest=4, head="ctc"),
 ]
 
 
@@ -79,7 +79,7 @@ def test_neighbours_and_their_order_change_nothing(name: str, options: SearchOpt
 
 
 def test_a_transducers_beam_does_not_know_its_neighbours() -> None:
-    model, options = model_of("rnnt"), SearchOptions("beam", 4, 4, ctc_weight=0.3)
+    model, options = model_of("rnnt"), SearchOptions(decoder="beam", beam=4, nbest=4, ctc_weight=0.3)
     together = search(model, model.encode(audio("rnnt")), options)
     for row, samples in enumerate(audio("rnnt")):
         assert outline(search(model, model.encode([samples]), options)[0]) == outline(together[row])
@@ -88,10 +88,10 @@ def test_a_transducers_beam_does_not_know_its_neighbours() -> None:
 def test_phrases_of_one_utterance_are_its_own() -> None:
     model = model_of("rnnt")
     encoded = model.encode([audio("rnnt")[0]] * 2)
-    options = SearchOptions("rescore", 8, 8, "ctc", ctc_weight=1.0)
+    options = SearchOptions(decoder="rescore", beam=8, nbest=8, head="ctc", ctc_weight=1.0)
     plain = search(model, encoded, options)
     phrase = model.tokenizer.decode([plain[0][0].tokens[0], 9])
-    asked = [DecodeRequest((phrase,), 8.0), DecodeRequest()]
+    asked = [DecodeRequest(phrases=(phrase,), boost=8.0), DecodeRequest()]
     boosted = search(model, encoded, options, asked)
     assert outline(boosted[1]) == outline(plain[1])
     assert outline(boosted[0]) != outline(plain[0])
@@ -147,4 +147,7 @@ def test_frames_of_nothing() -> None:
     encoded = model_of("offline").encode([np.zeros(0, np.float32)])
     assert isinstance(encoded, EncodedFrames)
     assert encoded.lengths.tolist() == [0]
-    assert search(model_of("offline"), encoded, SearchOptions("beam", 4, 4))[0][0].score == 0.0
+    assert (
+        search(model_of("offline"), encoded, SearchOptions(decoder="beam", beam=4, nbest=4))[0][0].score
+        == 0.0
+    )

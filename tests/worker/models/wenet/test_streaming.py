@@ -106,7 +106,7 @@ def test_streams_of_unlike_ages_step_together() -> None:
 def test_finals_together_are_the_whole(head: str) -> None:
     # Random weights say as many labels a frame as they may.
     symbols = 2 if head == "rnnt" else None
-    options = SearchOptions(head=head, max_symbols=symbols, att_context=(8, 3))  # type: ignore[arg-type]
+    options = SearchOptions(head=head, max_symbols=symbols, att_context=(8, 3))
     [answer] = decode_utterances(model(), [audio(1)], options, [DecodeRequest()])
     group = LiveGroup(model(), LiveOptions(options, EndpointRules(silence=0.2, longest=0.8)))
     session, events = group.open(), list[Event]()

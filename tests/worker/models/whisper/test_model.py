@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import mlx.core as mx
 import numpy as np
@@ -23,7 +24,6 @@ from worker.models import (
     PreprocessorConfig,
     RuleState,
     SpecialTokens,
-    Task,
     Window,
     attention_matrix,
     log_mel,
@@ -261,7 +261,7 @@ def test_a_search_leaves_the_times_of_its_answers() -> None:
 
 
 @pytest.mark.parametrize(("task", "token"), [("transcribe", 50359), ("translate", 50358)])
-def test_times_are_the_restatements(task: Task, token: int) -> None:
+def test_times_are_the_restatements(task: Literal["transcribe", "translate"], token: int) -> None:
     model, window, tokens = tiny_model(), windows()[1], [300, 301, 302, 303]
     prompt = [50258, 50259, token, 50363]
     logits, _, products = reference().decode([*prompt, *tokens, 50257], np.array(window.frames))

@@ -152,7 +152,7 @@ def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
 
 def read(*utterances: np.ndarray, request: DecodeRequest | None = None) -> list[str]:
     requests = [request or DecodeRequest()] * len(utterances)
-    answers = read_utterances(model(), utterances, SearchOptions("greedy"), requests)
+    answers = read_utterances(model(), utterances, SearchOptions(decoder="greedy"), requests)
     spoken = [answer.words(model().tokenizer, model().frame_seconds) for answer in answers]
     return [" ".join(word.text for word in words) for words in spoken]
 
