@@ -21,8 +21,6 @@ from spool.schemas.search import HitOut, MatchOut, SoundOut, SoundsOut
 SAME_SECONDS = 1.0
 """Hits of two transcripts of a recording that are at most so far apart are the same place."""
 
-Days = ["%Y-%m-%d"]
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)

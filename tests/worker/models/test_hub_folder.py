@@ -98,16 +98,6 @@ def test_the_processors_settings_win_over_the_older_file(folder: Path) -> None:
     assert HubFolder(folder).features == {"hop_length": 80}
 
 
-def test_a_prompts_template_is_found_in_each_of_its_places(folder: Path) -> None:
-    assert HubFolder(folder).chat_template is None
-    write(folder / "chat_template.json", {"chat_template": "oldest"})
-    assert HubFolder(folder).chat_template == "oldest"
-    write(folder / "tokenizer_config.json", {"chat_template": "older"})
-    assert HubFolder(folder).chat_template == "older"
-    (folder / "chat_template.jinja").write_text("newest")
-    assert HubFolder(folder).chat_template == "newest"
-
-
 def test_a_tokenizer_that_is_missing_or_broken_is_named(folder: Path) -> None:
     assert HubFolder(folder).tokenizer.get_vocab_size() == 1
     (folder / "tokenizer.json").write_text("{")

@@ -6,8 +6,6 @@
                                             flat in preprocessor_config.json
     tokenizer.json, tokenizer_config.json   the fast tokenizer
     generation_config.json                  ends, limits
-    chat_template.jinja                     the prompt; before, a key of tokenizer_config.json, or in
-                                            chat_template.json
 
 Knows no family and no names of weights. Quantised matrices are read as what they stand for.
 """
@@ -32,7 +30,6 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 TOKENIZER = "tokenizer.json"
-TEMPLATE = "chat_template.jinja"
 
 
 def is_hub_folder(files: ModelFiles, *model_types: str) -> bool:
@@ -70,17 +67,6 @@ class HubFolder:
     def tokenizer_config(self) -> dict[str, Any]:
         """tokenizer_config.json, empty where there is none."""
         return self.optional("tokenizer_config.json")
-
-    @cached_property
-    def chat_template(self) -> str | None:
-        """The template of the prompt, None where the folder has none."""
-        path = self.path / TEMPLATE
-        if path.is_file():
-            return self._read(path).decode(errors="replace")
-        for settings in (self.tokenizer_config, self.optional("chat_template.json")):
-            if isinstance(settings.get("chat_template"), str):
-                return str(settings["chat_template"])
-        return None
 
     def optional(self, name: str) -> dict[str, Any]:
         """A file of one JSON object, empty where there is none."""
