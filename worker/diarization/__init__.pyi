@@ -25,4 +25,4 @@ from .windows import (
     plan_windows as plan_windows,
     voice_prints as voice_prints,
 )
-from .words import assign_speakers as assign_speakers
+from .words import label_words as label_words

@@ -33,28 +33,19 @@ class WordSpeaker:
     overlapped: bool = False
 
 
-def assign_speakers(
+def label_words(
     words: Sequence[HasTimes],
     segments: Sequence[SpeakerSegment],
     activity: SpeakerActivity | None = None,
-) -> list[WordSpeaker | None]:
-    """A speaker for each word (both in order of their starts), numbered by arrival in the words.
+) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
+    """A speaker for each word (both in order of their starts), numbered by arrival in the words, and the
+    segments renumbered likewise; speakers without a word come last.
 
     The speaker with the largest mean of `activity` over the word; where there is none, or it hears nobody,
     the one with most overlap with the word, else that of the nearest segment. Last, a single word amid
     another speaker's takes its neighbours' speaker where it lasts less than 0.3 s and its sureness is below
     0.6. Without segments every word is None.
     """
-    return label_words(words, segments, activity)[0]
-
-
-def label_words(
-    words: Sequence[HasTimes],
-    segments: Sequence[SpeakerSegment],
-    activity: SpeakerActivity | None = None,
-) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
-    """Like `assign_speakers`, with the segments renumbered as the words are; speakers without a word come
-    last."""
     if not segments:
         return [None] * len(words), []
     spoken: list[WordSpeaker] = []

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from worker.diarization import SpeakerActivity, SpeakerSegment, active_segments, assign_speakers
+from worker.diarization import SpeakerActivity, SpeakerSegment, active_segments, label_words
 
 
 class Timed(NamedTuple):
@@ -14,14 +14,14 @@ class Timed(NamedTuple):
 
 
 def speakers(words: list[Timed], segments: list[SpeakerSegment]) -> list[int | None]:
-    return [None if word is None else word.speaker for word in assign_speakers(words, segments)]
+    return [None if word is None else word.speaker for word in label_words(words, segments)[0]]
 
 
 def test_most_overlap_wins_and_numbers_go_by_arrival_in_the_words() -> None:
     segments = [SpeakerSegment(0, 0.2, 5), SpeakerSegment(1, 2, 3), SpeakerSegment(2, 4, 5)]
     words = [Timed(1.0, 1.5), Timed(1.7, 2.2), Timed(1.9, 2.5), Timed(3, 3.5)]
     assert speakers(words, segments) == [0, 0, 1, 1]
-    assert [round(word.sureness, 2) for word in assign_speakers(words, segments) if word] == [1, 0.6, 0.83, 1]
+    assert [round(word.sureness, 2) for word in label_words(words, segments)[0] if word] == [1, 0.6, 0.83, 1]
 
 
 def test_a_word_between_segments_goes_to_the_nearest() -> None:
@@ -35,10 +35,10 @@ def test_a_word_between_segments_goes_to_the_nearest() -> None:
 def test_a_short_unsure_word_amid_another_speaker_s_is_taken_over() -> None:
     segments = [SpeakerSegment(0, 2.1, 0), SpeakerSegment(2.1, 2.2, 1), SpeakerSegment(2.2, 5, 0)]
     words = [Timed(1, 1.5), Timed(2.06, 2.19), Timed(3, 3.5)]
-    taken = assign_speakers(words, segments)[1]
+    taken = label_words(words, segments)[0][1]
     assert taken is not None
     assert (taken.speaker, taken.raw) == (1, 1)  # sure enough: 0.69
-    taken = assign_speakers([words[0], Timed(2.02, 2.19), words[2]], segments)[1]
+    taken = label_words([words[0], Timed(2.02, 2.19), words[2]], segments)[0][1]
     assert taken is not None
     assert (taken.speaker, taken.raw) == (0, 1)
     assert taken.sureness < 0.6
@@ -46,7 +46,7 @@ def test_a_short_unsure_word_amid_another_speaker_s_is_taken_over() -> None:
 
 def test_overlapping_segments_mark_the_word() -> None:
     segments = [SpeakerSegment(0, 5, 0), SpeakerSegment(2, 3, 1)]
-    marks = [word.overlapped for word in assign_speakers([Timed(0, 1), Timed(2.1, 2.6)], segments) if word]
+    marks = [word.overlapped for word in label_words([Timed(0, 1), Timed(2.1, 2.6)], segments)[0] if word]
     assert marks == [False, True]
 
 
@@ -57,7 +57,7 @@ def test_probabilities_decide_where_the_model_tells_them() -> None:
     activity = SpeakerActivity.of(levels, 0.08)
     segments = active_segments(levels, 0.08)
     words = [Timed(0.1, 0.5), Timed(1.5, 2.1), Timed(1.9, 2.3), Timed(2.5, 2.5), Timed(3.3, 3.9)]
-    given = [word for word in assign_speakers(words, segments, activity) if word]
+    given = [word for word in label_words(words, segments, activity)[0] if word]
     assert [word.speaker for word in given] == [0, 0, 1, 1, 1]
     assert [round(word.sureness, 3) for word in given] == [0.976, 0.566, 0.684, 0.968, 0.518]
     assert [word.overlapped for word in given] == [False, False, False, False, True]
@@ -69,9 +69,9 @@ def test_probabilities_decide_where_the_model_tells_them() -> None:
 def test_a_word_where_nobody_is_heard_goes_to_the_nearest_segment() -> None:
     levels = np.zeros((100, 2), np.float32)
     levels[50:60, 1], levels[:10, 0] = 0.9, 0.9
-    given = assign_speakers(
+    given = label_words(
         [Timed(0, 0.4), Timed(3.6, 3.8)], active_segments(levels, 0.08), SpeakerActivity.of(levels, 0.08)
-    )
+    )[0]
     assert [word and (word.speaker, round(word.sureness, 2)) for word in given] == [(0, 0.99), (1, 0.0)]
 
 
@@ -80,7 +80,7 @@ def test_many_words_and_segments_go_as_by_looking_at_all() -> None:
     starts = np.cumsum(chance.uniform(0, 2, 200))
     segments = [SpeakerSegment(at, at + chance.uniform(0.1, 5), int(chance.integers(4))) for at in starts]
     words = [Timed(at, at + 0.4) for at in np.sort(chance.uniform(-2, 220, 300))]
-    for word, given in zip(words, assign_speakers(words, segments), strict=True):
+    for word, given in zip(words, label_words(words, segments)[0], strict=True):
         shares = [0.0] * 4
         for segment in segments:
             overlap = min(word.end, segment.end) - max(word.start, segment.start)

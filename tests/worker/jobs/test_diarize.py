@@ -24,7 +24,7 @@ from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voi
 from worker.diarization import (
     SpeakerActivity,
     SpeakerBounds,
-    assign_speakers,
+    label_words,
     load_diarization,
     load_network,
     run_here,
@@ -156,7 +156,7 @@ def test_a_sortformer_hears_a_job_in_the_engine_and_on_its_bill(harness: WorkerH
     with harness.db.read() as tx:
         (turns,) = load_passes(tx, job_id, "speakers")
     assert turns.engine_ns > 0
-    given = assign_speakers(transcript.words, alone.segments, alone.activity)
+    given = label_words(transcript.words, alone.segments, alone.activity)[0]
     assert [word.speaker for word in transcript.words] == [
         each and f"speaker_{each.speaker}" for each in given
     ]
