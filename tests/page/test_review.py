@@ -24,6 +24,14 @@ def doubtful_jobs(live: Live) -> str:
     return again
 
 
+def play(page: Page) -> None:
+    """Presses Space and waits until sound began: a passage of two seconds may be over before a look."""
+    mark = "event => { event.target.dataset.played = 'yes'; }"
+    page.evaluate(f"document.querySelector('audio').addEventListener('playing', {mark})")
+    page.keyboard.press("Space")
+    expect(page.locator("audio")).to_have_attribute("data-played", "yes")
+
+
 def test_doubtful_passages_are_listed_opened_and_checked(page: Page, live: Live) -> None:
     doubtful_jobs(live)
     page.goto("/#/review")
@@ -79,8 +87,7 @@ def test_a_passage_is_played_corrected_and_exported_by_keys_alone(page: Page, li
     job_id = doubtful_jobs(live)
     page.goto("/#/review")
     expect(page.locator(".passage.current .word")).to_have_count(3)
-    page.keyboard.press("Space")
-    expect(page.locator("audio")).to_have_js_property("paused", False)
+    play(page)
     page.keyboard.press("Space")
     expect(page.locator("audio")).to_have_js_property("paused", True)
     page.keyboard.press("?")
@@ -141,8 +148,7 @@ def test_a_recording_is_submitted_reviewed_corrected_and_exported_without_the_mo
 
     follow(page, "Review")
     expect(page.locator(".passage.current")).to_contain_text("keep the lamp")
-    page.keyboard.press("Space")
-    expect(page.locator("audio")).to_have_js_property("paused", False)
+    play(page)
     page.keyboard.press("e")
     expect(page.get_by_label("Text of this passage")).to_be_focused()
     page.keyboard.press("End")
