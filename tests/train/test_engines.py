@@ -23,7 +23,7 @@ def test_a_voice_says_the_same_for_the_same_draw_and_otherwise_for_another(say: 
     assert again is not None
     assert other is not None
     assert first.dtype == np.float32
-    assert np.array_equal(first, again)
+    np.testing.assert_array_equal(first, again)
     assert len(first) != len(other)
     # Seven words take a second to six, and silence of known length lies before and after them.
     assert 1.0 < len(first) / RATE < 7.0
