@@ -8,12 +8,9 @@ Range requests follow RFC 9110, section 14.
 
 import mimetypes
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import chain
-from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -22,62 +19,18 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.auth.authentication import CallerDep, authenticate, count_caller, rule_name
 from api.auth.principal import Principal, get_visible_job
-from api.auth.sight import CLOSED_PARAMETER, Sight, SightDep, View, may_open
+from api.auth.sight import CLOSED_PARAMETER, Sight, SightDep, may_open
 from api.auth.signed_urls import HOLDS_SECONDS, sign_link, verify_link
 from api.problems import Problem
+from api.recordings.heard import silence_recording
+from api.recordings.source import Readable, Recording, find_recording, refuse_unheard
+from api.recordings.wav_file import MEDIA_TYPE, WavFile
 from api.services import Services, ServicesDep, services_of
-from api.submission.connections import s3_access_of
-from api.submission.sources import check_source, file_path
-from spool.domain.jobs import Job, JobState, Source
-from spool.domain.retention import Content
-from spool.errors import Forbidden, InvalidRequest, NotFound, SourceMissing
-from spool.objects import ObjectStore
-from spool.objects.integrity import read_range
-from spool.recordings.silence import Muted, mute_wav
+from spool.domain.jobs import Job
+from spool.errors import Forbidden
 from spool.schemas.jobs import AudioLink
-from spool.store.archive.closed import any_content_closed
-from spool.store.deletions import refuse_deleted
-from spool.store.jobs import hashes_of_source
 
 _bearer = HTTPBearer(auto_error=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Recording:
-    """A recording that can be read here."""
-
-    size: int
-    store: ObjectStore | None
-    key: str
-    etag: str | None
-    path: Path | None
-    hashes: bytes | None = None
-    """Of an upload's blocks, which are verified before they are sent."""
-    stored_etag: str | None = None
-    """What the store now reports of it."""
-
-    def part(self, start: int, end: int) -> Iterator[bytes]:
-        """Bytes `[start, end)`. If the first block of an upload is damaged, raises before any byte is
-        sent."""
-        if self.hashes is None:
-            return read_blocks(lambda: self.open(start), end - start)
-        parts = self._verify(start, end)
-        return chain((next(parts, b""),), parts)
-
-    def _verify(self, start: int, end: int) -> Iterator[bytes]:
-        assert self.store is not None
-        assert self.hashes is not None
-        if start < end:
-            yield from read_range(self.store, self.key, self.etag, self.hashes, start, end)
-
-    def open(self, start: int) -> BinaryIO:
-        """Its bytes from `start`."""
-        if self.path is not None:
-            stream = self.path.open("rb")
-            stream.seek(start)
-            return stream
-        assert self.store is not None
-        return self.store.open(self.key, self.etag, start=start)
 
 
 def create_link(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str) -> AudioLink:
@@ -91,10 +44,10 @@ def create_link(services: ServicesDep, caller: CallerDep, sight: SightDep, job_i
     url, until = sign_link(services, caller, f"/v1/jobs/{job.id}/audio", closed=sight.opened)
     if job.source.kind == "https":
         if view.hides:
-            raise _not_silenced(view)
+            raise Forbidden(f"{view.closed.sentence} It is at a web address, where nothing can be silenced.")
         url = _web_address(job)
     else:
-        _muted(services, job, _recording(services, caller, job), view)
+        silence_recording(services, job, find_recording(services, caller, job), view)
     return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
 
 
@@ -132,71 +85,27 @@ def get_audio(
     sight = Sight(caller.name, may_open(caller, asked=closed), rule_name(request))
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    recording = _recording(services, caller, job)
-    muted = _muted(services, job, recording, sight.look_at(services.database, job))
+    recording = find_recording(services, caller, job)
+    silenced = silence_recording(services, job, recording, sight.look_at(services.database, job))
     by_link = "signature" in request.query_params
-    if by_link and muted is None and (elsewhere := _public_url(services, job, recording)) is not None:
+    if by_link and silenced is None and (elsewhere := _public_url(services, job, recording)) is not None:
         return RedirectResponse(elsewhere, 307, {"Cache-Control": "no-store"})
-    try:
-        part = parse_range(wanted, recording.size)
-    except ValueError as error:
-        raise Problem(
-            416, "no_such_range", str(error), {"Content-Range": f"bytes */{recording.size}"}
-        ) from None
-    start, end = part or (0, recording.size)
-    headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
-    if part is not None:
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{recording.size}"
-    body = recording.part(start, end) if recording.size else iter(())
-    if muted is not None:
-        body = muted.apply(body, start)
-        headers["Cache-Control"] = "no-store"
-    return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
-
-
-def _muted(services: Services, job: Job, recording: _Recording, view: View) -> Muted | None:
-    """What of the recording is silenced; None for nothing. Raises `Problem` if it cannot be."""
-    if not view.hides:
-        if view.opened or job.content_sha256 is not None:
-            return None
-        with services.database.read() as tx:
-            unsure = any_content_closed(tx, job.project)
-        if unsure:
-            # Its bytes may be those of a closed recording.
-            reason = "Something of this project is closed, and this recording has not been read yet."
-            raise Problem(409, "not_here", reason)
-        return None
-    if view.closed.is_whole:
-        raise Forbidden(view.closed.sentence)
-    with recording.open(0) as file:
-        muted = mute_wav(file, recording.size, view.closed.spans)
-    if muted is None:
-        raise _not_silenced(view)
-    return muted
-
-
-def _not_silenced(view: View) -> Forbidden:
-    return Forbidden(
-        f"{view.closed.sentence} Only uncompressed WAV files can be played without what is closed."
-    )
+    media_type = MEDIA_TYPE if isinstance(silenced, WavFile) else _media_type(job.name)
+    if silenced is None:
+        return send(recording, wanted, media_type)
+    return send(silenced, wanted, media_type, {"Cache-Control": "no-store"})
 
 
 def _web_address(job: Job) -> str:
     """The web address from which a player may read the recording. Raises `Problem` for an address with a
     query, which may contain credentials and is never shown."""
-    _refuse_unheard(job)
+    refuse_unheard(job)
     if "?" in job.source.uri:
         raise Problem(409, "not_here", "The recording is at a signed web address; play it there.")
     return job.source.uri
 
 
-def _refuse_unheard(job: Job) -> None:
-    # Otherwise anyone who submits an address could read what is there, audio or not.
-    if not (job.done_seconds or job.state is JobState.DONE):
-        raise Problem(409, "not_here", "The recording can be played once a worker has decoded some of it.")
-
-
-def _public_url(services: Services, job: Job, recording: _Recording) -> str | None:
+def _public_url(services: Services, job: Job, recording: Recording) -> str | None:
     """The bucket's URL of an upload, if a player may read it there as it was stored. Callers with a key get
     the verified bytes from here, since HTTP clients follow no redirects by default."""
     source = job.source
@@ -205,56 +114,11 @@ def _public_url(services: Services, job: Job, recording: _Recording) -> str | No
     return services.objects.public_url(source.uri, _media_type(job.name), HOLDS_SECONDS)
 
 
-def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
-    source = job.source
-    if source.kind in ("s3", "file"):
-        _refuse_unheard(job)
-    match source.kind:
-        case "upload":
-            refuse_deleted(job, Content.SOURCE)
-            with services.database.read() as tx:
-                hashes = hashes_of_source(tx, job.id)
-            # A direct upload is pinned by its ETag until a worker has hashed its blocks.
-            stored = _find_stored(services.objects, source.uri, source.etag if hashes is None else None)
-            return replace(stored, hashes=hashes)
-        case "live":
-            refuse_deleted(job, Content.SOURCE)
-            raise Problem(409, "not_here", "The session has not ended; its recording can be played then.")
-        case "s3":
-            bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-            try:
-                access = s3_access_of(services, job.project, source.connection)
-                access.check(source.uri)
-            except InvalidRequest as error:
-                raise Problem(409, "not_here", error.message) from None
-            return _find_stored(access.store(bucket), key, source.etag)
-        case "file":
-            return _find_local(source, services, caller)
-    raise Problem(409, "not_here", "The recording is at a web address; play it there.")
-
-
-def _find_stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
-    facts = store.head(key)
-    if facts is None:
-        raise NotFound("The recording no longer exists.")
-    return _Recording(facts.size, store, key, etag, None, stored_etag=facts.etag)
-
-
-def _find_local(source: Source, services: Services, caller: Principal) -> _Recording:
-    # Checked again: roots may have been removed since, and links created.
-    try:
-        path = file_path(check_source(source.uri, services.settings, caller))
-        return _Recording(path.stat().st_size, None, "", None, path)
-    except (OSError, SourceMissing):
-        raise NotFound("The recording no longer exists.") from None
-
-
 def _media_type(name: str) -> str:
     guessed = mimetypes.guess_type(name)[0] or ""
     return guessed if guessed.startswith(("audio/", "video/")) else "application/octet-stream"
 
 
-BLOCK = 64 * 1024  # what a slow client may occupy, besides the socket's buffers
 _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -275,10 +139,18 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def read_blocks(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
-    """The first `length` bytes of what `opened` returns; opened on the first read, not for a client that
-    left."""
-    with opened() as stream:
-        while length and (block := stream.read(min(BLOCK, length))):
-            length -= len(block)
-            yield block
+def send(
+    sound: Readable, wanted: str | None, media_type: str, more: Mapping[str, str] | None = None
+) -> Response:
+    """Answer with the part of `sound` that the header `Range` asks for. Raises `Problem` for bytes that do
+    not exist."""
+    try:
+        part = parse_range(wanted, sound.size)
+    except ValueError as error:
+        raise Problem(416, "no_such_range", str(error), {"Content-Range": f"bytes */{sound.size}"}) from None
+    start, end = part or (0, sound.size)
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{sound.size}"
+    body = sound.part(start, end) if sound.size else iter(())
+    return StreamingResponse(body, 206 if part else 200, {**headers, **(more or {})}, media_type)

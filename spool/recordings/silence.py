@@ -1,18 +1,27 @@
 """A recording with zeros for closed times: what is sent to readers without the right.
 
 Samples of uncompressed WAV files are replaced where they lie, so every byte range of the file stays what it
-was, but for the silence. Of any other format readers get nothing while something of it is closed: its bytes
-cannot be cut at a time, and a player would guess.
+was, but for the silence. Other formats have to be decoded first (`api.recordings.samples`).
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from math import isinf
 from typing import BinaryIO, NamedTuple
 
-_HEADER = 64 * 1024
-"""How far into a file its samples begin, at most."""
-_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+from spool.recordings.wav_header import read_wav_header
+
+Spans = Sequence[tuple[float, float]]
+"""Closed times in seconds."""
+_PLAIN = (1, 3)
+"""The tags of PCM and of floating point."""
+
+
+class Layout(NamedTuple):
+    """How samples lie in a file: frames a second, bytes a frame, bits a sample."""
+
+    rate: int
+    frame: int
+    bits: int
 
 
 class Muted(NamedTuple):
@@ -35,34 +44,25 @@ class Muted(NamedTuple):
             yield block
 
 
-def mute_wav(file: BinaryIO, size: int, spans: Sequence[tuple[float, float]]) -> Muted | None:
-    """What to silence in a WAV file of `size` bytes; None if it is not one with uncompressed samples."""
-    head = file.read(_HEADER)
-    if head[:4] != b"RIFF" or head[8:12] != b"WAVE":
-        return None
-    at, fmt = 12, b""
-    while at + 8 <= len(head):
-        name, length = head[at : at + 4], struct.unpack_from("<I", head, at + 4)[0]
-        at += 8
-        if name == b"fmt ":
-            fmt = head[at : at + length]
-        if name == b"data":
-            return _mute(fmt, at, size, spans)
-        at += length + length % 2
-    return None
-
-
-def _mute(fmt: bytes, begin: int, size: int, spans: Sequence[tuple[float, float]]) -> Muted | None:
-    if len(fmt) < 16:
-        return None
-    kind, _, rate, _, frame, bits = struct.unpack_from("<HHIIHH", fmt)
-    if kind == _EXTENSIBLE and len(fmt) >= 26:
-        kind = struct.unpack_from("<H", fmt, 24)[0]
-    if kind not in (_PCM, _FLOAT) or not rate or not frame:
+def mute_wav(file: BinaryIO, spans: Spans) -> Muted | None:
+    """What to silence in a WAV file; None if it is not one with uncompressed samples."""
+    header = read_wav_header(file)
+    if header is None or header.tag not in _PLAIN or not header.rate or not header.block_align:
         return None
     # To the end of the file, whatever length its header states: some readers go on to there.
+    layout = Layout(header.rate, header.block_align, header.bits)
+    return mute(layout, spans, header.data_offset, header.file_size)
+
+
+def mute(layout: Layout, spans: Spans, begin: int, end: int, first: int = 0) -> Muted:
+    """What to silence in the bytes `[begin, end)` of a file, which hold samples from frame `first` on."""
+    rate, frame, bits = layout
+
+    def at(place: int) -> int:
+        return begin + max(0, place - first) * frame
+
     muted = [
-        (begin + int(start * rate) * frame, size if isinf(stop) else begin + (int(stop * rate) + 1) * frame)
+        (at(int(start * rate)), end if isinf(stop) else min(end, at(int(stop * rate) + 1)))
         for start, stop in spans
     ]
     return Muted(tuple(muted), 0x80 if bits <= 8 else 0)

@@ -12,9 +12,9 @@ from typing import BinaryIO
 import soundfile
 
 from spool.errors import AudioUnreadable, StorageError
+from spool.recordings.wav_header import DataWindow, WavHeader, is_placeholder, read_wav_header
 from worker.audio.base import Block, block_frames, check_rate, format_time, source_error
 from worker.audio.sniff import Content
-from worker.audio.wav_header import DataWindow, WavHeader, is_placeholder, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
 _SYSTEM_ERROR = 2

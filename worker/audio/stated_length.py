@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from spool.recordings.wav_header import is_placeholder, read_wav_header
 from worker.audio.sniff import content_head, mp3_stated_frames, mp4_structure, ogg_has_end
-from worker.audio.wav_header import is_placeholder, read_wav_header
 
 EXACT = 0.001
 """Tolerance in seconds where the header counts samples."""

@@ -22,9 +22,9 @@ from spool.errors import (
     SourceForbidden,
     SourceMissing,
 )
+from spool.recordings.wav_header import read_wav_header
 from worker.audio import Channels, open_audio
 from worker.audio.ffmpeg_reader import AvReader
-from worker.audio.wav_header import read_wav_header
 
 
 def read(
