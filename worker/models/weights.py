@@ -30,7 +30,7 @@ POINTWISE = re.compile(r"pointwise_conv[12]\.weight$|decoder_layers\.0\.weight$"
 SUBSAMPLING_POINTWISE = re.compile(r"pre_encode\.conv\.\d+\.weight$")
 # Folded in float32 before the cast, or read by features, which have not been cast.
 KEPT_EXACT = re.compile(r"\.conv\.(batch_norm|depthwise_conv)\.|\.global_cmvn\.")
-NAMED_AT_MOST = 8
+NAMED_AT_MOST = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,6 +350,16 @@ def test_the_dither_is_torchs() -> None:
     assert np.abs(torch_randn(37, 37) - np.array(NOISE, np.float32)).max() < 1e-6
 
 
+def test_a_tokenizer_of_as_many_tokens_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder = copy("parakeet_rnnt", tmp_path / "parakeet_rnnt")
+    tree = json.loads((folder / "tokenizer.json").read_text())
+    (blank,) = (each for each in tree["added_tokens"] if each["content"] == "<blank>")
+    blank["content"] = "<pad>"
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    with pytest.raises(ModelUnreadable, match=r"tokenizer.json: the tokenizer has no token <blank>, but"):
+        load_model(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "file", "values", "message"),
     [
@@ -382,7 +392,12 @@ def test_the_dither_is_torchs() -> None:
         ("parakeet_rnnt", "config.json", {"blank_token_id": 2}, r"config.json: blank_token_id is 2"),
         ("parakeet_rnnt", "config.json", {"vocab_size": 150, "blank_token_id": 149}, r"has no token 129"),
         ("parakeet_rnnt", "config.json", {"hidden_act": "gelu"}, r"config.json: hidden_act is 'gelu'"),
-        ("parakeet_rnnt", "config.json", {"model_type": "parakeet_ctc"}, r"the weights do not fit"),
+        (
+            "parakeet_rnnt",
+            "config.json",
+            {"model_type": "parakeet_ctc"},
+            r"processor_config.json: decoder_type is 'rnnt'",
+        ),
         (
             "parakeet_rnnt",
             "processor_config.json",

@@ -48,6 +48,7 @@ class Parakeet:
         with in_file(files.path / CONFIG):
             labels, config = parakeet_config(folder.config, folder.features)
         tokenizer = HubPieces(folder.tokenizer, labels, labels + 1, str(files.path / TOKENIZER))
+        check_special_tokens(folder, labels)
         weights, source = folder.weights, str(folder.weights_path)
         return build_model(
             config, tokenizer, weights, dtype or default_dtype(), files.name, source, folder.digests(), NAMES
@@ -75,6 +76,32 @@ def parakeet_config(tree: Mapping[str, Any], features: Mapping[str, Any]) -> tup
         vocabulary=None,
         tokenizer={},
     )
+
+
+def check_special_tokens(folder: HubFolder, labels: int) -> None:
+    """Raise ModelUnreadable if pad, blank or decoder are not where the folder says they are. Another model's
+    tokenizer may have as many tokens."""
+    kind, processor = folder.config["model_type"], folder.optional("processor_config.json")
+    decoder = processor.get("decoder_type")
+    if decoder is not None and kind != f"parakeet_{decoder}":
+        raise ModelUnreadable(
+            f"{folder.path / 'processor_config.json'}: decoder_type is {decoder!r}, but {CONFIG} has a "
+            f"{kind}: it is another model's"
+        )
+    stated = [("pad_token", folder.tokenizer_config.get("pad_token"), folder.config.get("pad_token_id"))]
+    if kind != "parakeet_ctc":
+        stated.append(("blank_token", processor.get("blank_token"), labels))
+    for role, token, wanted in stated:
+        piece = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(piece, str) or wanted is None:
+            continue
+        found = folder.tokenizer.token_to_id(piece)
+        if found != wanted:
+            has = f"no token {piece}" if found is None else f"{piece} at {found}"
+            raise ModelUnreadable(
+                f"{folder.path / TOKENIZER}: the tokenizer has {has}, but the model's {role} is token "
+                f"{wanted}: it is another model's"
+            )
 
 
 def _prediction(tree: Mapping[str, Any]) -> PredictionConfig:
