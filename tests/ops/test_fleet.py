@@ -283,7 +283,8 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
         return model["sha256"], model["family"]
 
     until(lambda: facts() == (sha256, "nemo"), "a heartbeat has said what the model is")
-    assert (worker()["backend"], worker()["rtfx"] > 0) == ("cpu", True)
+    until(lambda: (worker()["rtfx"] or 0) > 0, "a heartbeat has said how fast it is")
+    assert worker()["backend"] == "cpu"
 
     authority, keys, default, audited, dumped, copied = recipes()
     assert authority[3] == f"proxy:/data/{servers.authority.relative_to(servers.folder / 'proxy')}"

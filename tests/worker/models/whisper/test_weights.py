@@ -175,6 +175,6 @@ def test_windows_of_almost_thirty_seconds_and_of_a_tenth() -> None:
         read(np.concatenate([almost, np.zeros(320, np.float32)]))
 
 
-def test_a_prompt_of_ten_thousand_words_is_cut() -> None:
-    text = read(samples_of(SPOKEN), request=DecodeRequest(prompt="word " * 10_000))[0]
+def test_the_longest_prompt_is_cut() -> None:
+    text = read(samples_of(SPOKEN), request=DecodeRequest(prompt="word " * 800))[0]
     assert text
