@@ -65,8 +65,8 @@ def list_passages(
 ) -> Page[ReviewPassageOut]:
     """List passages by doubt.
 
-    The unchecked passages of all transcripts, the most doubtful first; without those with closed words, so
-    that a page may hold fewer than the limit.
+    The unchecked passages of all transcripts, the most doubtful first; without those of recordings of which
+    something is closed, so that a page may hold fewer than the limit.
     """
     newest = versions == "newest" or (versions is None and job is None and sample is None)
     wanted = review.ReviewFilter(
@@ -75,17 +75,18 @@ def list_passages(
     with services.database.read() as tx:
         page = review.list_review(tx, wanted, cursor, limit)
         closed = closed_parts(tx, {each.job.id: each.job for each in page.items}.values())
-    hidden = [each for each in page.items if _is_closed(closed, each)]
     if sight.opened:
-        sight.note(services.database, {each.job.id: each.job for each in hidden}.values())
-        hidden = []
-    items = [_present(each) for each in page.items if each not in hidden]
+        hidden = {each.job.id: each.job for each in page.items if _is_closed(closed, each)}
+        sight.note(services.database, hidden.values())
+    # The numbers of the words and passages beside closed ones tell how many are closed.
+    items = [_present(each) for each in page.items if sight.opened or not closed[each.job.id]]
     return Page(items=items, next_cursor=page.next_cursor)
 
 
 def list_recordings(
     services: ServicesDep,
     caller: CallerDep,
+    sight: SightDep,
     only: ReviewQueryDep,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -93,13 +94,19 @@ def list_recordings(
     """List recordings by doubt.
 
     Those with unchecked passages, the most doubtful first, each with its newest transcript, or the newest of
-    `model`.
+    `model`. Recordings of which something is closed are left out, so that a page may hold fewer than the
+    limit.
     """
     with services.database.read() as tx:
         page = review.list_recordings(
             tx, only.to_filter(caller), only.model or None, only.reason, cursor, limit
         )
-    items = [ReviewRecordingOut.of(one, url=f"/#/review?job={one.job.id}") for one in page.items]
+        closed = closed_parts(tx, [each.job for each in page.items])
+    items = [
+        ReviewRecordingOut.of(each, url=f"/#/review?job={each.job.id}")
+        for each in page.items
+        if sight.opened or not closed[each.job.id]
+    ]
     return Page(items=items, next_cursor=page.next_cursor)
 
 
