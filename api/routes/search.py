@@ -1,8 +1,9 @@
 """The route of the search over all words of all transcripts that the caller may read."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from api.auth.authentication import CallerDep
 from api.auth.sight import SightDep
@@ -23,20 +24,10 @@ from spool.store.transcripts.search import search_transcripts as search_passages
 from spool.store.transcripts.sound_search import search_sounds
 
 
-def search(
-    services: ServicesDep,
-    caller: CallerDep,
-    sight: SightDep,
-    only: JobQueryDep,
-    q: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=500,
-            description='Words near one another; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
-            "`-without`. Required without `sound` or `spelling`.",
-        ),
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class SoundParameters:
+    """What is searched by sound."""
+
     sound: Annotated[
         str | None,
         Query(
@@ -45,13 +36,44 @@ def search(
             description="Also find what sounds like these words, however it is written, in jobs with a "
             "witness. By default their text is searched, too.",
         ),
-    ] = None,
+    ] = None
     spelling: Annotated[
         str | None,
         Query(
             min_length=1,
             max_length=300,
             description="How `sound` is said, in ARPABET (`OW K AA N K W OW`) or IPA.",
+        ),
+    ] = None
+
+    def find_query(self, cursor: str | None, confidence: float, speaker: str | None) -> SoundQuery | None:
+        """The phones to search for; None without `sound` and `spelling`. Raises InvalidRequest."""
+        if self.sound is None and self.spelling is None:
+            return None
+        for name, given in (("cursor", cursor), ("confidence", confidence), ("speaker", speaker)):
+            if given:
+                raise InvalidRequest(f"{name}: cannot be combined with a search by sound.")
+        if self.spelling is not None:
+            return query_of_phones(self.spelling)
+        return query_of_words(self.sound or "", installed_lexicon())
+
+
+SoundsDep = Annotated[SoundParameters, Depends()]
+
+
+def search(
+    services: ServicesDep,
+    caller: CallerDep,
+    sight: SightDep,
+    only: JobQueryDep,
+    sounds: SoundsDep,
+    q: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=500,
+            description='Words near one another; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
+            "`-without`. Required without `sound` or `spelling`.",
         ),
     ] = None,
     speaker: Annotated[
@@ -89,17 +111,16 @@ def search(
     in one list: what is written so, and what sounds so.
     """
     matching = only.to_filter(caller, language=language)
-    heard = _sounds_of(sound, spelling, cursor, confidence, speaker)
-    if q is None and sound is not None and tokens_of(sound):
-        q = '"' + sound.replace('"', " ") + '"'
+    heard = sounds.find_query(cursor, confidence, speaker)
+    if q is None and sounds.sound is not None and tokens_of(sounds.sound):
+        q = '"' + sounds.sound.replace('"', " ") + '"'
     if q is None and heard is None:
         raise InvalidRequest("Nothing to search for: give q, sound or spelling.")
     newest = versions == "newest"
     wanted = None
     if q is not None:
-        query = parse_query(q)
         wanted = TranscriptSearch(
-            query, matching, speaker or None, confidence, alternatives, newest, sight.opened
+            parse_query(q), matching, speaker or None, confidence, alternatives, newest, sight.opened
         )
     with services.database.read() as tx:
         page: Page[Hit] = Page((), None)
@@ -113,19 +134,4 @@ def search(
     sight.note(services.database, {job.id: job for job in closed}.values())
     if heard is not None and found is not None:
         return json_response(present_sounds(heard, found, page.items, limit))
-    hits = list(map(present_hit, page.items))
-    return json_response(FoundOut(items=hits, next_cursor=page.next_cursor))
-
-
-def _sounds_of(
-    sound: str | None, spelling: str | None, cursor: str | None, confidence: float, speaker: str | None
-) -> SoundQuery | None:
-    """What to search by sound. Raises InvalidRequest."""
-    if sound is None and spelling is None:
-        return None
-    for name, given in (("cursor", cursor), ("confidence", confidence), ("speaker", speaker)):
-        if given:
-            raise InvalidRequest(f"{name}: cannot be combined with a search by sound.")
-    if spelling is not None:
-        return query_of_phones(spelling)
-    return query_of_words(sound or "", installed_lexicon())
+    return json_response(FoundOut(items=list(map(present_hit, page.items)), next_cursor=page.next_cursor))
