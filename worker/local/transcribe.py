@@ -202,15 +202,11 @@ class LocalEngine:
 
 
 @dataclass(slots=True)
-class _FileDecoder(ChunkDecoder):
-    """One file being decoded, in chunks or as one chunk that is always decoded."""
+class LocalDecoder(ChunkDecoder):
+    """A file whose chunks are decoded in this process."""
 
     path: Path
     engine: LocalEngine
-    chunk: bool
-    audio: AudioStream | None = None
-    spoken: list[tuple[ChunkSpan, Recognition]] = field(default_factory=list)
-    error: SpoolError | None = None
 
     @property
     def name(self) -> str:
@@ -225,6 +221,16 @@ class _FileDecoder(ChunkDecoder):
         if seconds:
             self.engine.flush()
         return {future for future in self.in_flight if future.done()}
+
+
+@dataclass(slots=True)
+class _FileDecoder(LocalDecoder):
+    """One file being decoded, in chunks or as one chunk that is always decoded."""
+
+    chunk: bool
+    audio: AudioStream | None = None
+    spoken: list[tuple[ChunkSpan, Recognition]] = field(default_factory=list)
+    error: SpoolError | None = None
 
     def keep(self, answers: Sequence[tuple[ChunkSpan, Recognition]]) -> None:
         """Keep decoded chunks for the result."""

@@ -8,7 +8,6 @@ import json
 import math
 import random
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,12 +21,9 @@ from spool.errors import InvalidRequest, UnknownModel
 from spool.settings import Settings, load_settings
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.jobs.code import running_code
-from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.request import resolve_files
-from worker.local.transcribe import LocalEngine
+from worker.local.transcribe import LocalDecoder, LocalEngine
 from worker.models.load import load_model, load_reader
-from worker.models.requests import DecodeRequest
-from worker.segmentation.chunker import Chunk
 
 _AT_ONCE = 12
 
@@ -179,27 +175,11 @@ _WORDS = "other words, times or scores than in the receipt"
 
 
 @dataclass(slots=True)
-class _ChunkChecker(ChunkDecoder):
+class _ChunkChecker(LocalDecoder):
     """Plans all chunks of a recording, and decodes the chosen ones."""
 
-    path: Path
-    engine: LocalEngine
     chosen: set[Place]
     spans: dict[Place, ChunkSpan] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    def submit(self, chunk: Chunk, request: DecodeRequest) -> Future[Recognition]:
-        """Submit to the engine in this process."""
-        return self.engine.submit(chunk.samples, request)
-
-    def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
-        """Decode the waiting chunks, since no other thread does."""
-        if seconds:
-            self.engine.flush()
-        return {future for future in self.in_flight if future.done()}
 
     def is_known(self, span: ChunkSpan) -> bool:
         """Whether the chunk is not to be decoded."""
