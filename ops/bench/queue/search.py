@@ -10,21 +10,17 @@ passages.
 """
 
 import argparse
-import contextlib
 import json
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, insert, text
 
-import migrations
-from ops.testbed.postgres import PostgresServer
+from ops.bench.queue.databases import add_databases, open_databases
 from ops.testbed.rows import claimed, new_job, queued
 from spool.domain.archive.passages import Passage, Spoken
 from spool.domain.archive.query import parse_query
@@ -75,35 +71,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--passages", type=int, default=1_000_000)
     parser.add_argument("--searches", type=int, default=40, help="of each kind")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--folder", type=Path, help="keep the databases here, and search those that are there"
-    )
-    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
-    given = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)  # PostgreSQL runs as another user where this one is root
-        server = stack.enter_context(contextlib.closing(PostgresServer(folder=folder / "postgresql")))
-        for name in given.databases:
-            if name == "sqlite":
-                known = (folder / "bench.db").exists()
-                url = f"sqlite:///{folder / 'bench.db'}"
-            else:
-                known = (folder / "postgresql" / "data").exists()
-                server.start()
-                url = server.url("bench") if known else server.create_database("bench")
-            db = Database(url, statement_seconds=600)
-            if not known:
-                migrations.upgrade(url)
-                began = time.perf_counter()
-                fill(db, Speech(given.seed), given.passages)
-                print(f"{name}: {given.passages:,} passages in {time.perf_counter() - began:.0f} s")
-            measure(db, Speech(given.seed), given.searches)
-            measure_review(db, given.searches)
-            ends(db, Speech(given.seed))
-            db.close()
+    given = add_databases(parser).parse_args()
+
+    def fill_passages(db: Database) -> str:
+        fill(db, Speech(given.seed), given.passages)
+        return f"{given.passages:,} passages"
+
+    for db in open_databases(given, fill_passages):
+        measure(db, Speech(given.seed), given.searches)
+        measure_review(db, given.searches)
+        ends(db, Speech(given.seed))
 
 
 def fill(db: Database, speech: Speech, count: int) -> None:
@@ -177,7 +154,7 @@ def _write(
             doubt = round(1 - (1 - doubts[0]) * (1 - doubts[1]), 4)
             first, text_of = at * OWN, " ".join(own[:OWN])
             where = (of_job, at, project, 0, start, start + 12.0, first, first + OWN - 1, text_of)
-            review.append((*where, doubt, *doubts, 0.0, 0.0, 0, OWN))
+            review.append((*where, doubt, *doubts, 0.0, 0.0, 0.0, 0, OWN))
         said = sorted({(sound, word) for word in spoken if (sound := sounds[word])})
         words += [(project, sound, word, of_job) for sound, word in said]
     tables = (
@@ -191,7 +168,7 @@ def _write(
         (
             "review_passages",
             "job_id, number, project, channel, start_seconds, end_seconds, first_word, last_word, text, "
-            "doubt, confidence, versions, speech, language, errors, words",
+            "doubt, confidence, versions, speech, language, evidence, errors, words",
             review,
         ),
     )

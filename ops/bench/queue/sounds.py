@@ -10,20 +10,16 @@ and p50, p95 and the longest of the first 50 hits.
 """
 
 import argparse
-import contextlib
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import insert, text
 
-import migrations
+from ops.bench.queue.databases import add_databases, open_databases
 from ops.bench.queue.search import Speech
-from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import new_job
 from spool.domain.jobs import JobState
 from spool.sounds.blocks import FRAMES, pack_blocks
@@ -48,32 +44,14 @@ def main() -> None:
     parser.add_argument("--hours", type=int, default=10_000)
     parser.add_argument("--pool", type=int, default=100)
     parser.add_argument("--searches", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--folder", type=Path, help="keep the databases here, and search those that are there"
-    )
-    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
-    given = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)  # PostgreSQL runs as another user where this one is root
-        server = stack.enter_context(contextlib.closing(PostgresServer(folder=folder / "postgresql")))
-        for name in given.databases:
-            if name == "sqlite":
-                known = (folder / "bench.db").exists()
-                url = f"sqlite:///{folder / 'bench.db'}"
-            else:
-                known = (folder / "postgresql" / "data").exists()
-                server.start()
-                url = server.url("bench") if known else server.create_database("bench")
-            with contextlib.closing(Database(url, statement_seconds=600)) as db:
-                if not known:
-                    migrations.upgrade(url)
-                    began = time.perf_counter()
-                    fill(db, Speech(given.seed), given.hours, given.pool)
-                    print(f"{name}: {given.hours:,} hours in {time.perf_counter() - began:.0f} s")
-                measure(db, Speech(given.seed), given.searches)
+    given = add_databases(parser).parse_args()
+
+    def fill_hours(db: Database) -> str:
+        fill(db, Speech(given.seed), given.hours, given.pool)
+        return f"{given.hours:,} hours"
+
+    for db in open_databases(given, fill_hours):
+        measure(db, Speech(given.seed), given.searches)
 
 
 def speak(speech: Speech, rng: np.random.Generator) -> NDArray[np.uint8]:
