@@ -14,6 +14,7 @@ from api.auth.sight import SightDep, refuse_hidden
 from api.queries import Cursor, JobQuery, Limit, ListedProject
 from api.services import ServicesDep
 from api.submission.bodies import json_body
+from spool.domain.api_keys import Scope
 from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.review import Reason
 from spool.errors import NotFound
@@ -65,8 +66,9 @@ def list_passages(
 ) -> Page[ReviewPassageOut]:
     """List passages by doubt.
 
-    The unchecked passages of all transcripts, the most doubtful first; without those of recordings of which
-    something is closed, so that a page may hold fewer than the limit.
+    The unchecked passages of all transcripts, the most doubtful first; without those with closed words, and
+    for keys without the scope `closed` without those of recordings of which something is closed. So a page
+    may hold fewer than the limit.
     """
     newest = versions == "newest" or (versions is None and job is None and sample is None)
     wanted = review.ReviewFilter(
@@ -75,18 +77,20 @@ def list_passages(
     with services.database.read() as tx:
         page = review.list_review(tx, wanted, cursor, limit)
         closed = closed_parts(tx, {each.job.id: each.job for each in page.items}.values())
+    hidden = [each for each in page.items if _is_closed(closed, each)]
     if sight.opened:
-        hidden = {each.job.id: each.job for each in page.items if _is_closed(closed, each)}
-        sight.note(services.database, hidden.values())
-    # The numbers of the words and passages beside closed ones tell how many are closed.
-    items = [_present(each) for each in page.items if sight.opened or not closed[each.job.id]]
+        sight.note(services.database, {each.job.id: each.job for each in hidden}.values())
+        hidden = []
+    if not caller.may(Scope.CLOSED):
+        # The numbers of the words and passages beside closed ones tell how many are closed.
+        hidden = [each for each in page.items if closed[each.job.id]]
+    items = [_present(each) for each in page.items if each not in hidden]
     return Page(items=items, next_cursor=page.next_cursor)
 
 
 def list_recordings(
     services: ServicesDep,
     caller: CallerDep,
-    sight: SightDep,
     only: ReviewQueryDep,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -94,8 +98,8 @@ def list_recordings(
     """List recordings by doubt.
 
     Those with unchecked passages, the most doubtful first, each with its newest transcript, or the newest of
-    `model`. Recordings of which something is closed are left out, so that a page may hold fewer than the
-    limit.
+    `model`. For keys without the scope `closed`, without recordings of which something is closed, so that a
+    page may hold fewer than the limit.
     """
     with services.database.read() as tx:
         page = review.list_recordings(
@@ -105,7 +109,7 @@ def list_recordings(
     items = [
         ReviewRecordingOut.of(each, url=f"/#/review?job={each.job.id}")
         for each in page.items
-        if sight.opened or not closed[each.job.id]
+        if caller.may(Scope.CLOSED) or not closed[each.job.id]
     ]
     return Page(items=items, next_cursor=page.next_cursor)
 

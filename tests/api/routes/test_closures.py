@@ -422,11 +422,11 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
     assert len(sounding) == 4
     assert all(hit["closed"] and 2.0 <= hit["sound"]["start"] < 3.0 for hit in sounding)
     assert SECRET in archive.get("/v1/review", "archivist", closed="true", versions="all").text
-    for path, more in (("/v1/review", {"versions": "all"}), ("/v1/review/recordings", {})):
-        opened = archive.get(path, "archivist", closed="true", **more).json()["items"]
-        assert {one["job"] for one in opened} & {archive.parameters["job_id"], rerun}, path
+    for path, asked in (("/v1/review?versions=all", {"closed": "true"}), ("/v1/review/recordings", {})):
+        listed = archive.get(path, "archivist", **asked).json()["items"]
+        assert {one["job"] for one in listed} & {archive.parameters["job_id"], rerun}, path
         # The numbers of open passages and words would tell how many are closed
-        assert archive.get(path, **more).json()["items"] == [], path
+        assert archive.get(path).json()["items"] == [], path
     log = {(one["job"], one["way"]) for one in archive.openings()}
     assert (archive.parameters["job_id"], "GET /v1/jobs/{job_id}/transcript") in log
     assert (archive.parameters["job_id"], "GET /v1/jobs/{job_id}/audio") in log
