@@ -13,6 +13,7 @@ const ENDED = ["done", "failed", "cancelled"];
 export async function showJob(root, id, query) {
   let last = null;
   let words = null;
+  let left = false; // an answer may come after this view was left, and words listen to the page's keys
   const head = h("div", { class: "title" });
   const about = h("div", { class: "about" });
   const body = h("div", { class: "body" });
@@ -47,6 +48,7 @@ export async function showJob(root, id, query) {
     last = null;
     while (root.isConnected) {
       await refresh();
+      if (left) return;
       if (ENDED.includes(last.state)) return words?.again();
       await new Promise((go) => setTimeout(go, 1000));
     }
@@ -54,7 +56,7 @@ export async function showJob(root, id, query) {
   async function refresh() {
     if (last && ENDED.includes(last.state) && !last.exports.some((file) => file.state === "pending")) return;
     const job = await get(`/v1/jobs/${id}`);
-    if (JSON.stringify(job) === JSON.stringify(last)) return;
+    if (left || JSON.stringify(job) === JSON.stringify(last)) return;
     const before = last;
     last = job;
     fill(head,
@@ -90,8 +92,12 @@ export async function showJob(root, id, query) {
       words = showTranscript(body, job, places, query.get("t"));
     }
   }
+  function leave() {
+    left = true;
+    words?.leave();
+  }
   await refresh();
-  return { title: last.name, refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
+  return { title: last.name, refresh, leave, live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
 
 // Files of its output that are not there, or not yet, for a reason.

@@ -163,9 +163,9 @@ async function passages(query, by, status, decidedOne) {
   async function play() {
     const one = items[at];
     playing = true;
-    if (!links.has(one.job)) links.set(one.job, await audioLink(one.job));
-    const link = links.get(one.job);
+    const link = links.get(one.job) ?? await audioLink(one.job);
     if (typeof link !== "string") return notice(link.message, true);
+    links.set(one.job, link);
     if (items[at] !== one) return;
     if (audio.getAttribute("src") !== link) audio.src = link;
     until = one.end + AROUND_S;
