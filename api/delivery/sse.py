@@ -132,16 +132,11 @@ async def stream_text(database: Database, stream: Stream, begin: StreamStart) ->
             yield _END
             return
     stream.behind = stream.behind or begin.state is None
+    over = begin.ended
     while not stream.closed:
-        if stream.behind:
-            stream.behind = False
-            block: Sequence[Event | Progress] = await run_in_threadpool(_read, database, stream, seen)
-            stream.behind = stream.behind or len(block) == PAGE
-            over = begin.ended and not stream.behind
-        else:
-            block, over = await stream.receive(KEEP_ALIVE_S), False
-            if not block:
-                yield ": keep-alive\n\n"
+        block = await _next(database, stream, seen)
+        if not block and not over:
+            yield ": keep-alive\n\n"
         last = None
         for item in block:
             if isinstance(item, Progress):
@@ -150,7 +145,9 @@ async def stream_text(database: Database, stream: Stream, begin: StreamStart) ->
             elif item.id > seen:
                 seen, last = item.id, item
                 yield _text(item.type, item.document(), item.id)
-        if over or (last is not None and not stream.behind and stream.is_end(last)):
+        if last is not None:
+            over = begin.ended or stream.is_end(last)
+        if over and not stream.behind:  # the end may be the last event of a full page
             yield _END
             return
 
@@ -171,6 +168,15 @@ class EventResponse(StreamingResponse):
             await super().stream_response(patient)
         except TimeoutError:
             return  # uvicorn closes the connection, since the answer is incomplete
+
+
+async def _next(database: Database, stream: Stream, seen: int) -> Sequence[Event | Progress]:
+    if not stream.behind:
+        return await stream.receive(KEEP_ALIVE_S)
+    stream.behind = False
+    block = await run_in_threadpool(_read, database, stream, seen)
+    stream.behind = stream.behind or len(block) == PAGE
+    return block
 
 
 def _read(database: Database, stream: Stream, seen: int) -> list[Event]:

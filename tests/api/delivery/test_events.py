@@ -13,9 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
+from api.auth.principal import OPERATOR
+from api.delivery.sse import Stream, StreamStart, stream_text
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain import JobState, key_id_of
+from spool.domain.events import BATCH_DONE, Event
 from spool.schemas import BatchEvent, BatchProgress, JobEvent, JobProgress
 from spool.settings import Settings
 from spool.store import batch_jobs, fail_job, read_events, revoke_key
@@ -160,6 +163,36 @@ def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
     kinds = [one.kind for one in heard if one.number]
     assert kinds.count("job.done") == 15
     assert kinds.count("batch.done") == 1
+
+
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_stream_ends_where_the_last_event_fills_a_page_of_the_log(
+    live: Live, recordings: Path, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    batch_id, jobs = batch_of(live, recordings, 3)
+    for job_id in jobs:
+        live.work().finish(job_id)
+    database = live.services.database
+
+    def written() -> list[Event]:
+        with database.read() as tx:
+            return read_events(tx, 0, 100, batch_id=batch_id)
+
+    until(lambda: BATCH_DONE in [event.type for event in written()], "the batch's last event")
+    log = written()
+    rest = len(log) % pages
+    after = log[rest - 1].id if rest else 0
+    monkeypatch.setattr("api.delivery.sse.PAGE", len(log) // pages)
+
+    async def follow() -> list[str]:
+        stream = Stream(OPERATOR, None, batch_id, asyncio.get_running_loop())
+        async with asyncio.timeout(60):
+            begin = StreamStart(after, None, ended=False)
+            return [text async for text in stream_text(database, stream, begin)]
+
+    told = asyncio.run(follow())
+    assert [text.count("event: batch.done") for text in told[-2:]] == [1, 0]
+    assert told[-1] == "event: end\ndata: {}\n\n"
 
 
 def test_a_batch_tells_its_counts_while_it_runs(live: Live, recordings: Path) -> None:
