@@ -82,6 +82,7 @@ PROBLEMS: Mapping[str, _Example] = {
     "not_done": _Example(409, f"Job {_JOB} is running."),
     "not_ended": _Example(409, f"Job {_JOB} is running; cancel it first.", "conflict"),
     "not_here": _Example(409, "The recording is at a web address; play it there."),
+    "cannot_cut": _Example(409, "It can be cut once a worker has read it to its end."),
     "not_offered": _Example(409, "This server accepts no recordings in parts; send each one whole."),
     "parts_missing": _Example(409, "2 of 3 parts are missing; the first is part 2."),
     "conflict": _Example(409, f"Job {_JOB} is done and cannot be cancelled."),

@@ -82,6 +82,9 @@ COMMANDS = {
     "diff": Command(
         "archive.versions", "diff", _WORDS, "Compare two versions of a recording, or of a batch."
     ),
+    "clip": Command(
+        "archive.clips", "clip", _WORDS, "Cite a stretch of a recording, and fetch its words and sound."
+    ),
     "delete": Command("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
     "speakers": Command("speakers", "app", _WORDS, "Find, list and name the speakers of transcripts."),
     "batch": Command("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),

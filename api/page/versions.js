@@ -1,10 +1,10 @@
 // The versions of a recording: run it again with another model, and two transcripts of it beside each other.
 
 import { brief, clock, count, fill, h, money, notice, number, state, table } from "./dom.js";
-import { seconds } from "./format.js";
+import { openClip } from "./clips.js";
 import { get, send } from "./http.js";
 import { joinWords } from "./spacing.js";
-import { selectedTimes } from "./transcript.js";
+import { timesOf } from "./stretch.js";
 
 const SHOWN = 200;
 const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
@@ -22,7 +22,8 @@ export async function versionsOf(job) {
   return h("section", {}, h("h2", {}, "Versions"), h("ul", { class: "small versions" }, rows),
     stored && !job.deleted ? h("button", { type: "button", onclick: () => openRerun(job) }, "Run again") : null,
     stored && !job.deleted && job.state === "done" && !job.options.align
-      ? [" ", h("button", { type: "button", onclick: () => openStretch(job) }, "Run a stretch again")] : null);
+      ? [" ", h("button", { type: "button", onclick: () => openStretch(job) }, "Run a stretch again")] : null,
+    job.state === "done" && !job.deleted?.transcript ? [" ", h("button", { type: "button", onclick: () => openClip(job) }, "Cite a stretch")] : null);
 }
 
 // How the words of a version came about.
@@ -66,21 +67,16 @@ function ask(job, title, fields, body) {
 
 // A stretch again: the times of the selected words, or two times.
 async function openStretch(job) {
-  const { start, end } = selectedTimes();
+  const times = timesOf();
   const model = await modelsFor(job);
-  const time = (id, tenths, example) => h("input", { id, required: true, size: "9", placeholder: example,
-    value: Number.isNaN(tenths) ? "" : `${clock(Math.floor(tenths / 10))}.${tenths % 10}` });
-  const from = time("rerun-from", Math.floor(start * 10 + 1e-6), "12:30"), to = time("rerun-to", Math.ceil(end * 10 - 1e-6), "14:00");
   ask(job, "Run a stretch again", [
     h("label", {}, "Model", model),
-    h("div", { class: "row" }, h("label", {}, "From", from), h("label", {}, "To", to)),
+    times.fields,
     h("p", { class: "quiet small" }, "Only this stretch is transcribed and paid. The new version has its words; all others, with their corrections, stay as they are. "
       + "Select words in the transcript to fill in the times."),
   ], () => {
-    const times = { start: seconds(from.value), end: seconds(to.value) };
-    if (times.start !== null && times.end !== null) return { options: { model: model.value }, ...times };
-    notice("Write the times as 12:30 or in seconds.", true);
-    return null;
+    const wanted = times.values();
+    return wanted && { options: { model: model.value }, ...wanted };
   });
 }
 

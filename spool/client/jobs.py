@@ -182,6 +182,37 @@ def transcript_file(
     return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True))).content
 
 
+def clip(
+    job_id: str, start: float, end: float, *, version: str | None = None, closed: bool = False
+) -> Flow[schemas.ClipOut]:
+    """A stretch of a recording with its citation: `start` and `end` in seconds, `version` from a citation.
+    Raises Conflict while the job is not done."""
+    query = {"start": start, "end": end, "version": version, "closed": closed or None}
+    return read(Ask("GET", f"/v1/jobs/{job_id}/clip", query), schemas.ClipOut)
+
+
+def clip_transcript(
+    job_id: str,
+    start: float,
+    end: float,
+    format: schemas.ClipFormat = "txt",  # noqa: A002 - the name users know it by
+    *,
+    version: str | None = None,
+    subtitles: Preset | None = None,
+    closed: bool = False,
+) -> Flow[bytes]:
+    """The file of a clip's transcript; its times count from `start`."""
+    query = {"start": start, "end": end, "format": format, "version": version, "subtitles": subtitles}
+    ask = Ask("GET", f"/v1/jobs/{job_id}/clip/transcript", query | {"closed": closed or None})
+    return (yield from receive(ask)).content
+
+
+def clip_audio(job_id: str, start: float, end: float, *, closed: bool = False) -> Flow[bytes]:
+    """A WAV file of a clip, in the recording's own samples."""
+    query = {"start": start, "end": end, "closed": closed or None}
+    return (yield from receive(Ask("GET", f"/v1/jobs/{job_id}/clip/audio", query, slow=True))).content
+
+
 def receipt(job_id: str, *, attempt: int | None = None, closed: bool = False) -> Flow[bytes]:
     """The file of a job's signed receipt (docs/receipts.md); `attempt`: not of the last one. Raises Conflict
     while the job is not done."""

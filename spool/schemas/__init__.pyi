@@ -5,6 +5,8 @@ from .batches import (
     BatchResult as BatchResult,
     BatchRetried as BatchRetried,
 )
+from .clips import ClipFormat as ClipFormat
+from .clips import ClipOut as ClipOut
 from .closures import ClosureOut as ClosureOut
 from .closures import OpeningOut as OpeningOut
 from .closures import PrivateOut as PrivateOut

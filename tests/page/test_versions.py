@@ -1,8 +1,11 @@
 """The versions of a recording on the page."""
 
+import io
 import json
+import re
 from pathlib import Path
 
+import soundfile
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, file_job
@@ -134,3 +137,29 @@ def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
     expect(versions.filter(has_text="aligned text")).to_be_visible()
     expect(page.get_by_text("5 words of an existing transcript")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_stretch_is_cited_with_its_words_and_its_sound(page: Page, live: Live) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, [0.0, 0.25] * 12_000, 8000, format="WAV", subtype="PCM_16")
+    first = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", file.getvalue())}).json()["id"])
+    live.work().finish(first, ("keep", "the", "light"))
+    page.goto(f"/#/jobs/{first}")
+    page.get_by_text("light", exact=True).wait_for()
+    page.get_by_role("button", name="Details", exact=True).click()
+    page.get_by_role("button", name="Cite a stretch").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("From", exact=True).fill("0")
+    dialog.get_by_label("To", exact=True).fill("0:01")
+    page.set_viewport_size({"width": 390, "height": 844})
+    dialog.get_by_role("button", name="Cite", exact=True).click()
+    expect(dialog.get_by_label("Citation")).to_have_value(
+        re.compile(r"^reel\.wav \(default\), 0:00\.0 to 0:01\.0")
+    )
+    assert page.evaluate("(at => at.scrollWidth <= at.clientWidth)(document.querySelector('dialog[open]'))")
+    with page.expect_download() as begun:
+        dialog.get_by_role("button", name="Sound (.wav)").click()
+    assert soundfile.info(begun.value.path()).frames == 8000
+    with page.expect_download() as begun:
+        dialog.get_by_role("button", name="Subtitles (.srt)").click()
+    assert "keep" in begun.value.path().read_text()

@@ -252,6 +252,8 @@ def _receipts(story: Story) -> None:
     story.live.work().finish(job, content_sha256=hashlib.sha256(SOUND).hexdigest())
     story.get(f"/v1/jobs/{job}/receipt")
     story.get("/v1/receipt-keys")
+    story.get(f"/v1/jobs/{job}/clip", start=0, end=1)
+    story.get(f"/v1/jobs/{job}/clip/transcript", start=0, end=1, format="srt")
 
 
 def _review(story: Story) -> None:

@@ -11,7 +11,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.routes.audio import parse_range
+from api.recordings.ranges import parse_range
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain import Scope
 from spool.store import create_key, revoke_key
