@@ -57,7 +57,7 @@ class _Clip(NamedTuple):
     words: Transcript
 
     def address(self, base: str, part: str = "") -> str:
-        query = {"start": f"{self.stretch.start:g}", "end": f"{self.stretch.end:g}"}
+        query = {"start": str(self.stretch.start), "end": str(self.stretch.end)}
         query |= {} if part == "/audio" else {"version": self.version}
         return f"{base}v1/jobs/{self.job.id}/clip{part}?{urlencode(query)}"
 

@@ -56,6 +56,16 @@ def test_a_citation_gives_the_same_words_after_corrections(http: httpx.Client, l
     assert f"the newest is {newest.version}" in problem(unknown, 404, "not_found")["detail"]
 
 
+def test_an_address_keeps_the_milliseconds_of_a_long_recording(http: httpx.Client, live: Live) -> None:
+    job_id = str(http.post("/v1/jobs", files={"file": ("reel.flac", flac())}).json()["id"])
+    live.work().finish(job_id, ("light",) * 2400)
+    clip = http.get(f"/v1/jobs/{job_id}/clip", params={"start": 1000.125, "end": 1001.375}).json()
+    assert (clip["start"], clip["end"]) == (1000.125, 1001.375)
+    assert "?start=1000.125&end=1001.375" in clip["url"]
+    assert "16:40.1 to 16:41.4" in clip["citation"]
+    assert http.get(clip["url"]).json()["text"] == clip["text"] != ""
+
+
 def test_the_sound_of_a_clip_has_the_recordings_own_samples(http: httpx.Client, live: Live) -> None:
     job_id = done(http, live)
     with Spool(live.url) as spool:
