@@ -167,6 +167,10 @@ def bodies_of(recordings: Any) -> dict[str, dict[str, Any]]:
         "POST /v1/jobs/{job_id}/rerun": {"json": {}},
         "POST /v1/review/samples": {"json": {}},
         "GET /v1/search": {"params": {"q": "keep"}},
+        **{
+            f"GET /v1/jobs/{{job_id}}/clip{part}": {"params": {"start": 0, "end": 0.5}}
+            for part in ("", "/transcript", "/audio")
+        },
         "GET /v1/listen": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "GET /v1/listen/wenet": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "GET /v1/realtime": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},

@@ -253,7 +253,8 @@ def _receipts(story: Story) -> None:
     story.get(f"/v1/jobs/{job}/receipt")
     story.get("/v1/receipt-keys")
     story.get(f"/v1/jobs/{job}/clip", start=0, end=1)
-    story.get(f"/v1/jobs/{job}/clip/transcript", start=0, end=1, format="srt")
+    for form in ("txt", "srt", "vtt", "ttml"):
+        story.get(f"/v1/jobs/{job}/clip/transcript", start=0, end=1, format=form)
 
 
 def _review(story: Story) -> None:
