@@ -9,6 +9,16 @@ from spool.domain.transcript import Segment, Transcript, Turn, Word
 from spool.errors import NotFound
 
 _DIGITS = 16
+_OF_WHOLE = (
+    "nbest",
+    "lattice",
+    "speech",
+    "dropped",
+    "languages",
+    "speech_without_words",
+    "corrections",
+    "closed",
+)
 _Timed = TypeVar("_Timed", Word, Segment, Turn)
 _VERSION = re.compile(rf"([0-9a-f]{{{_DIGITS}}})(?:-r([1-9][0-9]{{0,8}}))?")
 
@@ -56,12 +66,7 @@ def cut_transcript(transcript: Transcript, start: float, end: float) -> Transcri
                 for each in cut.speakers
                 if each.label in heard
             ),
-            **dict.fromkeys(
-                ("nbest", "lattice", "speech", "dropped", "languages", "speech_without_words"),
-                (),
-            ),
-            "corrections": (),
-            "closed": (),
+            **dict.fromkeys(_OF_WHOLE, ()),
         }
     )
 

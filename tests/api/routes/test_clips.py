@@ -106,3 +106,7 @@ def test_the_command_prints_the_citation_and_writes_files(
     refused = invoke(main, [*command, "--transcript", tmp_path / "clip.pdf"])
     assert refused.exit_code == 2
     assert "clip.pdf does not end in .txt" in refused.stderr
+    nowhere = tmp_path / "no" / "clip.wav"
+    refused = invoke(main, [*command, "--audio", nowhere])
+    assert refused.exit_code == 2
+    assert f"{nowhere}: the file cannot be written: No such file or directory" in refused.stderr
