@@ -4,8 +4,6 @@ take.
 Read from SQL every few seconds, and again before a request is refused or a job is reported as unservable.
 """
 
-import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +11,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.background.thread import BackgroundLoop, jitter
 from spool.catalogue.entries import load_catalogue
 from spool.domain.fleet.models import (
@@ -63,7 +62,7 @@ class FleetView(BackgroundLoop):
         super().__init__("api-fleet")
         self._database = database
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._state: FleetState | None = None
         self._first_kept = "default_model" not in settings.model_fields_set
 
@@ -89,7 +88,7 @@ class FleetView(BackgroundLoop):
     def recent(self) -> FleetState:
         """The state of at most a few seconds ago. Raises StorageError."""
         state = self._state
-        if state is None or time.monotonic() - state.read_at > 2 * REFRESH_SECONDS:
+        if state is None or clock.monotonic() - state.read_at > 2 * REFRESH_SECONDS:
             return self.read()
         return state
 
@@ -186,4 +185,4 @@ def _state_of(tx: Connection) -> FleetState:
     workers = tuple(list_recent_workers(tx))
     unserved = find_unserved(tx, [worker.seen for worker in workers])
     now = read_clock(tx)
-    return FleetState(now, time.monotonic(), workers, tuple(unserved))
+    return FleetState(now, clock.monotonic(), workers, tuple(unserved))

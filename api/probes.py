@@ -3,13 +3,13 @@
 A part that hangs occupies only its own thread. While it hangs it counts as failed and is not checked again.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as CheckTimeout
 
 import structlog
 
+from spool import clock
 from spool.errors import SpoolError
 from spool.schemas.fleet import CheckOut
 
@@ -29,23 +29,23 @@ class Probes:
 
     def ask(self, timeout: float = TIMEOUT_S) -> dict[str, CheckOut]:
         """Run all checks in parallel, for at most `timeout` seconds."""
-        began = time.monotonic()
+        began = clock.monotonic()
         answers = {name: self._threads[name].submit(_measure, ask) for name, ask in self._probes.items()}
         checks = {}
         for name, answer in answers.items():
             ok, detail, took = False, "", timeout
             try:
-                took = answer.result(max(0.0, began + timeout - time.monotonic()))
+                took = answer.result(max(0.0, began + timeout - clock.monotonic()))
                 ok = True
             except CheckTimeout:
                 answer.cancel()
                 detail = f"no answer in {timeout:g} s"
             except SpoolError as error:
-                detail, took = error.message, time.monotonic() - began
+                detail, took = error.message, clock.monotonic() - began
             except Exception as error:  # noqa: BLE001 (whatever a client library raises: the part is unhealthy)
                 # The library's message may contain addresses and credentials; it goes only to the log.
                 log.warning("a health check failed", part=name, error=repr(error))
-                detail, took = f"does not answer ({type(error).__name__})", time.monotonic() - began
+                detail, took = f"does not answer ({type(error).__name__})", clock.monotonic() - began
             checks[name] = CheckOut(ok=ok, milliseconds=round(took * 1000), detail=detail)
         return checks
 
@@ -56,6 +56,6 @@ class Probes:
 
 
 def _measure(ask: Callable[[], object]) -> float:
-    began = time.monotonic()
+    began = clock.monotonic()
     ask()
-    return time.monotonic() - began
+    return clock.monotonic() - began

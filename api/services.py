@@ -3,7 +3,6 @@
 Opened once per process. This module owns the order in which they are opened and closed.
 """
 
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
@@ -21,6 +20,7 @@ from api.fleet_view import FleetView
 from api.live.services import LiveServices, live_services
 from api.probes import Probes
 from api.submission.uploads import drop_remains
+from spool import clock
 from spool.background.content_deleter import ContentDeleter
 from spool.background.exporter import Exporter
 from spool.background.source_signer import SourceSigner
@@ -62,9 +62,9 @@ class Services:
     live: LiveServices
     large_bodies: CapacityLimiter
     """Large JSON bodies are parsed one at a time, since parsing holds the interpreter lock."""
-    manifest_turn: threading.Lock
+    manifest_turn: clock.Lock
     """Held while lines of a manifest are read, for the same reason."""
-    stopping: threading.Event
+    stopping: clock.Event
     """Set when the process was asked to end."""
 
     @property
@@ -129,8 +129,8 @@ def open_services(settings: Settings) -> Services:
         receipt_signer=receipt_signer(settings),
         live=live_services(settings),
         large_bodies=CapacityLimiter(1),
-        manifest_turn=threading.Lock(),
-        stopping=threading.Event(),
+        manifest_turn=clock.Lock(),
+        stopping=clock.Event(),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()

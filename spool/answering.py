@@ -4,7 +4,6 @@ So that it holds no job, each call is made in another thread and waited for, but
 does not return keeps that thread until the share is back; what is to be closed is closed then.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -13,6 +12,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
+from spool import clock
 from spool.errors import StorageError
 
 ANSWER_SECONDS = 10.0
@@ -39,7 +39,7 @@ class Answering:
         self._threaded = threaded
         self._calls: SimpleQueue[tuple[Callable[[], object], Future[object]] | None] = SimpleQueue()
         self._stuck = False
-        self._thread: threading.Thread | None = None
+        self._thread: clock.Thread | None = None
 
     def __enter__(self) -> "Answering":
         return self
@@ -60,7 +60,7 @@ class Answering:
         if self._stuck:
             raise self._error
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="spool-share", daemon=True)
+            self._thread = clock.Thread(target=self._run, name="spool-share", daemon=True)
             self._thread.start()
         answer: Future[T] = Future()
         self._calls.put((function, answer))  # type: ignore[arg-type]

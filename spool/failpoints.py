@@ -16,11 +16,10 @@ With a folder to leave its file in, each failpoint fires once among all processe
 
 import os
 import signal
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
+from spool import clock
 from spool.errors import StorageError
 
 VARIABLE = "SPOOL_FAILPOINTS"
@@ -75,7 +74,7 @@ NAMES = {
 }
 
 _passes: Counter[str] = Counter()
-_counting = threading.Lock()
+_counting = clock.Lock()
 
 
 def failpoint(name: str) -> None:
@@ -109,7 +108,7 @@ def _act(name: str) -> None:
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "sleep":
-        time.sleep(argument)
+        clock.sleep(argument)
     else:
         raise StorageError(f"The failpoint {name} was reached.")
 

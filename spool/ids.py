@@ -4,14 +4,14 @@ They are names, not clocks: nothing in Spool compares two of them to decide what
 """
 
 import os
-import threading
-import time
+
+from spool import clock
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford: no I, L, O, U
 LENGTH = 26
 _RANDOM_BITS = 80
 
-_lock = threading.Lock()
+_lock = clock.Lock()
 _last = 0
 
 
@@ -22,7 +22,7 @@ def new_id(prefix: str) -> str:
     monotonic way), so that the jobs of a batch sort in the order of its manifest.
     """
     global _last
-    milliseconds = time.time_ns() // 1_000_000
+    milliseconds = clock.time_ns() // 1_000_000
     with _lock:
         if milliseconds == _last >> _RANDOM_BITS:
             _last += 1

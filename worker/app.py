@@ -12,8 +12,6 @@ import gc
 import os
 import shutil
 import signal
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -25,6 +23,7 @@ from celery import Celery
 from celery import signals as celery_signals
 
 import spool
+from spool import clock
 from spool.background.sweeper import Sweeper
 from spool.catalogue import loadable_models
 from spool.errors import SpoolError
@@ -73,7 +72,7 @@ class Worker:
         self._settings = settings
         self._announcement = Announcement(settings.models)
         self._retry = retry or RetryPolicy()
-        self._draining = threading.Event()
+        self._draining = clock.Event()
         self._exit_code = 0
         self._stop = contextlib.ExitStack()
         self.failure: SpoolError | None = None
@@ -183,7 +182,7 @@ class Worker:
         objects = object_store(self._settings)
         sources = Sources(self._settings, objects, self._temporary)
         # In a thread of its own: it waits for shares that do not answer.
-        threading.Thread(target=sources.shares.remember_mounts, name="shares", daemon=True).start()
+        clock.Thread(target=sources.shares.remember_mounts, name="shares", daemon=True).start()
         desk = live_desk(self._settings, self._engine)
         services = JobServices(context, objects, sources, self._retry, desk, show_claim, sweeper.wake)
         return services, LiveIntake(services, desk)
@@ -223,9 +222,9 @@ class Worker:
         if not hanging:
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        deadline = time.monotonic() + self._settings.lease_seconds
-        while context.job_gate.taken > len(context.health.hanging) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        deadline = clock.monotonic() + self._settings.lease_seconds
+        while context.job_gate.taken > len(context.health.hanging) and clock.monotonic() < deadline:
+            clock.sleep(0.1)
         heartbeat.stop()  # its next beat would report that the worker is alive
         context.wasted.write()
         self._sign_off(context)

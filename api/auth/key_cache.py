@@ -5,13 +5,12 @@ A request with a cached key costs no query, so a key revoked elsewhere keeps wor
 While the database does not answer, no request is admitted.
 """
 
-import threading
-import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
+from spool import clock
 from spool.domain.api_keys import is_same_key
 from spool.errors import SpoolError
 from spool.settings import Settings
@@ -42,9 +41,9 @@ class KeyCache:
         self._looked = float("-inf")
         self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
         self._noted: OrderedDict[str, float] = OrderedDict()
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="spool-key-cache", daemon=True)
+        self._lock = clock.Lock()
+        self._closing = clock.Event()
+        self._watcher = clock.Thread(target=self._watch, name="spool-key-cache", daemon=True)
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="spool-key-use")
 
     def start(self) -> None:
@@ -66,12 +65,12 @@ class KeyCache:
     @property
     def is_sure(self) -> bool:
         """Whether `requires_key` is true or was checked recently."""
-        return self.requires_key or time.monotonic() - self._looked < _STALE_S
+        return self.requires_key or clock.monotonic() - self._looked < _STALE_S
 
     def check_required(self) -> bool:
         """Whether a key is required according to the database. Raises StorageError."""
         if not self.requires_key:
-            began = time.monotonic()
+            began = clock.monotonic()
             with self._database.read() as tx:
                 self._noticed = any_key(tx)
             self._looked = began
@@ -82,7 +81,7 @@ class KeyCache:
         known = self._known.get(key_id)
         if (
             known is None
-            or time.monotonic() - known[1] > REMEMBERED_S
+            or clock.monotonic() - known[1] > REMEMBERED_S
             or not is_same_key(text, known[0].sha256)
         ):
             return None
@@ -95,7 +94,7 @@ class KeyCache:
 
     def find(self, key_id: str, text: str) -> ApiKey | None:
         """The key from the database, valid or not; None if there is none. Raises StorageError."""
-        began = time.monotonic()
+        began = clock.monotonic()
         with self._database.read() as tx:
             key = find_key(tx, key_id)
         if key is None or not is_same_key(text, key.sha256):
@@ -110,7 +109,7 @@ class KeyCache:
 
     def note_use(self, key_id: str) -> None:
         """Note the use of a key; written in the background, once a minute."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._noted.get(key_id, float("-inf")) < USE_NOTED_SECONDS:
             return
         self._noted[key_id] = now

@@ -6,11 +6,11 @@ nothing; N processes of the API together allow N times as much. The least recent
 
 import ipaddress
 import math
-import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from spool import clock
 
 _REMEMBERED = 10_000
 
@@ -40,10 +40,10 @@ class Allowance:
 class Buckets:
     """A bucket for each name: `rate` requests a second, `burst` at once. A rate of 0 limits nobody."""
 
-    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+    def __init__(self, rate: float, burst: int, read_clock: Callable[[], float] = clock.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, read_clock
         self._held: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
 
     def take(self, name: str, cost: float = 1.0) -> Allowance | None:
         """Count a request; None if there is no limit. A `cost` of 0 checks without counting."""

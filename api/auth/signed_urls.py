@@ -6,11 +6,11 @@ Every API process can verify it, and it becomes invalid together with the key.
 
 import hashlib
 import hmac
-import time
 from urllib.parse import urlencode
 
 from api.auth.principal import OPERATOR, Principal, principal_of
 from api.services import Services
+from spool import clock
 from spool.errors import Unauthorized
 from spool.store.api_keys import find_key
 
@@ -20,7 +20,7 @@ HOLDS_SECONDS = 12 * 3600
 def sign_link(services: Services, caller: Principal, path: str, *, closed: bool = False) -> tuple[str, int]:
     """`path` with its signature, and when the link expires (seconds since 1970). `closed`: the link opens
     what is closed."""
-    until = int(time.time()) + HOLDS_SECONDS
+    until = int(clock.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
     if secret is None:
         return (f"{path}?closed=true" if closed else path), until
@@ -36,7 +36,7 @@ def verify_link(
     secret = _secret(services, by)
     if secret is None or not hmac.compare_digest(_signature(secret, path, until, closed), signature):
         raise Unauthorized("The link is invalid, or its key was revoked. Request a new link.")
-    if until < time.time():
+    if until < clock.time():
         raise Unauthorized("The link has expired. Request a new link.")
     if by == OPERATOR.name:
         return OPERATOR

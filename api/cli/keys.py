@@ -19,6 +19,7 @@ from rich.text import Text
 
 from api.cli.connection import Json, err, out
 from api.cli.tables import Cell, table_of
+from spool import clock
 from spool.commandline.app import new_app
 from spool.domain.api_keys import Scope
 from spool.domain.manifest import Name
@@ -137,7 +138,7 @@ def _source(address: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    now = datetime.now(UTC)
+    now = clock.now()
     if span := _SPAN.fullmatch(text):
         return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
     try:

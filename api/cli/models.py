@@ -4,7 +4,6 @@ Only `default` talks to the API; the others work on the local model store (`spoo
 """
 
 import json
-import time
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -15,6 +14,7 @@ from rich.text import Text
 from api.cli.completion import complete_model
 from api.cli.connection import Exit, Json, Url, connect, err, out
 from api.cli.tables import Cell, right, table_of
+from spool import clock
 from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.commandline.app import new_app
 from spool.errors import ModelError
@@ -41,7 +41,7 @@ def get(
     """Fetch models into this machine's store and print their paths."""
     store = _store()
     for name in names if bits is None else [f"{name}-{bits}bit" for name in names]:
-        started = time.monotonic()
+        started = clock.monotonic()
         before = {row.entry.name for row in store.entries() if row.state == "installed"}
         with _bar() as bar:
             task = bar.add_task(name, total=store.catalogue.find(name).known_bytes)
@@ -57,7 +57,7 @@ def get(
             path = store.get(name, show, force=force)
         if force or name not in before:
             err.print(
-                Text(f"{name}: every byte checked, after {time.monotonic() - started:.1f} s", style="dim")
+                Text(f"{name}: every byte checked, after {clock.monotonic() - started:.1f} s", style="dim")
             )
         print(str(path))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, T
 from rich.text import Text
 
 from api.cli.tables import format_duration
-from spool import schemas
+from spool import clock, schemas
 from spool.client import Spool
 from spool.client.exchange import Sent
 from spool.domain.jobs import JobState
@@ -40,11 +39,11 @@ def follow(
     `between` is called in each round and may raise to stop waiting. prints_lines: without a terminal, print
     a line every ten seconds.
     """
-    next_line = time.monotonic() + _LINE_S if prints_lines and not console.is_terminal else math.inf
+    next_line = clock.monotonic() + _LINE_S if prints_lines and not console.is_terminal else math.inf
     ended: dict[str, schemas.JobDetail] = {}
     last: dict[str, schemas.JobOut] = {job.id: job for job in jobs}
     printed = {job.waiting_for for job in jobs}
-    began, first = time.monotonic(), math.nan
+    began, first = clock.monotonic(), math.nan
     columns = (*_fields("files", "audio"), TimeElapsedColumn(), *_fields("left", "now"))
     with _progress(console, "transcribing", *columns) as progress:
         bar = progress.add_task("", total=float(len(last)), audio="", files="", left="", now="")
@@ -63,18 +62,18 @@ def follow(
             ]
             audio = format_duration(sum(job.progress.done_seconds for job in last.values()))
             files = f"{len(ended)}/{len(last)} files"
-            done, elapsed = sum(shares), time.monotonic() - began
+            done, elapsed = sum(shares), clock.monotonic() - began
             first = done if math.isnan(first) else first
             left = describe_left(elapsed, done - first, len(last) - done)
             now = ", ".join(job.name for job in last.values() if job.state is JobState.RUNNING)
             progress.update(bar, completed=done, audio=f"{audio} of audio", files=files, left=left, now=now)
-            if time.monotonic() >= next_line:
+            if clock.monotonic() >= next_line:
                 next_line += _LINE_S
                 known = ", ".join(filter(None, (files, f"{audio} of audio", left)))
                 console.print(f"  transcribing  {known}")
             if len(ended) == len(last):
                 return [ended[job.id] for job in jobs]
-            time.sleep(_POLL_S)
+            clock.sleep(_POLL_S)
 
 
 def describe_left(elapsed: float, done: float, left: float) -> str:

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from api.local.instance import Running, down_command, find_running, lock_holder
 from api.local.processes import is_alive
 from api.local.stack import Stack, StackError
 from api.local.token import local_token
+from spool import clock
 from spool.settings import load_settings
 
 _UP_TIMEOUT_S = 300.0
@@ -84,7 +84,7 @@ def up(
                     _print_running(running, f"Ctrl-C, or {down_command(home)}", home)
                 while True:
                     stack.check()
-                    time.sleep(_POLL_S)
+                    clock.sleep(_POLL_S)
         except KeyboardInterrupt:
             pass
     for survivor in stack.left_behind:
@@ -101,13 +101,13 @@ def down(home: Home = None) -> None:
         out.print(f"nothing is running in {folder}")
         return
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _DOWN_TIMEOUT_S
+    deadline = clock.monotonic() + _DOWN_TIMEOUT_S
     with err.status("stopping"):
         # The lock is released a moment before the process ends.
         while lock_holder(folder) == pid or is_alive(pid):
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise StackError(f"Process {pid} did not stop within {_DOWN_TIMEOUT_S:.0f} s.")
-            time.sleep(_POLL_S)
+            clock.sleep(_POLL_S)
     out.print("stopped")
 
 
@@ -159,16 +159,16 @@ def _detach(environ: dict[str, str]) -> Running:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + _UP_TIMEOUT_S
+    deadline = clock.monotonic() + _UP_TIMEOUT_S
     with err.status("starting"):
         while True:
             running = find_running(settings.home)
             if running is not None and running.pid == process.pid:
                 return running
-            if process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or clock.monotonic() > deadline:
                 words = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
                 raise StackError(f"Spool did not start. The end of {log}:\n{words}")
-            time.sleep(_POLL_S)
+            clock.sleep(_POLL_S)
 
 
 def _print_running(running: Running, stop: str, home: Path | None) -> None:
@@ -200,7 +200,7 @@ def interruptible() -> Iterator[None]:
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         nonlocal last
-        since, last = time.monotonic() - last, time.monotonic()
+        since, last = clock.monotonic() - last, clock.monotonic()
         if since > _SAME_INTERRUPT_S:
             raise KeyboardInterrupt
 

@@ -1,6 +1,5 @@
 """`spool webhooks`: manages webhooks and their deliveries. Clients of the HTTP API."""
 
-import time
 from typing import Annotated, cast
 
 from cyclopts import Parameter
@@ -9,6 +8,7 @@ from rich.text import Text
 
 from api.cli.connection import Exit, Server, Url, connect, err, out, print_json
 from api.cli.tables import Cell
+from spool import clock
 from spool.commandline.app import new_app
 from spool.errors import InvalidRequest
 from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, DeliveryState, WebhookOut, WebhookSecret
@@ -124,7 +124,7 @@ def send_test(webhook_id: WebhookId, /, *, url: Url = None) -> None:
         sent = spool.test_webhook(webhook_id)
         with err.status("waiting for the receiver"):
             while not sent.tries and sent.state == "pending":
-                time.sleep(_POLL_S)
+                clock.sleep(_POLL_S)
                 latest = spool.delivery_page(webhook_id, limit=50).items
                 sent = next((delivery for delivery in latest if delivery.id == sent.id), sent)
     out.print(_describe(sent))

@@ -4,11 +4,10 @@ Each round begins by numbering the new events (`spool.background.event_sequencer
 thread and no query of its own.
 """
 
-import threading
-import time
 from collections.abc import Callable, Collection
 
 from api.delivery.sse import Progress, Stream
+from spool import clock
 from spool.background.event_sequencer import EventSequencer
 from spool.background.thread import BackgroundLoop
 from spool.settings import Settings
@@ -36,7 +35,7 @@ class EventBroker(BackgroundLoop):
         self._settings = settings
         self._asks = asks
         self._streams: set[Stream] = set()
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._position: int | None = None
         self._touched: set[str] = set()
         self._sent: dict[str, dict[str, object]] = {}
@@ -128,7 +127,7 @@ class EventBroker(BackgroundLoop):
                 stream.close()
 
     def _is_due(self, name: str, seconds: float) -> bool:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now < self._next[name]:
             return False
         self._next[name] = now + seconds

@@ -7,19 +7,18 @@ retry schedule is in `spool.domain.webhooks`.
 
 import asyncio
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import httpx
 import structlog
 from standardwebhooks import Webhook as Signer
 
-from spool import __version__
+from spool import __version__, clock
 from spool.domain.webhooks import wait_after
 from spool.errors import NotFound, SpoolError
 from spool.net.address_policy import HostRefused
@@ -59,7 +58,7 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
 
-class WebhookDispatcher(threading.Thread):
+class WebhookDispatcher(clock.Thread):
     """Sends due deliveries until stopped; call `wake()` after a commit to send at once."""
 
     def __init__(self, database: Database, settings: Settings, box: SecretBox) -> None:
@@ -123,8 +122,8 @@ class WebhookDispatcher(threading.Thread):
             with self._database.begin() as tx:
                 reencrypt_secrets(tx, self._box)
             self._reencrypted = True
-        if time.monotonic() >= self._prune_at:
-            self._prune_at = time.monotonic() + _PRUNE_S
+        if clock.monotonic() >= self._prune_at:
+            self._prune_at = clock.monotonic() + _PRUNE_S
             self._prune()
         with self._database.read() as tx:
             due = due_webhooks(tx)
@@ -175,7 +174,7 @@ class WebhookDispatcher(threading.Thread):
 
     def _note(self, taken: Taken, answer: Answer, milliseconds: int) -> None:
         tried = taken.delivery
-        now = datetime.now(UTC)
+        now = clock.now()
         gone = answer.status == _GONE
         wait = None if answer.ok or gone else wait_after(tried.failures + 1, answer.retry_after)
         entry: Mapping[str, object] = {
@@ -223,7 +222,7 @@ async def _post(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answ
         keys = [box.decrypt(secret) for secret in taken.secrets]
     except SecretUnreadable as unreadable:
         return Answer(None, unreadable.message)
-    message, body, now = taken.delivery.id, taken.delivery.body, datetime.now(UTC)
+    message, body, now = taken.delivery.id, taken.delivery.body, clock.now()
     headers = {
         "content-type": "application/json",
         "user-agent": f"Spool/{__version__}",

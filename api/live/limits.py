@@ -5,11 +5,11 @@ transcribed. Everything here runs in the event loop's thread.
 """
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Iterator
 
 from api.problems import Problem
+from spool import clock
 
 IDLE_SECONDS = 10.0
 """How long a client may send neither audio nor a message."""
@@ -81,7 +81,7 @@ class Seats:
             raise full(f"This server has reached its limit of {self._total} live sessions.")
         if self._callers[caller] >= self._per_caller:
             raise full(f"This caller has reached its limit of {self._per_caller} live sessions.")
-        if self._full_until.get(model, 0.0) > time.monotonic():
+        if self._full_until.get(model, 0.0) > clock.monotonic():
             raise full(f"No worker has room for another live session of {model} now.")
 
     @contextlib.contextmanager
@@ -97,7 +97,7 @@ class Seats:
 
     def note_full(self, model: str) -> None:
         """No worker took a session of this model in time."""
-        self._full_until[model] = time.monotonic() + REFUSED_SECONDS
+        self._full_until[model] = clock.monotonic() + REFUSED_SECONDS
 
 
 def full(detail: str) -> Problem:

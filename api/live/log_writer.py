@@ -5,12 +5,12 @@ makes pieces larger, not more numerous.
 """
 
 import asyncio
-import time
 from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
 
 from api.live.limits import SessionEnd
+from spool import clock
 from spool.broker.live_signals import LiveSignals, audio_channel
 from spool.domain.live.log import KEEP_ALIVE_SECONDS, LogRecord, record_key
 from spool.errors import StorageError
@@ -137,13 +137,13 @@ class LogWriter:
         return LogRecord("audio", audio)
 
     async def _store(self, record: LogRecord) -> None:
-        begun = time.monotonic()
+        begun = clock.monotonic()
         while True:
             try:
                 await to_thread.run_sync(self._put, record, limiter=self._limiter)
                 break
             except StorageError as error:
-                if time.monotonic() - begun > STORE_SECONDS:
+                if clock.monotonic() - begun > STORE_SECONDS:
                     raise SessionEnd(1011, f"The recording cannot be stored: {error.message}") from None
                 await asyncio.sleep(_RETRY_SECONDS)
         self._number += 1

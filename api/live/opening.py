@@ -6,9 +6,7 @@ Invalid requests are refused with an HTTP status and a problem document, as by e
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from anyio import to_thread
@@ -20,6 +18,7 @@ from api.live.protocol import SessionRequest
 from api.problems import Problem, validation_problem
 from api.services import Services
 from api.submission.jobs import cancel_unless_ended, requirement_of, resolve_options
+from spool import clock
 from spool.broker.live_signals import WAITING
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import Job, JobState, Source
@@ -156,9 +155,9 @@ async def open_session(services: Services, caller: Principal, asked: SessionRequ
 async def _open(services: Services, caller: Principal, asked: SessionRequest) -> Job:
     job = await to_thread.run_sync(_create, services, caller, asked)
     pause = _FIRST_POLL_SECONDS
-    deadline = time.monotonic() + services.settings.live_open_seconds
+    deadline = clock.monotonic() + services.settings.live_open_seconds
     try:
-        while time.monotonic() < deadline:
+        while clock.monotonic() < deadline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _POLL_SECONDS)
             now = await to_thread.run_sync(_look, services, job.id, limiter=services.live.threads)
@@ -187,7 +186,7 @@ def _create(services: Services, caller: Principal, asked: SessionRequest) -> Job
     ) is not None:
         raise full(f"No worker can take the session now: it needs {reason}.")
     job_id = new_id("job")
-    name = asked.body.name or f"live-{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
+    name = asked.body.name or f"live-{clock.now():%Y-%m-%d-%H%M%S}"
     new = NewJob(
         id=job_id,
         source=Source("live", f"jobs/{job_id}/source"),

@@ -10,7 +10,6 @@ worker closes it.
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +22,7 @@ from api.live.log_writer import FIRST, LogWriter, Place
 from api.live.protocol import Protocol
 from api.live.signals import AsyncSubscription
 from api.services import Services
+from spool import clock
 from spool.broker.live_signals import LOOK_SECONDS, words_channel
 from spool.domain.jobs import Job, JobState
 from spool.domain.live.options import MOST_AUDIO_BYTES, Listening, LivePace
@@ -60,7 +60,7 @@ class Session:
         away = (self._listening.resume_seconds or 0) if place.part else 0
         self._pace = LivePace(ahead=LivePace().ahead + away)
         self._bytes = self._acknowledged = place.start
-        self._begun = time.monotonic()
+        self._begun = clock.monotonic()
         self._reasons: dict[int, str] = {}
         self._number = place.chunk
 
@@ -170,7 +170,7 @@ class Session:
         self._bytes += len(data)
         seconds = listening.seconds_of(self._bytes)
         came = listening.seconds_of(fresh + len(data))
-        if not self._pace.allows(came, time.monotonic() - self._begun):
+        if not self._pace.allows(came, clock.monotonic() - self._begun):
             raise SessionEnd(
                 1008, "The audio comes faster than ten times real time; upload a recording instead."
             )
@@ -196,8 +196,8 @@ class Session:
                 messages = await self._receive(subscription)
                 await self._acknowledge()
                 has_finals = any(message.get("type") == "final" for message in messages)
-                if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
-                    looked = time.monotonic()
+                if has_finals or clock.monotonic() - looked >= LOOK_SECONDS:
+                    looked = clock.monotonic()
                     if await self._send_finals():
                         return
                 await self._send_partial(messages)

@@ -6,7 +6,6 @@ address), follows the jobs, prints words and costs, and stops the stack.
 
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from api.cli.progress import follow
 from api.cli.tables import cost_table, format_duration, format_money, format_speed, indent
 from api.local.stack import Stack
 from api.local.token import local_token
+from spool import clock
 from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.schemas.costs import CostReportOut
@@ -102,11 +102,11 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
     status = console.status("")
     stack = Stack(demo_environ(environ, home, samples), lambda step: status.update(f"[dim]{step}[/dim]"))
     try:
-        began = time.monotonic()
+        began = clock.monotonic()
         with status:
             stack.__enter__()
         console.print(
-            f"  running       {stack.url}  [dim]after {format_duration(time.monotonic() - began)}[/dim]"
+            f"  running       {stack.url}  [dim]after {format_duration(clock.monotonic() - began)}[/dim]"
         )
         try:
             results, costs = _transcribe(stack, samples, files, console)

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import IO
 
 import psutil
 
+from spool import clock
 from spool.settings.home import make_private, make_private_file
 
 _POLL_S = 0.1
@@ -107,9 +107,9 @@ def end_leftovers(record: Path, timeout: float) -> int:
     for process in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
-    deadline = time.monotonic() + timeout
-    while leaders() and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+    deadline = clock.monotonic() + timeout
+    while leaders() and clock.monotonic() < deadline:
+        clock.sleep(_POLL_S)
     for process in left:
         kill_group(process.group)
     return len(left)

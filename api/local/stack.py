@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Self
 
 from api.local.instance import RunLock, Running
 from api.local.processes import Child, Survivor, end_leftovers, kill_group, record_children, survivors
+from spool import clock
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.catalogue import Progress, fetch_model
 from spool.errors import SpoolError, StorageError
@@ -139,12 +139,12 @@ class Stack:
         record_children(self._record, self._children)
 
     def _wait(self, ready: Callable[[], bool], timeout: float, problem: str) -> None:
-        deadline = time.monotonic() + timeout
+        deadline = clock.monotonic() + timeout
         while not ready():
             self.check()
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise StackError(f"{problem} within {timeout:.0f} s; see {self.logs}.")
-            time.sleep(_POLL_S)
+            clock.sleep(_POLL_S)
 
     def _wait_for_worker(self) -> None:
         # Not through the API, which may ask for a key that we do not have.
@@ -178,9 +178,9 @@ class Stack:
 
     def _kill_leftovers(self) -> None:
         """Kill every process of the stack that still runs, and note which ones."""
-        deadline = time.monotonic() + _LAST_WAIT_S
-        while (left := survivors(self._groups)) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        deadline = clock.monotonic() + _LAST_WAIT_S
+        while (left := survivors(self._groups)) and clock.monotonic() < deadline:
+            clock.sleep(_POLL_S)
         self.left_behind = left
         for survivor in left:
             kill_group(survivor.group)

@@ -1,9 +1,9 @@
 """Batches as the API shows them. Pure: one function for each record, no queries."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Literal
 
+from spool import clock
 from spool.domain.estimates import Outlook, outlook
 from spool.domain.jobs import JobState
 from spool.domain.pricing import money, rtfx
@@ -75,7 +75,7 @@ def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | Non
     state: Literal["unknown", "on_time", "late", "passed", "ended"] = "on_time" if expected else "unknown"
     if _state(batch, counts) == "ended":
         state, basis, expected = "ended", "No job is waiting or running.", None
-    elif batch.deadline <= datetime.now(UTC):
+    elif batch.deadline <= clock.now():
         state = "passed"
     elif batch.late:
         state = "late"

@@ -1,7 +1,7 @@
 """The route of costs: a period's costs by group, with the idle time of workers. The store computes the
 sums."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Header, Query, Response
@@ -10,6 +10,7 @@ from api.auth.authentication import CallerDep
 from api.presenters.costs import cost_csv, cost_svg, present_costs
 from api.presenters.responses import json_response
 from api.services import ServicesDep
+from spool import clock
 from spool.errors import InvalidRequest
 from spool.schemas.common import Day
 from spool.schemas.costs import CostFormat, CostReportOut, GroupBy
@@ -44,7 +45,7 @@ def get_costs(
 
     The cost report of whole UTC days, from the ledger; of one project if the key has one.
     """
-    last = end or datetime.now(UTC).date() + timedelta(days=1)
+    last = end or clock.now().date() + timedelta(days=1)
     try:
         first = start or last - _DEFAULT_PERIOD
     except OverflowError:
@@ -56,7 +57,7 @@ def get_costs(
     with services.database.read() as tx:
         currency = services.settings.currency
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
-        month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
+        month = spent_since(tx, clock.now().date().replace(day=1)) if services.settings.budgets else {}
     shown = present_costs(report, services.settings, caller, month)
     form = form or _format_of(accept)
     if form == "csv":

@@ -10,8 +10,6 @@ the worker's name in its pool, so they never decrease; what a process did betwee
 death is not included.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -24,7 +22,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from api.services import ServicesDep
-from spool import __version__
+from spool import __version__, clock
 from spool.domain.pricing import NANOS_PER_SECOND, NANOS_PER_UNIT, SAMPLE_RATE
 from spool.domain.worker_stats import SIZE_BOUNDS
 from spool.errors import job_codes, retryable_codes
@@ -41,7 +39,7 @@ class Metrics:
     """The last reading, and when it was taken."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._text = b""
         self._good_until = float("-inf")
 
@@ -49,14 +47,14 @@ class Metrics:
         """Prometheus' text format, at most `KEPT_SECONDS` old, or older if reading takes long. Raises
         StorageError."""
         with self._lock:
-            began = time.monotonic()
+            began = clock.monotonic()
             if began > self._good_until:
                 with services.database.read() as tx:
                     gauges = read_gauges(tx)
                 registry = CollectorRegistry()
                 registry.register(_Reading(gauges, services.settings))
                 self._text = generate_latest(registry)
-                now = time.monotonic()
+                now = clock.monotonic()
                 self._good_until = now + max(KEPT_SECONDS, (now - began) / SHARE)
             return self._text
 

@@ -7,10 +7,9 @@ instead of ignoring it.
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from fastapi import Request, Response
@@ -30,6 +29,7 @@ from api.submission.bodies import SMALL
 from api.submission.jobs import cancel_unless_ended, create_from_upload
 from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, receive_upload
+from spool import clock
 from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
 from spool.domain.spacing import is_apart, join_words
@@ -129,7 +129,7 @@ async def _run(
         form, granularities = _parse_form(upload)
         body = await run_in_threadpool(_job_request, upload, services, task)
         wanted = replace(upload, parts={"request": (body,)})
-        answer_by = datetime.now(UTC) + timedelta(seconds=WAIT_SECONDS)
+        answer_by = clock.now() + timedelta(seconds=WAIT_SECONDS)
         created, _ = await run_in_threadpool(
             create_from_upload, services, caller, wanted, idempotency_key, answer_by
         )
@@ -225,7 +225,7 @@ async def _stream(
     which are known last, its segments come at the end. Errors are events too; a client that disconnects
     cancels its job, unless `keep`."""
     ending = asyncio.ensure_future(_wait_for_end(request, services, caller, job_id))
-    chunks, streamed, silent_since = 0, "", time.monotonic()
+    chunks, streamed, silent_since = 0, "", clock.monotonic()
     try:
         while not ending.done():
             await asyncio.wait({ending}, timeout=_LAST_LOOK_S)
@@ -235,10 +235,10 @@ async def _stream(
             chunks += len(texts)
             if delta := join_words(texts):
                 delta = f" {delta}" if streamed and is_apart(streamed, delta) else delta
-                streamed, silent_since = streamed + delta, time.monotonic()
+                streamed, silent_since = streamed + delta, clock.monotonic()
                 yield _event({"type": "transcript.text.delta", "delta": delta})
-            elif time.monotonic() - silent_since > KEEP_ALIVE_S:
-                silent_since = time.monotonic()
+            elif clock.monotonic() - silent_since > KEEP_ALIVE_S:
+                silent_since = clock.monotonic()
                 yield ": keep-alive\n\n"
         transcript = await run_in_threadpool(_read_transcript, services, ending.result())
         if form == "diarized_json":
@@ -276,8 +276,8 @@ class _ClientLeft(Exception):
 async def _wait_for_end(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
     """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, 503 if no worker can take the job
     for `UNSERVED_SECONDS`, and `_ClientLeft`."""
-    deadline, pause = time.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
-    served = time.monotonic()
+    deadline, pause = clock.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
+    served = clock.monotonic()
     while True:
         job = await run_in_threadpool(_look, services, caller, job_id)
         if job.state.terminal:
@@ -286,11 +286,11 @@ async def _wait_for_end(request: Request, services: Services, caller: Principal,
             raise _ClientLeft
         missing = await run_in_threadpool(services.fleet.waiting_for, [job])
         if not missing:
-            served = time.monotonic()
-        elif time.monotonic() - served > UNSERVED_SECONDS:
+            served = clock.monotonic()
+        elif clock.monotonic() - served > UNSERVED_SECONDS:
             sentence = f"No worker can take the recording: it waits for {missing[job_id]}."
             raise Problem(503, "no_worker", sentence, {"Retry-After": "60"})
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise Problem(
                 504,
                 "too_long",

@@ -10,8 +10,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -19,6 +17,7 @@ from multiprocessing.context import SpawnProcess
 
 import structlog
 
+from spool import clock
 from spool.errors import SpoolError
 from spool.settings import Settings
 
@@ -45,12 +44,12 @@ class _Member:
     process: SpawnProcess
     parent: "Connection[object, None]"
     answers: bool = False
-    heard_at: float = field(default_factory=time.monotonic)
+    heard_at: float = field(default_factory=clock.monotonic)
 
     @property
     def is_silent(self) -> bool:
         """Whether its heartbeats stopped so long ago that it must be frozen."""
-        return time.monotonic() - self.heard_at > (_SILENT_S if self.answers else _STARTING_S)
+        return clock.monotonic() - self.heard_at > (_SILENT_S if self.answers else _STARTING_S)
 
 
 @dataclass
@@ -111,7 +110,7 @@ class ProcessPool:
     def _hear(member: _Member) -> None:
         while member.parent.poll():  # including what it sent while this process was itself stopped
             member.parent.recv()
-            member.answers, member.heard_at = True, time.monotonic()
+            member.answers, member.heard_at = True, clock.monotonic()
 
     def _replacement(self, dead: _Member) -> _Member:
         dead.process.join()
@@ -121,7 +120,7 @@ class ProcessPool:
                 f"An API process exited before it answered (exit code {dead.process.exitcode})."
             )
         log.error("an API process exited", pid=dead.process.pid, exit_code=dead.process.exitcode)
-        time.sleep(_PAUSE_S)
+        clock.sleep(_PAUSE_S)
         return self._start()
 
     def _start(self) -> _Member:
@@ -138,9 +137,9 @@ class ProcessPool:
         for member in self._members:
             if member.process.is_alive():
                 member.process.terminate()
-        deadline = time.monotonic() + self.settings.api_drain_seconds + _TIMEOUT_S
+        deadline = clock.monotonic() + self.settings.api_drain_seconds + _TIMEOUT_S
         for member in self._members:
-            member.process.join(max(0.0, deadline - time.monotonic()))
+            member.process.join(max(0.0, deadline - clock.monotonic()))
             if member.process.is_alive():
                 member.process.kill()
                 member.process.join()
@@ -150,7 +149,7 @@ class ProcessPool:
 def _serve(
     target: Target, settings: Settings, listener: socket.socket, parent: "Connection[None, object]"
 ) -> None:
-    threading.Thread(target=_end_with_parent, args=(parent,), name="api-parent", daemon=True).start()
+    clock.Thread(target=_end_with_parent, args=(parent,), name="api-parent", daemon=True).start()
 
     def alive() -> None:
         with contextlib.suppress(OSError):  # without a parent it is about to exit

@@ -4,7 +4,6 @@ Which parts have arrived is asked of the object store, never of the client. `job
 `spool.background.upload_sweeper` removes those that were abandoned.
 """
 
-import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -14,6 +13,7 @@ from api.auth.principal import Principal, get_visible_upload
 from api.problems import Problem
 from api.services import Services
 from api.submission.uploads import too_large
+from spool import clock
 from spool.background.upload_sweeper import remove_upload
 from spool.domain.jobs import Source
 from spool.errors import Conflict, NotFound, SpoolError
@@ -87,7 +87,7 @@ def list_parts(services: Services, caller: Principal, upload_id: str, first: int
     upload, receiver = find_upload(services, caller, upload_id), _get_receiver(services)
     if upload.state is not UploadState.OPEN:
         raise Conflict(f"Upload {upload_id} is {upload.state}; it needs no more parts.")
-    until = int(time.time()) + URL_SECONDS
+    until = int(clock.time()) + URL_SECONDS
     try:
         received_bytes = {
             part.number: part.size for part in receiver.parts(*_object_of(upload), first - 1, limit)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,6 +29,7 @@ from api.submission.glossaries import GlossaryLookup, LanguageModelLookup
 from api.submission.outputs import check_output, output_of, place_of
 from api.submission.sources import check_source, source_name
 from api.submission.uploads import Upload
+from spool import clock
 from spool.catalogue import diarization_places
 from spool.domain.archive.alignment import WITH_ALIGN, Align
 from spool.domain.archive.stretch import OF_WHOLE, Stretch, refuse_of_whole, stretch_of
@@ -372,7 +373,7 @@ def canonical_request(request: UploadRequest | BatchUploadRequest, project: str)
 
 def refuse_past(deadline: datetime | None) -> None:
     """Raise `Problem` for a deadline in the past."""
-    if deadline is not None and deadline <= datetime.now(UTC):
+    if deadline is not None and deadline <= clock.now():
         raise validation_problem([{"loc": ("deadline",), "msg": "is in the past"}])
 
 

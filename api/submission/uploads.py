@@ -8,7 +8,6 @@ import contextlib
 import errno
 import hashlib
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.problems import Problem
 from api.submission.bodies import SUBMISSION
+from spool import clock
 from spool.errors import DiskFull
 
 JOB_PARTS = frozenset({"request"})
@@ -126,7 +126,7 @@ def drop_remains(folder: Path) -> None:
     """Remove files of uploads whose server was killed long ago."""
     for file in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > _REMAINS_S:
+            if clock.time() - file.stat().st_mtime > _REMAINS_S:
                 file.unlink()
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.rows import registered
 from ops.testbed.waiting import DEADLINE
+from spool import clock
 from spool.domain.jobs import Job, Source
 from spool.domain.ledger import CostSums
 from spool.domain.options import AskedOptions
@@ -88,7 +89,7 @@ class WorkerHarness:
     folder: Path
     objects: FolderStore = field(init=False)
     worker_id: str = field(init=False)
-    draining: threading.Event = field(default_factory=threading.Event)
+    draining: clock.Event = field(default_factory=clock.Event)
     busy_before: int = field(init=False)
     utterances_before: int = field(init=False)
 

@@ -11,13 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.audit.rules import (
     Breach,
     Core,
@@ -309,7 +309,7 @@ def _check_renderings(
 def _check_orphans(
     db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool
 ) -> None:
-    oldest = datetime.now(UTC).timestamp() - grace.upload_seconds
+    oldest = clock.now().timestamp() - grace.upload_seconds
     listing = objects.list(JOBS)
     while page := list(islice(listing, PAGE)):
         with db.read(IDLE_SECONDS) as tx:

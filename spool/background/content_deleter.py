@@ -6,10 +6,11 @@ deletion: after a crash in between the deletion is still due, and deleting an ob
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
+from spool import clock
 from spool.background.thread import BackgroundLoop, jitter
 from spool.background.upload_sweeper import sweep_uploads
 from spool.domain.retention import EVERY_OTHER, Content, content_of, rule_for
@@ -112,7 +113,7 @@ class ContentDeleter(BackgroundLoop):
 
 def _delete_unused_language_models(db: Database, objects: ObjectStore) -> None:
     """Files that no version uses: of a request that crashed before its row, or a deletion after it."""
-    oldest = datetime.now(UTC) - timedelta(seconds=_ARRIVING_SECONDS)
+    oldest = clock.now() - timedelta(seconds=_ARRIVING_SECONDS)
     old = [item.key for item in objects.list(FOLDER) if item.modified is not None and item.modified < oldest]
     if not old:
         return

@@ -3,9 +3,9 @@
 Any API process may do it; the store's lock lets one at a time (`spool.store.event_log`).
 """
 
-import time
 from collections.abc import Callable
 
+from spool import clock
 from spool.store import Database
 from spool.store.event_log import PLACED_AT_ONCE, any_unplaced, place_events, prune_events
 
@@ -32,8 +32,8 @@ class EventSequencer:
             waiting = len(placed) >= PLACED_AT_ONCE
             if placed:
                 self._placed()
-        if time.monotonic() >= self._next_prune:
-            self._next_prune = time.monotonic() + _PRUNE_S
+        if clock.monotonic() >= self._next_prune:
+            self._next_prune = clock.monotonic() + _PRUNE_S
             self._prune(stopping)
 
     def _prune(self, stopping: Callable[[], bool]) -> None:

@@ -5,7 +5,6 @@ written whole, and recorded. A crash in between writes the same bytes again. Fai
 the schedule of webhooks; a destination that does not answer delays only its own files.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 import structlog
 
+from spool import clock
 from spool.background.thread import BackgroundLoop
 from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.edits import Edit, apply_edits
@@ -88,7 +88,7 @@ class Exporter(BackgroundLoop):
             locks.unlock(tx, LOCK, self._owner)
 
     def _write_all(self, due: list[Export]) -> None:
-        ends = time.monotonic() + _LOCK_SECONDS / 2
+        ends = clock.monotonic() + _LOCK_SECONDS / 2
         silent: set[tuple[str, str]] = set()
         for job_id, exports in groupby(due, key=attrgetter("job_id")):
             with self._db.look() as tx:
@@ -96,7 +96,7 @@ class Exporter(BackgroundLoop):
                 closed = closed_parts_of(tx, job)
             record: Transcript | SpoolError | None = None
             for export in exports:
-                if self.stopping or time.monotonic() > ends:
+                if self.stopping or clock.monotonic() > ends:
                     return
                 if (export.project, export.destination) in silent:
                     continue

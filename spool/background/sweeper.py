@@ -5,7 +5,6 @@ deadlines up to date. Any outage of Redis or SQL is waited out with back-off. Th
 the decisions in `spool.domain.quotas` and `spool.domain.deadlines`.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,6 +13,7 @@ import structlog
 from celery import Celery
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.background.outbox_relay import AT_ONCE, relay_once
 from spool.background.thread import BackgroundLoop, jitter
 from spool.broker.celery_app import queue_depth
@@ -123,13 +123,13 @@ class Sweeper(BackgroundLoop):
     def run_once(self) -> float:
         """Sweep if it is time, then relay what is due. Whoever writes a hint meanwhile wakes the sweeper of
         its own process."""
-        if time.monotonic() >= self._next_sweep:
+        if clock.monotonic() >= self._next_sweep:
             sweep_once(self._db, self._app, self._settings, self._owner, self._contact)
-            self._next_sweep = time.monotonic() + jitter(self._settings.sweep_seconds)
+            self._next_sweep = clock.monotonic() + jitter(self._settings.sweep_seconds)
         sent = AT_ONCE
         while sent == AT_ONCE and not self.stopping:
             sent = relay_once(self._db, self._app, AT_ONCE, window=self._settings.hint_window)
-        return max(0.0, self._next_sweep - time.monotonic())
+        return max(0.0, self._next_sweep - clock.monotonic())
 
     def finish(self) -> None:
         """Release the lock for the next sweeper; otherwise it would run out by itself."""

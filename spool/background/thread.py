@@ -4,10 +4,10 @@ Subclasses define a round, and how long to wait after it.
 """
 
 import random
-import threading
 
 import structlog
 
+from spool import clock
 from spool.errors import SpoolError
 
 BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.5, 30.0
@@ -15,7 +15,7 @@ BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.5, 30.0
 log = structlog.get_logger(__name__)
 
 
-class BackgroundLoop(threading.Thread):
+class BackgroundLoop(clock.Thread):
     """A daemon thread that calls `run_once` until stopped, first after `delay` seconds.
 
     A round that raises is logged and repeated after a pause that doubles with each consecutive failure: no
@@ -25,8 +25,8 @@ class BackgroundLoop(threading.Thread):
     def __init__(self, name: str, delay: float = 0.0) -> None:
         super().__init__(name=name, daemon=True)
         self._delay = delay
-        self._woken = threading.Event()
-        self._stopped = threading.Event()
+        self._woken = clock.Event()
+        self._stopped = clock.Event()
 
     def run_once(self) -> float:
         """Do one round; return the seconds until the next one."""

@@ -7,10 +7,11 @@ between or a part that came too late, are dropped after a day. Run by `spool.bac
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
+from spool import clock
 from spool.errors import NotFound, SpoolError
 from spool.objects import ObjectStore
 from spool.objects.base import UnfinishedObject
@@ -67,7 +68,7 @@ def find_strays(db: Database, objects: ObjectStore, seconds: float) -> Iterator[
     receiver = objects.receiver()
     if receiver is None:
         return
-    oldest = datetime.now(UTC) - timedelta(seconds=seconds)
+    oldest = clock.now() - timedelta(seconds=seconds)
     old = [item for item in receiver.list_unfinished(FOLDER) if item.begun < oldest]
     if old:
         with db.read() as tx:

@@ -11,12 +11,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
+from spool import clock
 from spool.errors import SettingsError, StorageError
 from spool.settings.redis_url import default_url, socket_path
 
@@ -93,12 +93,12 @@ class EmbeddedRedis:
             stderr=subprocess.DEVNULL,
             process_group=0,
         )
-        deadline = time.monotonic() + START_SECONDS
+        deadline = clock.monotonic() + START_SECONDS
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or clock.monotonic() > deadline:
                 self.stop()
                 raise StorageError(f"The embedded Redis did not start; see {folder / 'server.log'}.")
-            time.sleep(0.02)
+            clock.sleep(0.02)
         return self.url
 
     def stop(self) -> None:
@@ -137,11 +137,11 @@ class EmbeddedRedis:
             return
         with self.client() as client:
             client.shutdown(nosave=True)  # the append-only file has all data
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = clock.monotonic() + STOP_SECONDS
         while self._answers():
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise StorageError(f"An earlier Redis still runs on {self.socket}.")
-            time.sleep(0.05)
+            clock.sleep(0.05)
 
 
 def temporary_home() -> Path:

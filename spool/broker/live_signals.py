@@ -8,7 +8,6 @@ partials.
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from spool import clock
 from spool.settings import Settings
 
 WAITING = "spool.live"
@@ -106,7 +106,7 @@ class Subscription:
             self._is_subscribed = False
             with contextlib.suppress(RedisError, OSError):
                 self._pubsub.reset()
-            time.sleep(min(seconds, _PAUSE_SECONDS))
+            clock.sleep(min(seconds, _PAUSE_SECONDS))
             return False
         return True
 

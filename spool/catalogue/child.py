@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from spool import clock
 
 POLL_SECONDS = 0.1
 KILL_SECONDS = 5.0
@@ -54,8 +55,8 @@ def run_child(
 def _watch(
     child: subprocess.Popen[bytes], scratch: Path, seconds: float, on_bytes: Callable[[int], None]
 ) -> int | None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = clock.monotonic() + seconds
+    while clock.monotonic() < end:
         try:
             return child.wait(timeout=POLL_SECONDS)
         except subprocess.TimeoutExpired:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from spool import clock
 from spool.bundled import bundled_folder
 from spool.catalogue.entries import Catalogue, Entry, HubSource, PackageSource, RepositorySource
 from spool.catalogue.packages import hash_of
@@ -174,7 +175,7 @@ def record_of(entry: Entry, source: str, commit: str, folder: Path) -> Record:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    return Record(name=entry.name, source=source, commit=commit, files=files, fetched_at=datetime.now(UTC))
+    return Record(name=entry.name, source=source, commit=commit, files=files, fetched_at=clock.now())
 
 
 def _not_here(name: str) -> ModelUnavailable:

@@ -3,11 +3,11 @@
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spool import clock
 from spool.errors import Conflict
 
 POLL_SECONDS = 0.2
@@ -31,13 +31,13 @@ def hold_lock(
             return
         raise
     try:
-        end = time.monotonic() + seconds
+        end = clock.monotonic() + seconds
         while not _try_lock(descriptor, shared):
-            if time.monotonic() >= end:
+            if clock.monotonic() >= end:
                 raise Conflict(f"{path}: another process has held this lock for {seconds:g} s.")
             if on_wait is not None:
                 on_wait()
-            time.sleep(POLL_SECONDS)
+            clock.sleep(POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)

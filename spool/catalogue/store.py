@@ -13,11 +13,11 @@ matter, how bytes come from them that of `packages` and `hub`, what lies in the 
 import errno
 import os
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from spool import clock
 from spool.catalogue.entries import (
     Catalogue,
     Entry,
@@ -140,7 +140,7 @@ class ModelStore:
         _flush(staged)
         installed = self.folder / entry.name
         if installed.exists():
-            installed.rename(partial / f"replaced-{time.time_ns()}")
+            installed.rename(partial / f"replaced-{clock.time_ns()}")
         staged.rename(installed)
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -234,7 +234,7 @@ class ModelStore:
         """Whether the model was evicted; it stays while a process installs or loads it."""
         try:
             with hold_lock(self._lock(name), seconds=0):
-                grave = self.folder / ".partial" / f"evicted-{name}-{time.time_ns()}"
+                grave = self.folder / ".partial" / f"evicted-{name}-{clock.time_ns()}"
                 grave.parent.mkdir(exist_ok=True)
                 (self.folder / name).rename(grave)
                 shutil.rmtree(grave)

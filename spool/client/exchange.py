@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial, wraps
 from io import BufferedReader, BytesIO, FileIO
@@ -23,6 +22,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from spool import clock
 from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
 from spool.client.parts import PartUpload
 from spool.schemas.common import ListOf
@@ -289,6 +289,6 @@ def _retry_after(text: str) -> float | None:
     if text.strip().isdecimal():
         return float(text)
     try:
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(text) - clock.now()).total_seconds())
     except (TypeError, ValueError):
         return None

@@ -6,7 +6,6 @@ Each is a generator of steps (`spool.client.exchange`); `Spool` and `AsyncSpool`
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Literal, TypeVar, Unpack
 
 import httpx
 
-from spool import schemas
+from spool import clock, schemas
 from spool.client.errors import Conflict, NotFound, TimedOut
 from spool.client.exchange import (
     Ask,
@@ -322,7 +321,7 @@ def poll_until(
     timeout: float | None,
 ) -> Flow[It]:
     """Poll until it has ended, less and less often. Raises TimedOut."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else clock.monotonic() + timeout
     pause = POLL_FIRST_S
     while True:
         it = yield from look()
@@ -330,7 +329,7 @@ def poll_until(
             progress(it)
         if has_ended(it):
             return it
-        left = pause if deadline is None else deadline - time.monotonic()
+        left = pause if deadline is None else deadline - clock.monotonic()
         if left <= 0:
             raise TimedOut(f"{it.id} is {it.state} after {timeout:g} s.")
         yield Pause(min(pause, left))

@@ -3,7 +3,6 @@
 `jobs`, `batches` and the others define the calls, `exchange` when a request is repeated.
 """
 
-import time
 from collections.abc import Iterator
 from functools import cached_property
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Self, TypeVar, cast
 
 import httpx
 
+from spool import clock
 from spool.client.base import Session
 from spool.client.errors import Unreachable
 from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Stream, receive, with_retries
@@ -58,7 +58,7 @@ class Spool(Methods, Session):
         if isinstance(step, Ask):
             return self._send(step)
         if isinstance(step, Pause):
-            time.sleep(step.seconds)
+            clock.sleep(step.seconds)
         else:
             step.send()
         return None

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import io
 import queue
-import threading
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 from boto3.s3.transfer import TransferConfig, create_transfer_manager
 from s3transfer.subscribers import BaseSubscriber
 
+from spool import clock
 from spool.errors import ObjectDamaged, SourceChanged, StorageError
 from spool.objects.s3_errors import s3_errors
 
@@ -161,7 +161,7 @@ class _Sink:
 
     def __init__(self) -> None:
         self.blocks: queue.Queue[bytes | None] = queue.Queue(_BLOCKS_AHEAD)
-        self.stopped = threading.Event()
+        self.stopped = clock.Event()
 
     def write(self, block: bytes) -> None:
         if block:
@@ -193,12 +193,12 @@ class _PinningClient:
     """The client, with every answer held to the pinned version: If-Match and Range are wishes, and a store
     that doesn't know them answers with whatever it has."""
 
-    def __init__(self, client: Any, pinned: PinnedObject, stopped: threading.Event) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, pinned: PinnedObject, stopped: clock.Event) -> None:  # noqa: ANN401
         self._client = client
         self._pinned = pinned
         self._stopped = stopped
         self._bodies: set[Any] = set()
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._client, name)

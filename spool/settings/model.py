@@ -10,7 +10,6 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from spool import clock
 from spool.answering import Answering
 from spool.bundled import bundled_folder
 from spool.domain.fleet.routing import Requirement
@@ -340,7 +340,7 @@ class Settings(ClientSettings):
 
     def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
         """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
-        name, day = worker or self.worker_name, datetime.now(UTC).date()
+        name, day = worker or self.worker_name, clock.now().date()
         return price_micros(price_of(name, pool or self.pool, self.rate_card, self.price_per_hour, day))
 
     @property

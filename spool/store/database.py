@@ -11,8 +11,6 @@ import os
 import re
 import select
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,6 +22,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, 
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from spool import clock
 from spool.errors import DiskFull, SettingsError, SpoolError, StorageError
 from spool.settings.home import FOLDER_MODE, make_private_file
 
@@ -169,7 +168,7 @@ class Database:
         self.engine.dispose()
 
     def _ping_if_idle(self, connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401
-        fresh = time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S
+        fresh = clock.monotonic() - record.info.get("used", clock.monotonic()) < PING_AFTER_S
         try:
             if not fresh or _has_something_to_say(connection):
                 self._watchdog.arm(connection, PING_TIMEOUT_S)
@@ -186,7 +185,7 @@ class _Watchdog:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._armed: dict[int, tuple[float, Any]] = {}
-        self._stopping = threading.Event()
+        self._stopping = clock.Event()
 
     def watch(self, engine: Engine) -> None:
         """Watch every connection of the engine."""
@@ -203,11 +202,11 @@ class _Watchdog:
         event.listen(engine, "commit", before)
         event.listen(engine, "rollback", before)
         event.listen(engine, "checkin", lambda connection, _record: self.disarm(connection))
-        threading.Thread(target=self._run, name="database-watchdog", daemon=True).start()
+        clock.Thread(target=self._run, name="database-watchdog", daemon=True).start()
 
     def arm(self, connection: object, seconds: float | None = None) -> None:
         """A statement was sent to the server."""
-        self._armed[id(connection)] = (time.monotonic() + (seconds or self._seconds), connection)
+        self._armed[id(connection)] = (clock.monotonic() + (seconds or self._seconds), connection)
 
     def disarm(self, connection: object) -> None:
         """The server has answered."""
@@ -219,7 +218,7 @@ class _Watchdog:
 
     def _run(self) -> None:
         while not self._stopping.wait(WATCHDOG_INTERVAL_S):
-            now = time.monotonic()
+            now = clock.monotonic()
             for key, entry in list(self._armed.items()):
                 if entry[0] < now and self._armed.pop(key, None) is entry:
                     _hang_up(entry[1])
@@ -240,7 +239,7 @@ def _has_something_to_say(connection: Any) -> bool:  # noqa: ANN401 - psycopg by
 
 
 def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
-    record.info["used"] = time.monotonic()
+    record.info["used"] = clock.monotonic()
 
 
 def _connect_args(dialect: str, pooled: bool, limits: dict[str, str]) -> dict[str, Any]:

@@ -4,12 +4,12 @@ For health checks and upgrades. Touches no device.
 """
 
 import json
-import time
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from spool import clock
 from spool.store.database import Database
 from spool.store.workers import Worker, list_workers
 
@@ -34,11 +34,11 @@ def status(
 
     settings = load_settings()
     db = Database(settings.database_url)
-    deadline = time.monotonic() + wait
+    deadline = clock.monotonic() + wait
     try:
         worker = find_worker(db, settings.worker_name)
-        while not at_work(worker) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        while not at_work(worker) and clock.monotonic() < deadline:
+            clock.sleep(POLL_SECONDS)
             worker = find_worker(db, settings.worker_name)
     finally:
         db.close()

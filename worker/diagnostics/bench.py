@@ -6,7 +6,6 @@ too.
 """
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.errors import AudioEmpty
 from spool.settings import Settings
 from worker.audio import SAMPLE_RATE, open_audio
@@ -67,13 +67,13 @@ def run_bench(
         info = engine.describe(model).result(LOAD_SECONDS)
         engine.submit("warm-up", utterances[0], model, DecodeRequest(search=options)).result()
         before = engine.stats
-        begun = time.monotonic()
+        begun = clock.monotonic()
         futures = [
             engine.submit(f"bench-{number % JOBS}", samples, model, DecodeRequest(search=options))
             for number, samples in enumerate(utterances)
         ]
         results = [future.result() for future in futures]
-        wall = time.monotonic() - begun
+        wall = clock.monotonic() - begun
         after = engine.stats
     finally:
         engine.close()

@@ -7,12 +7,12 @@ batches early would cost fairness and size. It runs only while a batch runs, to 
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spool import clock
 from worker.engine.protocol import Utterance
 
 Front = Callable[[NDArray[np.float32]], NDArray[np.float32] | None]
@@ -32,7 +32,7 @@ class WorkAhead:
         `most_bytes`."""
         self._read = read
         self._most_bytes = most_bytes
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self._waiting: dict[int, Utterance] = {}
         self._kept: dict[int, tuple[str, NDArray[np.float32]]] = {}
         self._doing: int | None = None
@@ -41,7 +41,7 @@ class WorkAhead:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="engine-ahead", daemon=True).start()
+        clock.Thread(target=self._run, name="engine-ahead", daemon=True).start()
 
     def serve(self, model: str, front: Front | None) -> None:
         """Use this front for the model from now on; None stops working ahead for it. Outputs of an earlier

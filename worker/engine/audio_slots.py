@@ -5,7 +5,6 @@ fewest gets the next one, so a long job cannot keep a short one out.
 """
 
 import os
-import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.errors import EngineStopped, InvalidRequest, JobCancelled, SettingsError
 
 SHARED_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - where Linux keeps it; absent on macOS
@@ -33,7 +33,7 @@ class SlotLayout:
 @dataclass(slots=True, eq=False)
 class _Waiter:
     job: str
-    called: threading.Condition
+    called: clock.Condition
     slot: int | None = None
 
 
@@ -46,15 +46,15 @@ class AudioSlots:
         self._memory = SharedMemory(create=True, size=size)
         self._array: NDArray[np.float32] | None = _as_array(self._memory, count, samples)
         self.layout = SlotLayout(self._memory.name, count, samples)
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._free = list(range(count - 1, -1, -1))
         self._holders: dict[int, str] = {}
         self._queue: list[_Waiter] = []  # in the order in which they came
         self._closed = False
 
-    def acquire(self, job: str, cancel: threading.Event | None = None) -> int:
+    def acquire(self, job: str, cancel: clock.Event | None = None) -> int:
         """Wait for a free slot. Raises JobCancelled once `cancel` is set or the slots are closed."""
-        waiter = _Waiter(job, threading.Condition(self._lock))
+        waiter = _Waiter(job, clock.Condition(self._lock))
         with self._lock:
             self._queue.append(waiter)
             self._hand_out()

@@ -18,7 +18,6 @@ import contextlib
 import itertools
 import multiprocessing
 import sys
-import threading
 from collections.abc import Hashable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
@@ -27,6 +26,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.domain.priority import NORMAL
 from spool.domain.recognition import Recognition
 from spool.errors import EngineStopped, JobCancelled
@@ -62,9 +62,9 @@ class Engine:
         self._slots = AudioSlots(self.options.slots, self.options.slot_samples)
         self._pending = PendingRequests(self._slots.release, self._fill_control)
         self._tickets = itertools.count(1)
-        self._sending = threading.Lock()  # one request is registered and sent at a time
+        self._sending = clock.Lock()  # one request is registered and sent at a time
         self._process: EngineProcess | None = None
-        self._watcher = threading.Thread()
+        self._watcher = clock.Thread()
         self._restarting: EngineProcess | None = None
         self._closed = False
         self._prepared: dict[Hashable, ModelInfo] = {}
@@ -93,7 +93,7 @@ class Engine:
     def _wait_ready(self) -> str | None:
         """Start a child and wait until it is ready; returns None, or the reason if it is not."""
         self._spawn()
-        self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
+        self._watcher = clock.Thread(target=self._watch, name="engine-reports", daemon=True)
         self._watcher.start()
         came_up = self._pending.up.wait(self.options.start_seconds)
         return self.stopped if came_up else f"it was not ready within {self.options.start_seconds:.0f} s"
@@ -104,7 +104,7 @@ class Engine:
         samples: NDArray[np.float32],
         model: str,
         request: DecodeRequest = NOTHING,
-        cancel: threading.Event | None = None,
+        cancel: clock.Event | None = None,
         mark: str = "",
         priority: int = NORMAL,
     ) -> "Future[Recognition]":
@@ -353,8 +353,8 @@ class EngineProcess:
         self._process = context.Process(
             target=_child, args=(theirs, layout, options), name="spool-engine", daemon=True
         )
-        self._sending = threading.Lock()
-        self._reaping = threading.Lock()
+        self._sending = clock.Lock()
+        self._reaping = clock.Lock()
         with start_with_huge_pages():
             self._process.start()
         theirs.close()  # otherwise the child's death would not close the pipe

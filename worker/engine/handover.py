@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from spool import clock
 from spool.domain.recognition import Recognition
 from spool.errors import SpoolError
 from worker.engine.protocol import Utterance
@@ -107,10 +107,10 @@ class HandoverFolder:
     def wait(self, check: Callable[[], None] = lambda: None) -> None:
         """Wait, but not for long, until no engine of a killed worker is finishing; `check` may raise to
         stop."""
-        end = time.monotonic() + WAIT_SECONDS
-        while any(map(_is_held, self._files("*.lock"))) and time.monotonic() < end:
+        end = clock.monotonic() + WAIT_SECONDS
+        while any(map(_is_held, self._files("*.lock"))) and clock.monotonic() < end:
             check()
-            time.sleep(POLL_SECONDS)
+            clock.sleep(POLL_SECONDS)
 
     def _file(self, job: str, suffix: str) -> Path:
         assert self._path is not None
@@ -129,7 +129,7 @@ class Unsettled:
         self._worker_id = worker_id
         self._answers: dict[tuple[str, str], Recognition] = {}
         self._running = 0  # batches on the device, one inside another
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
 
     def begin(self) -> None:
         """A batch is on the device."""
@@ -180,7 +180,7 @@ class Unsettled:
 
 
 def _age(file: Path) -> float:
-    return abs(time.time() - file.stat().st_mtime)
+    return abs(clock.time() - file.stat().st_mtime)
 
 
 def _is_held(lock: Path) -> bool:

@@ -5,12 +5,12 @@ thread takes the next.
 """
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from multiprocessing.connection import Connection
 from typing import Protocol, cast
 
+from spool import clock
 from worker.engine.ahead import WorkAhead
 from worker.engine.handover import Unsettled
 from worker.engine.protocol import (
@@ -60,7 +60,7 @@ class Reports:
 
     def __init__(self, connection: "Connection[Report, Request]") -> None:
         self._connection = connection
-        self._sending = threading.Lock()
+        self._sending = clock.Lock()
 
     def send(self, report: Report) -> None:
         """Send a report; raises BrokenPipeError or ConnectionResetError if the parent is gone."""
@@ -80,7 +80,7 @@ class Inbox:
         self._waiting = UtteranceQueue(options.limits)
         self._utterances: dict[int, Utterance] = {}
         self._describes: deque[Describe] = deque()
-        self._arrived = threading.Condition()
+        self._arrived = clock.Condition()
         self.live = 0
         """Waiting feeds of live sessions, and `Describe`s for them. May be read without a lock."""
 

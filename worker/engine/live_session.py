@@ -6,7 +6,6 @@ events come in the same order, and those already returned are skipped. Owns repl
 """
 
 import contextlib
-import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.domain.recognition import Recognition
 from spool.errors import EngineCrashed, EngineFull, InvalidRequest, JobCancelled, SpoolError, StateLost
 from spool.ids import new_id
@@ -54,7 +54,7 @@ class EngineSession:
     """One session; used from one thread. `engine_ns` is the time of its steps, `wasted_ns` that of rebuilding
     its state and of abandoned steps, which is engine time of its job too."""
 
-    def __init__(self, engine: Engine, request: LiveRequest, cancel: threading.Event | None = None) -> None:
+    def __init__(self, engine: Engine, request: LiveRequest, cancel: clock.Event | None = None) -> None:
         self.request = request
         self.samples = 0
         self.engine_ns = 0
@@ -65,7 +65,7 @@ class EngineSession:
         self.weights: tuple[str | None, ...] | None = None
         """`ModelInfo.makers` of the last answer."""
         self._engine = engine
-        self._cancel = cancel or threading.Event()
+        self._cancel = cancel or clock.Event()
         self._name = new_id("live")
         self._heard: list[NDArray[np.float32]] = []
         self._given = 0  # events
@@ -167,7 +167,7 @@ class EngineSession:
         return list(result.output.events)
 
     def _send(
-        self, samples: NDArray[np.float32], feed: LiveFeed, cancel: threading.Event | None
+        self, samples: NDArray[np.float32], feed: LiveFeed, cancel: clock.Event | None
     ) -> "Future[Recognition]":
         request = DecodeRequest(step=feed, search=self.request.search)
         return self._engine.submit(self._name, samples, self.request.model, request, cancel)
@@ -201,7 +201,7 @@ class LiveSessions:
     def __init__(self, engine: Engine, *, most: int = MOST_SESSIONS, share: float = LIVE_SHARE) -> None:
         """Admit at most `most` sessions, and only as many as take `share` of the engine's time together."""
         self._engine, self._most, self._share = engine, most, share
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._sessions: list[EngineSession] = []
         self._cost: float | None = None
 
@@ -213,7 +213,7 @@ class LiveSessions:
             self._measure()
             return len(self._sessions) * (self._cost or 0.0)
 
-    def open(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
+    def open(self, request: LiveRequest, cancel: clock.Event | None = None) -> EngineSession:
         """Open a session; `cancel` ends its waits. Raises EngineFull."""
         with self._lock:
             self._measure()
@@ -222,7 +222,7 @@ class LiveSessions:
                 raise EngineFull(refusal)
             return self._open_session(request, cancel)
 
-    def go_on(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
+    def go_on(self, request: LiveRequest, cancel: clock.Event | None = None) -> EngineSession:
         """Open a session for a client that was already admitted."""
         with self._lock:
             self._measure()
@@ -247,7 +247,7 @@ class LiveSessions:
             )
         return None
 
-    def _open_session(self, request: LiveRequest, cancel: threading.Event | None) -> EngineSession:
+    def _open_session(self, request: LiveRequest, cancel: clock.Event | None) -> EngineSession:
         session = EngineSession(self._engine, request, cancel)
         self._sessions.append(session)
         return session

@@ -5,13 +5,13 @@ single one may be larger than the budget. A model that was just loaded stays for
 two models that do not fit together would have each of them reloaded for every batch. Loads nothing itself.
 """
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from spool import clock
 from spool.catalogue import installed_path
 from worker.engine.protocol import ModelCacheOptions
 
@@ -28,9 +28,9 @@ class _Place(Generic[Held]):
 class ModelCache(Generic[Held]):
     """Models by path. Used from one thread, except `may_serve`, which only reads."""
 
-    def __init__(self, options: ModelCacheOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: ModelCacheOptions, read_clock: Callable[[], float] = clock.monotonic) -> None:
         self._options = options
-        self._clock = clock
+        self._clock = read_clock
         self._places: OrderedDict[str, _Place[Held]] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._loaded_at = -float("inf")

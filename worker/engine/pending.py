@@ -8,8 +8,6 @@ machine is at fault and the engine stops.
 """
 
 import contextlib
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from spool import clock
 from spool.domain.recognition import Recognition
 from spool.domain.worker_stats import WorkCounts
 from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
@@ -89,7 +88,7 @@ class PendingRequests:
         self._release = release
         self._fill = fill
         self._unexplained: deque[float] = deque(maxlen=CRASHES_KEPT)
-        self._lock = threading.RLock()
+        self._lock = clock.RLock()
         self._open: dict[int, _Open] = {}
         self._on_device: list[_Batch] = []  # each but the first between the layers of the one before it
         self._loading: str | None = None
@@ -100,7 +99,7 @@ class PendingRequests:
         self._starts_without_ready = 0
         self._stats = EngineStats()
         self._stopped: str | None = None
-        self.up = threading.Event()  # a child is ready, or never will be
+        self.up = clock.Event()  # a child is ready, or never will be
 
     @property
     def stats(self) -> EngineStats:
@@ -188,7 +187,7 @@ class PendingRequests:
     def count_unexplained_crashes(self, seconds: float) -> int:
         """The number of children that died within the last `seconds` with no utterance or model to blame."""
         with self._lock:
-            return sum(died > time.monotonic() - seconds for died in self._unexplained)
+            return sum(died > clock.monotonic() - seconds for died in self._unexplained)
 
     def take(self, report: Report) -> None:
         """Process a report from the child."""
@@ -211,7 +210,7 @@ class PendingRequests:
                 self._loaded = [model for model in self._loaded if model not in report.models]
                 self.crowded = True
             elif isinstance(report, Started):
-                self._on_device.append(_Batch(report.tickets, time.monotonic_ns()))
+                self._on_device.append(_Batch(report.tickets, clock.monotonic_ns()))
             elif isinstance(report, Finished):
                 self._take_results(report)
             elif isinstance(report, Described):
@@ -237,7 +236,7 @@ class PendingRequests:
             self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
             if not asked:
                 self._starts_without_ready += 1
-                self._unexplained.append(time.monotonic())
+                self._unexplained.append(clock.monotonic())
             if self._starts_without_ready > STARTS_WITHOUT_READY:
                 self.stop(
                     f"its process ended {self._starts_without_ready} times before it was ready ({ending})"
@@ -249,14 +248,14 @@ class PendingRequests:
             self._loading, self._on_device, self._loaded = None, [], []
 
     def _out_ns(self) -> int:
-        return time.monotonic_ns() - self._on_device[0].began_ns if self._on_device else 0
+        return clock.monotonic_ns() - self._on_device[0].began_ns if self._on_device else 0
 
     def _take_off(self, tickets: tuple[int, ...]) -> None:
         """Remove a finished batch; its time is not part of the batch that it interrupted."""
         for place, batch in enumerate(self._on_device):
             if batch.tickets == tickets:
                 for outer in self._on_device[:place]:
-                    outer.began_ns += time.monotonic_ns() - batch.began_ns
+                    outer.began_ns += clock.monotonic_ns() - batch.began_ns
                 del self._on_device[place:]
                 return
 

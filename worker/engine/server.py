@@ -15,13 +15,12 @@ import math
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import cast
 
+from spool import clock
 from spool.domain.recognition import Recognition
 from spool.errors import EngineError, ModelUnreadable, QualityUnknown, SpoolError
 from spool.failpoints import failpoint
@@ -75,7 +74,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     ahead.start()
     unsettled = Unsettled(options.handover, options.worker_id)
     inbox = Inbox(options, reports, ahead, unsettled)
-    receiver = threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True)
+    receiver = clock.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True)
     receiver.start()
     home = importlib.import_module(module)
     loader = cast("Loader", getattr(home, name))
@@ -87,7 +86,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
         while True:
             before = device.worked_ns
             device.do(inbox.next(device))
-            time.sleep(pause_seconds(device.worked_ns - before, options.share))
+            clock.sleep(pause_seconds(device.worked_ns - before, options.share))
     except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
         unsettled.stop()
         receiver.join()  # it hands over and ends the process
@@ -135,7 +134,7 @@ class BatchRunner:
         end before the session has waited for `LIVE_WAIT` of a chunk."""
         if cast("Group", group)[2]:
             return math.inf
-        if time.monotonic() >= self._live_until:
+        if clock.monotonic() >= self._live_until:
             self._live_seconds = math.inf
         return self._pace.most_samples(group, LIVE_WAIT * self._live_seconds)
 
@@ -154,7 +153,7 @@ class BatchRunner:
         for answer in answers:
             if isinstance(answer, Recognition) and isinstance(answer.output, LiveAnswer):
                 self._live_seconds = min(self._live_seconds, answer.output.chunk_seconds)
-                self._live_until = time.monotonic() + LIVE_SECONDS
+                self._live_until = clock.monotonic() + LIVE_SECONDS
 
     def cost(self, item: QueuedUtterance) -> BatchCost:
         """The cost of an utterance; for a model that is not loaded yet it is unlimited, so that the utterance
@@ -184,7 +183,7 @@ class BatchRunner:
     def _turns(self, inbox: Inbox) -> LiveTurns:
         """The live steps that may interrupt a batch of jobs."""
         return LiveTurns(
-            lambda: inbox.live > 0 or time.monotonic() < self._live_until,
+            lambda: inbox.live > 0 or clock.monotonic() < self._live_until,
             lambda: inbox.next_live(self) if inbox.live else None,
             self.do,
         )
@@ -234,10 +233,10 @@ class BatchRunner:
         turns = None if live or batch[0].alone or self._inbox is None else self._turns(self._inbox)
         if not live:
             self._catching_up = 0  # meanwhile sessions may fall behind again
-        begun = time.monotonic_ns()
+        begun = clock.monotonic_ns()
 
         def measure_ns() -> int:
-            return time.monotonic_ns() - begun - (0 if turns is None else turns.ns)
+            return clock.monotonic_ns() - begun - (0 if turns is None else turns.ns)
 
         try:
             ahead = self._ahead.begin_batch([utterance.ticket for utterance in batch])
@@ -280,7 +279,7 @@ class BatchRunner:
         self._handover.wait()  # the engine of a killed worker may still hold its models
         self._reports.send(Loading(path))
         failpoint("engine.loading")
-        begun = time.monotonic_ns()
+        begun = clock.monotonic_ns()
         try:
             model = self._check_quality(path, self._loader(path))
         except SpoolError:
@@ -289,7 +288,7 @@ class BatchRunner:
             raise ModelUnreadable(f"The model {path} cannot be loaded: {_one_line(error)}") from error
         finally:
             info = None if model is None else model.info
-            self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
+            self._reports.send(Loaded(path, clock.monotonic_ns() - begun, info))
         self._ahead.serve(path, model.front if isinstance(model, WorksAhead) else None)
         self._let_go(self._model_cache.take_in(path, model, model.info.size, beside))
         return model

@@ -5,9 +5,9 @@ affect the batch; one that would end the process ends it, with the step to blame
 """
 
 import os
-import time
 from collections.abc import Callable, Sequence
 
+from spool import clock
 from worker.engine.protocol import Describe, Utterance
 from worker.models.turns import giving_way_to
 
@@ -34,7 +34,7 @@ class LiveTurns:
 
     def take_turn(self) -> None:
         """Run one batch of steps, if one waits; only one, so that the batch of jobs always makes progress."""
-        begun = time.monotonic_ns()
+        begun = clock.monotonic_ns()
         work = self._take()
         if work is None:
             return
@@ -46,4 +46,4 @@ class LiveTurns:
         except Exception as error:
             raise StepBrokeError from error
         finally:
-            self.ns += time.monotonic_ns() - begun
+            self.ns += clock.monotonic_ns() - begun

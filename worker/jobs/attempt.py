@@ -7,7 +7,6 @@ samples alone, so it comes out the same. How the job ends is decided in `worker.
 """
 
 import contextlib
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.answering import Answering
 from spool.domain.receipts import Origin
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
@@ -84,8 +84,8 @@ class Attempt(ChunkDecoder):
     _sent: bool = False
     _kept: int = 0
     _saved: dict[tuple[int, int], DecodedChunk] = field(default_factory=dict)
-    _begun: float = field(default_factory=time.monotonic)
-    _asked: float = field(default_factory=time.monotonic)
+    _begun: float = field(default_factory=clock.monotonic)
+    _asked: float = field(default_factory=clock.monotonic)
     answering: Answering = field(init=False)
     """By which the recording is read."""
 
@@ -192,7 +192,7 @@ class Attempt(ChunkDecoder):
         if (why := self.context.rests_because()) is not None:
             raise GiveBack(why)
         settings = self.context.settings
-        now = time.monotonic()
+        now = clock.monotonic()
         # A turn in which nothing was kept is not over: handing back then would change nothing but the
         # attempt.
         if now - self._begun < settings.yield_seconds or not self._kept:

@@ -5,13 +5,13 @@ A message only says that there is work; `spool.store.queue.scheduler` chooses th
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import structlog
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.errors import SpoolError
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.queue.outbox import hint_again, hint_used_up
@@ -64,7 +64,7 @@ def beside(context: WorkerContext, claims: Sequence[Claim], run: Callable[[Claim
     threads, left = [], list(claims)
     with contextlib.suppress(RuntimeError):  # no more threads
         while left:
-            thread = threading.Thread(
+            thread = clock.Thread(
                 target=run_and_leave, args=(left[0],), name=f"job-{left[0].job.id}", daemon=True
             )
             thread.start()

@@ -10,14 +10,13 @@ renewal is due, since most short jobs have ended by then.
 import heapq
 import itertools
 import math
-import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import structlog
 
+from spool import clock
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
 from spool.failpoints import failpoint
 from spool.store.database import Database
@@ -54,15 +53,15 @@ class Lease:
         self._most_seconds = most_seconds
         self._hangs = hangs
         self._outage_seconds = outage_seconds
-        self._begun = time.monotonic()
-        self._ended = threading.Event()
+        self._begun = clock.monotonic()
+        self._ended = clock.Event()
         self._lost: LeaseLost | None = None
         self._cancelled = False
         self.wrote_cancel = False
         """Whether the job was cancelled from here."""
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self.stop = threading.Event()
+        self._starting = clock.Lock()
+        self._thread: clock.Thread | None = None
+        self.stop = clock.Event()
 
     def __enter__(self) -> Self:
         _STARTS.add(self._begun + self._pause, self)
@@ -88,7 +87,7 @@ class Lease:
     @property
     def ran_seconds(self) -> float:
         """How long workers have run the job since it was submitted or retried, this attempt included."""
-        return self._claim.job.ran_seconds + time.monotonic() - self._begun
+        return self._claim.job.ran_seconds + clock.monotonic() - self._begun
 
     def cancel(self) -> None:
         """A person has asked to cancel the job."""
@@ -97,7 +96,7 @@ class Lease:
 
     def start_renewing(self) -> None:
         """Start the thread, unless the block has ended. Without one the job must not go on."""
-        thread = threading.Thread(target=self._keep, name=f"lease-{self._claim.job.id}", daemon=True)
+        thread = clock.Thread(target=self._keep, name=f"lease-{self._claim.job.id}", daemon=True)
         with self._starting:
             if self._ended.is_set():
                 return
@@ -116,7 +115,7 @@ class Lease:
         renewed, wait = self._begun, 0.0  # the first is due
         while not self._ended.wait(wait):
             wait = self._pause
-            asked = time.monotonic()
+            asked = clock.monotonic()
             try:
                 cancel = renew_once(self._db, self._claim, self._seconds, self.ran_seconds)
             except LeaseLost as error:
@@ -124,7 +123,7 @@ class Lease:
                 return
             except StorageError as error:
                 log.warning("lease not renewed", **self._claim.job.ids, error=error.message)
-                if time.monotonic() - renewed > self._outage_seconds():
+                if clock.monotonic() - renewed > self._outage_seconds():
                     self._lose(LeaseLost("The lease could not be renewed in time."))
                     return
                 continue
@@ -191,7 +190,7 @@ class _Starts:
     """One thread that starts those of the leases when they are due."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self._due: list[tuple[float, int, Lease]] = []
         self._numbers = itertools.count()
         self._runs = False
@@ -200,7 +199,7 @@ class _Starts:
         """Start the lease's thread at this time of the monotonic clock."""
         with self._changed:
             if not self._runs:
-                threading.Thread(target=self._run, name="leases", daemon=True).start()
+                clock.Thread(target=self._run, name="leases", daemon=True).start()
                 self._runs = True
             heapq.heappush(self._due, (at, next(self._numbers), lease))
             if self._due[0][2] is lease:
@@ -212,8 +211,8 @@ class _Starts:
 
     def _next(self) -> Lease:
         with self._changed:
-            while not self._due or self._due[0][0] > time.monotonic():
-                self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+            while not self._due or self._due[0][0] > clock.monotonic():
+                self._changed.wait(self._due[0][0] - clock.monotonic() if self._due else None)
             return heapq.heappop(self._due)[2]
 
 

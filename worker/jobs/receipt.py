@@ -1,8 +1,8 @@
 """What a finished job states of itself, from what its attempt knows. The API signs it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from spool import clock
 from spool.domain.receipts import Origin, Statement, canonical, digest, receipts_of
 from spool.domain.recognition import DecodedChunk
 from spool.domain.transcript import ModelFacts, Transcript
@@ -32,7 +32,7 @@ def state(
     statement = Statement(
         job=claim.job.id,
         attempt=claim.attempt,
-        ended_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        ended_at=f"{clock.now():%Y-%m-%dT%H:%M:%SZ}",
         audio_sha256=outcome.content_sha256,
         transcript_sha256=outcome.transcript_sha256,
         options_sha256=digest(transcript.options),

@@ -1,11 +1,10 @@
 """Retries of transient failures, within an attempt and between attempts."""
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from spool import clock
 from spool.errors import StorageError
 
 Result = TypeVar("Result")
@@ -36,21 +35,21 @@ class RetryPolicy:
 
 
 def retry_storage(
-    action: Callable[[], Result], seconds: float | Callable[[], float], stop: threading.Event | None = None
+    action: Callable[[], Result], seconds: float | Callable[[], float], stop: clock.Event | None = None
 ) -> Result:
     """Do `action`, again after each StorageError, until `seconds` have passed or `stop` is set; then the
     error stands. `seconds` may change while this waits.
 
     The action must be safe to do twice: a commit whose answer was lost looks like one that failed.
     """
-    began = time.monotonic()
-    stop = stop or threading.Event()
+    began = clock.monotonic()
+    stop = stop or clock.Event()
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
             return action()
         except StorageError:
             most = seconds() if callable(seconds) else seconds
-            if time.monotonic() + pause > began + most or stop.wait(pause):
+            if clock.monotonic() + pause > began + most or stop.wait(pause):
                 raise
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -4,7 +4,6 @@ Owns where files lie; what they mean is their family's business (`worker.models.
 """
 
 import re
-import time
 from pathlib import Path
 
 import huggingface_hub
@@ -12,6 +11,7 @@ import mlx.core as mx
 import structlog
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+from spool import clock
 from spool.catalogue import Progress, fetch_model, hold_model, load_catalogue
 from spool.errors import UnknownModel
 from spool.settings import load_settings
@@ -98,9 +98,9 @@ class _LogProgress:
         self._next = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        if time.monotonic() < self._next:
+        if clock.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _LOG_SECONDS
+        self._next = clock.monotonic() + _LOG_SECONDS
         log.info("fetching a model", model=progress.name, done=progress.done, total=progress.total)
 
 

@@ -7,10 +7,9 @@ is SQL's (`spool.store.queue.scheduler`), and which model leaves the memory is t
 (`worker.engine.model_cache`).
 """
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 
+from spool import clock
 from spool.store.queue.leases import Passed
 
 STAY_SECONDS = 20.0
@@ -23,11 +22,11 @@ class ModelAffinity:
     """Which waiting work one worker has passed over, and for how long. Thread-safe."""
 
     def __init__(
-        self, stay_seconds: float = STAY_SECONDS, clock: Callable[[], float] = time.monotonic
+        self, stay_seconds: float = STAY_SECONDS, read_clock: Callable[[], float] = clock.monotonic
     ) -> None:
         self._stay_seconds = stay_seconds
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._clock = read_clock
+        self._lock = clock.Lock()
         self._since: float | None = None
         self._stays = 1.0
         self._in_order = 0

@@ -4,13 +4,13 @@ What the catalogue says is known at once, the hash of weights that lie on this m
 rest once the engine has loaded the model. Reads files; loads nothing.
 """
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
+from spool import clock
 from spool.catalogue import hash_of, installed_path, load_catalogue
 from spool.domain.fleet.models import AnnouncedModel
 from spool.errors import SpoolError
@@ -27,13 +27,13 @@ class Announcement:
 
     def __init__(self, models: Mapping[str, str]) -> None:
         self._models = dict(models)
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._facts = {name: _from_catalogue(place) for name, place in models.items()}
         self._stored: dict[str, AnnouncedModel] | None = None
 
     def start(self) -> None:
         """Hash the weights on this machine, in a thread of its own."""
-        threading.Thread(target=self._hash_all, name="worker-announcement", daemon=True).start()
+        clock.Thread(target=self._hash_all, name="worker-announcement", daemon=True).start()
 
     def facts(self, engine: Engine | None = None) -> dict[str, AnnouncedModel]:
         """The facts known now; `engine` has more about the models that it has loaded."""

@@ -6,7 +6,7 @@ takes no jobs that another one could do meanwhile. Knows durations; which jobs a
 (`spool.store.queue.scheduler`).
 """
 
-import threading
+from spool import clock
 
 SECONDS = 0.5
 MOST_JOBS = 10
@@ -18,7 +18,7 @@ class Appetite:
     """The mean engine time of a job. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._mean_ns: float | None = None
 
     def note_ending(self, engine_ns: int) -> None:

@@ -1,8 +1,8 @@
 """What all jobs of one worker share: settings, database, engine and the service's own records."""
 
-import threading
 from dataclasses import dataclass, field
 
+from spool import clock
 from spool.domain.fleet.routing import Machine, Offer
 from spool.settings import Settings
 from spool.store.database import Database
@@ -32,7 +32,7 @@ class WorkerContext:
     engine: Engine
     wasted: WastedTime
     worker_id: str
-    draining: threading.Event
+    draining: clock.Event
     health: Health = field(default_factory=Health)
     off: OffHours = field(default_factory=OffHours)
     job_gate: JobGate = field(default_factory=JobGate)

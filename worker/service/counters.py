@@ -3,11 +3,10 @@
 Sums what the engine measured and what job threads report; knows no database and no job.
 """
 
-import threading
-import time
 from collections import Counter
 from dataclasses import replace
 
+from spool import clock
 from spool.domain.worker_stats import WorkCounts
 from worker.engine.client import Engine
 from worker.service import hint_transport
@@ -17,8 +16,8 @@ class Counters:
     """Counts since the process started. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._began_ns = time.monotonic_ns()
+        self._lock = clock.Lock()
+        self._began_ns = clock.monotonic_ns()
         self._idle_ns = 0
         self._audio_samples = 0
         self._attempts: Counter[str] = Counter()
@@ -39,7 +38,7 @@ class Counters:
         unbilled_ns = engine.unbilled_ns  # first: a batch that ends between the two is in both, not in none
         stats = engine.stats
         with self._lock:
-            lived_ns = time.monotonic_ns() - self._began_ns
+            lived_ns = clock.monotonic_ns() - self._began_ns
             rest_ns = lived_ns - unbilled_ns - stats.busy_ns - stats.load_ns
             # A batch is measured when it ends, a model when it is loaded: what looked like idle time before
             # is taken back by not growing for a while, since a count must never fall.

@@ -6,12 +6,11 @@ together, each is then left to its own thread, so that a bad ending takes no oth
 transaction; how a job ends is `spool.store.queue.endings`'s business.
 """
 
-import threading
-import time
 from dataclasses import dataclass, replace
 
 import structlog
 
+from spool import clock
 from spool.domain.transcript import Transcript
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
@@ -46,8 +45,8 @@ class Endings:
         """`most`: endings of a transaction; `gather_seconds`: how long one waits for others."""
         self._most = most
         self._gather_seconds = gather_seconds
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._lock = clock.Lock()
+        self._writing = clock.Lock()
         self._waiting: list[_Waiting] = []
 
     def __len__(self) -> int:
@@ -68,7 +67,7 @@ class Endings:
             self._waiting.append(own)
         with self._writing:
             if gather and not own.tried:
-                time.sleep(self._gather_seconds)
+                clock.sleep(self._gather_seconds)
             while not own.tried:
                 with self._lock:
                     together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]

@@ -8,11 +8,11 @@ and engine; knows no job.
 import os
 import shutil
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from spool import clock
 from spool.errors import DiskFull, SpoolError
 from spool.settings import Settings
 from spool.store.database import Database
@@ -32,7 +32,7 @@ class Health:
     """What is known of this worker's health. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._reason: str | None = None
         self._disk_failures: deque[float] = deque(maxlen=DISK_FAILURES)
         self._hanging: set[str] = set()
@@ -40,7 +40,7 @@ class Health:
         self._failed_since_success: set[str] = set()
         self._lacks: dict[str, Callable[[], str | None]] = {}
         self._lacking_language_models: dict[str, float] = {}
-        self.changed = threading.Event()
+        self.changed = clock.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
 
     @property
@@ -85,7 +85,7 @@ class Health:
         """Note an error that a job met here."""
         if isinstance(error, DiskFull):
             with self._lock:
-                self._disk_failures.append(time.monotonic())
+                self._disk_failures.append(clock.monotonic())
 
     def job_failed(self, job_id: str, model: str, why: str, *, proven: bool = False) -> None:
         """The job was given back as one that this worker cannot do. After several in a row, or where a
@@ -116,7 +116,7 @@ class Health:
     def lack_language_model(self, name: str) -> None:
         """Leave jobs that ask for a language model that is not here to other workers for a while."""
         with self._lock:
-            self._lacking_language_models[name] = time.monotonic() + LACKING_SECONDS
+            self._lacking_language_models[name] = clock.monotonic() + LACKING_SECONDS
 
     @property
     def lacking_language_models(self) -> frozenset[str]:
@@ -145,7 +145,7 @@ class Health:
         if hanging := self.hanging:
             return f"a thread hangs in {', '.join(sorted(hanging))}"
         with self._lock:
-            recent = sum(at > time.monotonic() - WINDOW_SECONDS for at in self._disk_failures)
+            recent = sum(at > clock.monotonic() - WINDOW_SECONDS for at in self._disk_failures)
         return f"{recent} jobs found no room on the disk" if recent >= DISK_FAILURES else None
 
 
@@ -194,13 +194,13 @@ def write_problem(folder: Path) -> str | None:
 def clock_problem(db: Database, most: float) -> str | None:
     """This machine's clock is not the database's. A database that does not answer is not this machine's
     fault."""
-    before = time.time()
+    before = clock.time()
     try:
         with db.read() as tx:
             theirs = read_clock(tx).timestamp()
     except SpoolError:
         return None
-    middle = (before + time.time()) / 2
+    middle = (before + clock.time()) / 2
     if abs(middle - theirs) > most:
         return f"this machine's clock is {middle - theirs:+.0f} s from the database's"
     return None
@@ -217,7 +217,7 @@ def engine_problem(engine: Engine) -> str | None:
 
 
 def _still_valid(until: dict[str, float]) -> frozenset[str]:
-    now = time.monotonic()
+    now = clock.monotonic()
     return frozenset(name for name, end in until.items() if end > now)
 
 

@@ -3,10 +3,9 @@
 Reads the engine's counters and writes the database; decides nothing.
 """
 
-import threading
-
 import structlog
 
+from spool import clock
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import heartbeat, register_worker
 from spool.tables.workers import WorkerInfo, WorkerState
@@ -17,14 +16,14 @@ from worker.service.context import WorkerContext
 log = structlog.get_logger(__name__)
 
 
-class Heartbeat(threading.Thread):
+class Heartbeat(clock.Thread):
     """A daemon thread that sends heartbeats until stopped."""
 
     def __init__(self, context: WorkerContext, info: WorkerInfo) -> None:
         super().__init__(name="worker-heartbeat", daemon=True)
         self._context = context
         self._info = info
-        self._stopping = threading.Event()
+        self._stopping = clock.Event()
 
     def stop(self) -> None:
         """Stop sending heartbeats."""

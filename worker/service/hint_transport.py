@@ -7,8 +7,6 @@ version.
 """
 
 import json
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +17,7 @@ import structlog
 from kombu.transport import redis, virtual
 from redis.exceptions import DataError, ResponseError
 
+from spool import clock
 from spool.broker.celery_app import TASK
 from spool.ids import is_id
 
@@ -36,7 +35,7 @@ class _Dropped:
     """Counts messages that are not hints. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._reported = -REPORT_SECONDS
         self.count = 0
 
@@ -44,9 +43,9 @@ class _Dropped:
         """Count one, and say so from time to time."""
         with self._lock:
             self.count += 1
-            if time.monotonic() - self._reported < REPORT_SECONDS:
+            if clock.monotonic() - self._reported < REPORT_SECONDS:
                 return
-            self._reported = time.monotonic()
+            self._reported = clock.monotonic()
         log.warning("dropped a message that is not a hint", reason=why, dropped=self.count)
 
 
@@ -87,7 +86,7 @@ class Transport(redis.Transport):
             return super().on_readable(fileno)  # type: ignore[no-untyped-call]
         except ResponseError as error:  # the queue is no list: nothing comes until somebody repairs that
             DROPPED.add(str(error))
-            time.sleep(PAUSE_SECONDS)
+            clock.sleep(PAUSE_SECONDS)
         except _UNREADABLE as error:
             DROPPED.add(type(error).__name__)  # it is off the queue already
         return None

@@ -1,8 +1,9 @@
 """Which queues Celery consumes: none while the worker is unwell or outside its hours."""
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from spool import clock
 
 
 class QueueIntake:
@@ -10,7 +11,7 @@ class QueueIntake:
 
     def __init__(self, queues: Sequence[str]) -> None:
         self._queues = list(queues)
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._consumer: Any = None
         self._paused = False
 

@@ -5,8 +5,9 @@ its last chance it runs alone, so that a process that dies then is known to die 
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
+
+from spool import clock
 
 POLL_SECONDS = 0.2  # how often a waiting job calls `stop`
 
@@ -15,7 +16,7 @@ class JobGate:
     """Counts the jobs in flight. Thread-safe."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self._taken = 0
         self._wanted_alone = 0
 

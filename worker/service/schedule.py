@@ -3,21 +3,20 @@
 Knows hours and the clock; `worker.service.supervisor` acts on the answer.
 """
 
-import threading
-import time
 from collections.abc import Callable
 
+from spool import clock
 from spool.domain.work_hours import WorkHours, format_until, parse_hours
 
 
 class OffHours:
-    """The hours in which the worker takes no jobs. Thread-safe. `clock` returns Unix seconds."""
+    """The hours in which the worker takes no jobs. Thread-safe. `read_clock` returns Unix seconds."""
 
-    def __init__(self, hours: str = "", clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, hours: str = "", read_clock: Callable[[], float] = clock.time) -> None:
         self._text = hours
         self._hours: WorkHours = parse_hours(hours)
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._clock = read_clock
+        self._lock = clock.Lock()
         self._reason: str | None = None
 
     @property

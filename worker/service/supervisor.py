@@ -10,14 +10,13 @@ wrong.
 
 import contextlib
 import math
-import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import TimeoutError as NotYet
 from typing import Protocol
 
 import structlog
 
+from spool import clock
 from spool.domain.fleet.routing import route_of
 from spool.errors import ModelError, SpoolError
 from spool.store.jobs import find_queued
@@ -46,7 +45,7 @@ class Intake(Protocol):
         """Take messages of these queues too."""
 
 
-class Supervisor(threading.Thread):
+class Supervisor(clock.Thread):
     """A daemon thread that supervises the worker until stopped. `leave` ends the process with code 1;
     `leave(True)` does so although threads hang."""
 
@@ -55,7 +54,7 @@ class Supervisor(threading.Thread):
         self._context = context
         self._intake = intake
         self._leave = leave
-        self._stopping = threading.Event()
+        self._stopping = clock.Event()
         self._next_try = 0.0
         self._out = False
         self._freed = False
@@ -113,7 +112,7 @@ class Supervisor(threading.Thread):
                 self._rest(problem)
         elif not self._out:  # a failing job has set it
             self._rest(health.reason, FIRST_TRY_SECONDS)
-        elif time.monotonic() >= self._next_try:
+        elif clock.monotonic() >= self._next_try:
             problem = self._still()
             if problem is None:
                 self._return()
@@ -149,7 +148,7 @@ class Supervisor(threading.Thread):
             self._leave(bool(self._context.health.hanging))
 
     def _wait(self, most_seconds: float = math.inf) -> None:
-        self._next_try = time.monotonic() + min(most_seconds, self._context.settings.unwell_retry_seconds)
+        self._next_try = clock.monotonic() + min(most_seconds, self._context.settings.unwell_retry_seconds)
 
     def _still(self) -> str | None:
         """What is still wrong; None if the self-test passes."""
@@ -190,8 +189,8 @@ class Supervisor(threading.Thread):
         try:
             self._context.engine.probe(self._context.settings.models[name]).result(TEST_SECONDS)
         except ModelError as error:
-            since = self._unloadable.setdefault(name, time.monotonic())
-            if time.monotonic() - since >= self._context.settings.model_grace_seconds:
+            since = self._unloadable.setdefault(name, clock.monotonic())
+            if clock.monotonic() - since >= self._context.settings.model_grace_seconds:
                 self._give_up(name, error)
             raise
         self._unloadable.pop(name, None)

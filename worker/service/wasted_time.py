@@ -6,13 +6,13 @@ failed, or taken over); it is billed as wasted, on the job that caused it, so th
 commit whose answer was lost may have gone through all the same: it is looked for before it is done again.
 """
 
-import threading
 from collections import deque
 from dataclasses import dataclass
 
 import structlog
 from sqlalchemy import Connection
 
+from spool import clock
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.store.chunks import load_chunks
@@ -62,7 +62,7 @@ class WastedTime:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._debts: deque[_Debt] = deque()
-        self._writing = threading.Lock()
+        self._writing = clock.Lock()
 
     def __len__(self) -> int:
         return len(self._debts)

@@ -4,10 +4,9 @@ The request is a row in the database; the API writes its answer into the row, an
 it.
 """
 
-import threading
-import time
 from collections.abc import Callable
 
+from spool import clock
 from spool.errors import SourceForbidden, StorageError
 from spool.store.archive.connections import SignedAddress, take_link, waits_for_link
 from spool.store.database import Database
@@ -27,12 +26,12 @@ class SignedLink:
         db: Database,
         job_id: str,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        read_clock: Callable[[], float] = clock.monotonic,
+        sleep: Callable[[float], None] = clock.sleep,
     ) -> None:
         self._db, self._job_id = db, job_id
-        self._clock, self._sleep = clock, sleep
-        self._lock = threading.Lock()
+        self._clock, self._sleep = read_clock, sleep
+        self._lock = clock.Lock()
         self._url: str | None = None
         self._until = 0.0
 

@@ -5,13 +5,12 @@ for days.
 """
 
 import queue
-import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from spool import clock
 from spool.errors import StorageError
 
 POLL_SECONDS = 0.5
@@ -36,20 +35,20 @@ class Pace:
 
     name: str
     limits: PaceLimits = field(default_factory=PaceLimits)
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=clock.monotonic)
     _window: float | None = None
     _bytes: int = 0
 
     def note(self, count: int) -> None:
         """The source answered, or `count` bytes have arrived."""
         if self._window is None:
-            self._window = time.monotonic()
+            self._window = clock.monotonic()
         self._bytes += count
         self.check()
 
     def check(self) -> None:
         """Raise StorageError once the source is too slow."""
-        limits, now = self.limits, time.monotonic()
+        limits, now = self.limits, clock.monotonic()
         if now - self._started > limits.total_seconds:
             raise StorageError(
                 f"{self.name}: the recording did not arrive within {limits.total_seconds / 3600:g} hours."
@@ -81,7 +80,7 @@ def read_watched(
     opening and reading raise.
     """
     reading = _ReadingThread(open_stream)
-    threading.Thread(target=reading.run, name="spool-source", daemon=True).start()
+    clock.Thread(target=reading.run, name="spool-source", daemon=True).start()
     try:
         while True:
             check()
@@ -105,7 +104,7 @@ class _ReadingThread:
         self.blocks: queue.Queue[bytes | BaseException] = queue.Queue(_BLOCKS_AHEAD)
         self._open_stream = open_stream
         self._stream: BinaryIO | None = None
-        self._stopped = threading.Event()
+        self._stopped = clock.Event()
 
     def run(self) -> None:
         """Open and read to the end, or until stopped."""

@@ -6,13 +6,13 @@ mounted. A mount point without its disk is an empty folder, and some systems lea
 """
 
 import os
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 from typing import NoReturn
 
+from spool import clock
 from spool.answering import ANSWER_SECONDS
 from spool.errors import FolderMissing, ShareForbidden, ShareMissing, SourceMissing, StorageError
 
@@ -24,7 +24,7 @@ class Shares:
         self._roots = roots
         self._answer_seconds = answer_seconds
         self._mounted: set[Path] = set()
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._checks: dict[Path, Future[str | None]] = {}
 
     def find_root(self, path: Path) -> Path | None:
@@ -51,7 +51,7 @@ class Shares:
             if check is None or check.done():
                 check = self._checks[root] = Future()
                 arguments = (root, check)
-                threading.Thread(target=self._answer, args=arguments, name="share-check", daemon=True).start()
+                clock.Thread(target=self._answer, args=arguments, name="share-check", daemon=True).start()
             return check
 
     def _answer(self, root: Path, check: "Future[str | None]") -> None:

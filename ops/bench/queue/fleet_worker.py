@@ -22,6 +22,7 @@ from typing import Any, cast
 import redis
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app
 from spool.domain.recognition import Hypothesis, Recognition
@@ -179,7 +180,7 @@ class FleetWorker:
         settings = self.settings
         self._db = Database(settings.database_url, pool_size=2 * settings.concurrency + 4)
         self._app = celery_app(settings)
-        self._stopping = threading.Event()
+        self._stopping = clock.Event()
         self._engine = ChipEngine(self.chip, settings.engine_slots)
         self._info = self._described()
         with self._db.begin() as tx:
@@ -190,7 +191,7 @@ class FleetWorker:
             cast("Engine", self._engine),
             WastedTime(self._db),
             self._info.id,
-            threading.Event(),
+            clock.Event(),
         )
         objects = cast("ObjectStore", NoObjects())
         sources = Sources(settings, objects, settings.home / "tmp")

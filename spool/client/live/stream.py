@@ -11,8 +11,6 @@ one reads; the reader's reconnects. Needs the package `websockets`.
 """
 
 import json
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import TracebackType
@@ -23,6 +21,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from spool import clock
 from spool.client.base import Session
 from spool.client.errors import ClientError, Unreachable, refusal
 
@@ -58,7 +57,7 @@ class LiveStream(Session):
         super().__init__(url, key)
         self._resume_seconds = resume
         self._told = {name: query[name] for name in ("interim_results", "vad_events") if name in query}
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._kept = bytearray()  # what is not acknowledged
         self._base = self._sent = 0  # bytes of the session before `_kept`, and sent by this connection
         self._heard = 0.0
@@ -134,7 +133,7 @@ class LiveStream(Session):
 
     def _come_back(self) -> None:
         """Reconnect, and send again everything that is not stored."""
-        deadline, pause = time.monotonic() + self._resume_seconds, _FIRST_PAUSE
+        deadline, pause = clock.monotonic() + self._resume_seconds, _FIRST_PAUSE
         while True:
             query = self._told | {"acknowledge": "true", "session": self.job, "from": f"{self._heard:.3f}"}
             try:
@@ -143,9 +142,9 @@ class LiveStream(Session):
                 break
             except (ClientError, ConnectionClosed) as error:
                 status = getattr(error, "status", 503)
-                if status not in _MAY_PASS or time.monotonic() >= deadline:
+                if status not in _MAY_PASS or clock.monotonic() >= deadline:
                     raise
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         if first.get("type") != "Resumed":
             raise SessionEnded(str(first.get("description", "The session has ended.")))

@@ -23,6 +23,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from spool import clock
 from spool.domain.ledger import NOTHING, CostReport, CostRow, CostSums, GroupBy
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos, money
 from spool.errors import InvalidRequest
@@ -146,7 +147,7 @@ def spent_since(tx: Connection, start: date) -> dict[str, int]:
 
 def read_paces(tx: Connection) -> dict[str, float]:
     """Audio seconds per engine second of each model, from the bills since yesterday."""
-    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    yesterday = clock.now().date() - timedelta(days=1)
     seconds = func.sum(cost_lines.c.engine_ns)
     query = (
         select(cost_lines.c.model, func.sum(cost_lines.c.audio_samples), seconds)

@@ -20,7 +20,7 @@ class Clock:
 
 def test_a_bucket_empties_and_fills_again() -> None:
     clock = Clock()
-    buckets = Buckets(rate=2.0, burst=3, clock=clock)
+    buckets = Buckets(rate=2.0, burst=3, read_clock=clock)
 
     taken = [buckets.take("a") for _ in range(4)]
 
@@ -50,7 +50,7 @@ def test_a_rate_of_nothing_limits_nobody() -> None:
 
 
 def test_only_so_many_callers_are_remembered() -> None:
-    buckets = Buckets(rate=1.0, burst=5, clock=Clock())
+    buckets = Buckets(rate=1.0, burst=5, read_clock=Clock())
     for number in range(20_001):
         buckets.take(f"caller {number}")
     assert len(buckets._held) == 10_000

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ops.testbed.waiting import until
+from spool import clock
 from spool.errors import JobCancelled
 from worker.engine import AudioSlots
 
@@ -24,7 +25,7 @@ class Waiting(threading.Thread):
         super().__init__(daemon=True)
         self._slots = slots
         self._job = job
-        self.cancel = threading.Event()
+        self.cancel = clock.Event()
         self.slot: int | None = None
         self.refused = False
 

@@ -16,6 +16,7 @@ import pytest
 from ops.testbed.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
 from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
+from spool import clock
 from spool.domain import HIGH, Recognition
 from spool.errors import (
     EngineCrashed,
@@ -112,7 +113,7 @@ def test_who_waits_for_an_answer_is_in_the_next_batch(engine: Engine, gate: Path
 def test_a_full_engine_blocks_and_a_cancelled_submit_leaves(engine: Engine, gate: Path) -> None:
     held = [engine.submit("a", tone(1), f"gate={gate}") for _ in range(24)]
     assert engine.free_slots == 0
-    cancel = threading.Event()
+    cancel = clock.Event()
     outcome: list[object] = []
 
     def submit() -> None:

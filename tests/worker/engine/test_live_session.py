@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.waiting import until
+from spool import clock
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
 from tests.golden.streaming.golden import GOLDEN, Samples, audio
 from tests.worker.engine.gated_models import LOADER
@@ -135,7 +135,7 @@ def test_a_session_that_ended_takes_no_audio(engine: Engine) -> None:
 
 
 def test_a_cancelled_session_does_not_wait(engine: Engine) -> None:
-    cancel = threading.Event()
+    cancel = clock.Event()
     session = EngineSession(engine, REQUEST, cancel)
     session.push(audio(1)[:BLOCK])
     cancel.set()

@@ -86,7 +86,7 @@ class Their:
     def link(self, source: Source) -> SignedLink:
         with self.db.begin() as tx:
             job, _ = create_job(tx, NewJob(source, JobOptions(model="plain"), "reel"))
-        return SignedLink(self.db, job.id, clock=lambda: self.now, sleep=self._sleep)
+        return SignedLink(self.db, job.id, read_clock=lambda: self.now, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -5,7 +5,6 @@ They use the engine as a job's thread does, and psutil for its process.
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from spool import clock
 from spool.domain.recognition import Recognition
 from spool.settings import Settings
 from worker.diagnostics.bench import synthetic_speech
@@ -58,15 +58,15 @@ def memory(settings: Settings, model: str, minutes: float) -> StepOutcome:
             *SEARCHES,
         ):  # the largest batches first: later ones need no new buffers
             _round(engine, model, search, [speech[: 30 * RATE]] * LARGEST)
-        begun = last = time.monotonic()
+        begun = last = clock.monotonic()
         pause = max(0.5, minutes * 60 / 100)
-        while time.monotonic() - begun < minutes * 60:
+        while clock.monotonic() - begun < minutes * 60:
             lengths = rng.integers(RATE, 30 * RATE, int(rng.integers(1, LARGEST + 1)))
             search = SEARCHES[batches % len(SEARCHES)]
             _round(engine, model, search, [speech[: int(length)] for length in lengths])
             batches += 1
-            if time.monotonic() - last >= pause or not sizes:
-                last = time.monotonic()
+            if clock.monotonic() - last >= pause or not sizes:
+                last = clock.monotonic()
                 sizes.append(resident_bytes(engine.child_pid) / 2**20)
         sizes.append(resident_bytes(engine.child_pid) / 2**20)
     early, late = max(sizes[: max(1, len(sizes) // 5)]), max(sizes[-max(1, len(sizes) // 5) :])
@@ -115,9 +115,9 @@ def crashes(settings: Settings, model: str) -> StepOutcome:
 
 
 def _until_restarted(engine: Engine, restarts: int) -> None:
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while engine.stats.restarts == restarts and time.monotonic() < deadline:
-        time.sleep(0.02)
+    deadline = clock.monotonic() + ANSWER_SECONDS
+    while engine.stats.restarts == restarts and clock.monotonic() < deadline:
+        clock.sleep(0.02)
 
 
 def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> StepOutcome:
@@ -141,11 +141,11 @@ def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> StepOu
 def _wait_for_sleep(seconds: float) -> float | None:
     """How long the machine slept, by how far the wall clock moved ahead of the monotonic clock; None if it
     did not sleep."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        wall, steady = time.time(), time.monotonic()
-        time.sleep(1.0)
-        gone = (time.time() - wall) - (time.monotonic() - steady)
+    deadline = clock.monotonic() + seconds
+    while clock.monotonic() < deadline:
+        wall, steady = clock.time(), clock.monotonic()
+        clock.sleep(1.0)
+        gone = (clock.time() - wall) - (clock.monotonic() - steady)
         if gone > SLEPT_SECONDS:
             return gone
     return None

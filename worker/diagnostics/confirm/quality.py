@@ -8,10 +8,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spool import clock
 from spool.catalogue import load_catalogue, open_store
 from spool.domain.fleet.quality import Quality
 from spool.errors import InvalidRequest
@@ -122,7 +122,7 @@ def compare_with(
         rtfx=heard["audio"] / heard["seconds"],
         dtype=heard["dtype"],
         device=heard["device"],
-        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        measured_at=clock.now().isoformat(timespec="seconds"),
         joules=joules,
         bits=heard["bits"],
     )

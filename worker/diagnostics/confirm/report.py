@@ -6,14 +6,13 @@ step that raises counts as differing, and the next one runs.
 
 import json
 import platform
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import spool
+from spool import clock
 from worker.machine.hardware import this_machine
 
 Verdict = Literal["ok", "differs", "not possible here"]
@@ -95,7 +94,7 @@ def new_report() -> Report:
         machine=str(this_machine()),
         system=f"{platform.system()} {system}, Python {platform.python_version()}",
         version=spool.__version__,
-        began=datetime.now(UTC).isoformat(timespec="seconds"),
+        began=clock.now().isoformat(timespec="seconds"),
     )
 
 
@@ -104,12 +103,12 @@ def confirm(report: Report, steps: list[Step]) -> Iterator[Result | Step]:
     report."""
     for step in steps:
         yield step
-        begun = time.monotonic()
+        begun = clock.monotonic()
         try:
             outcome = step.run()
         except Exception as error:  # noqa: BLE001 - whatever breaks a step is its outcome
             outcome = StepOutcome("differs", f"{type(error).__name__}: {error}")
-        seconds = time.monotonic() - begun
+        seconds = clock.monotonic() - begun
         result = Result(step.name, step.expected, outcome.verdict, outcome.actual, seconds, outcome.details)
         report.results.append(result)
         yield result

@@ -3,11 +3,11 @@
 Each has a thread of its own beside the worker's jobs, for as many as the engine keeps up with.
 """
 
-import threading
 from dataclasses import replace
 
 import structlog
 
+from spool import clock
 from spool.broker.live_signals import LOOK_SECONDS, WAITING, LiveSignals
 from spool.errors import SpoolError
 from spool.settings import Settings
@@ -29,14 +29,14 @@ def live_desk(settings: Settings, engine: Engine) -> LiveDesk:
     return LiveDesk(LiveSessions(engine, share=settings.live_share), LiveSignals(settings))
 
 
-class LiveIntake(threading.Thread):
+class LiveIntake(clock.Thread):
     """A daemon thread that looks for sessions until stopped."""
 
     def __init__(self, services: JobServices, desk: LiveDesk) -> None:
         super().__init__(name="live-intake", daemon=True)
         self._services, self._desk = services, desk
-        self._stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._stopping = clock.Event()
+        self._threads: list[clock.Thread] = []
 
     def run(self) -> None:
         """Look whenever a session is said to wait, and every second."""
@@ -70,14 +70,14 @@ class LiveIntake(threading.Thread):
         with context.db.read() as tx:
             if not is_live_waiting(tx, context.offer):
                 return False
-        claimed = threading.Event()
-        thread = threading.Thread(target=self._run, args=(claimed,), name="live-session", daemon=True)
+        claimed = clock.Event()
+        thread = clock.Thread(target=self._run, args=(claimed,), name="live-session", daemon=True)
         self._threads.append(thread)
         thread.start()
         claimed.wait(CLAIM_SECONDS)
         return True
 
-    def _run(self, claimed: threading.Event) -> None:
+    def _run(self, claimed: clock.Event) -> None:
         """Run one session; `claimed` is set once it is known whether this thread has one."""
         try:
             run_next(replace(self._services, claimed=lambda _: claimed.set()), None, live=True)

@@ -5,13 +5,13 @@ say that a record has come; without them the store is asked again every second.
 """
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Protocol, Self
 
+from spool import clock
 from spool.broker.live_signals import LOOK_SECONDS, Subscription
 from spool.domain.live.log import (
     ABANDONED_SECONDS,
@@ -71,7 +71,7 @@ class LogReader:
         self._skipped: list[int] = []  # records of each part
         self._skipped_bytes = 0
         self._bytes = 0
-        self._came_at = self._looked_at = time.monotonic()
+        self._came_at = self._looked_at = clock.monotonic()
         self._patience = listening.resume_seconds or ABANDONED_SECONDS
         self._waited = False
         self._read_ahead: LogRecord | None = None
@@ -133,7 +133,7 @@ class LogReader:
             if record is None and not self._goes_on:
                 self._waited = True
                 self._subscription.wait(LOOK_SECONDS)
-        self._came_at = time.monotonic()
+        self._came_at = clock.monotonic()
         if record.kind == "audio":
             self._heard.write(record.data)
             self._bytes += len(record.data)
@@ -150,7 +150,7 @@ class LogReader:
 
     def _read(self) -> LogRecord | None:
         """The next record, without what was heard of it already; None where it was not written yet."""
-        if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+        if clock.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._look()
         while True:
             if self._position >= self._parts.end(self._part):
@@ -178,17 +178,17 @@ class LogReader:
         return self._position >= self._parts.end(self._part)
 
     def _look(self) -> None:
-        self._looked_at = time.monotonic()
+        self._looked_at = clock.monotonic()
         self._parts = self._keeper.parts()
 
     def _ends_by_silence(self) -> LogRecord | None:
         """The end, where nobody has written for too long and from now on nobody can."""
-        if time.monotonic() - self._came_at <= self._patience:
+        if clock.monotonic() - self._came_at <= self._patience:
             return None
         if self._keeper.close(self._parts):
             return LogRecord("end", b"abandoned")
         self._look()
-        self._came_at = time.monotonic()
+        self._came_at = clock.monotonic()
         return None
 
     def _read_record(self, part: int, number: int) -> LogRecord | None:
