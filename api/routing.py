@@ -126,6 +126,17 @@ ROUTES = (
         "not_found conflict edited deleted",
         201,
     ),
+    Route("GET", f"{_JOB}/edits/{{revision}}/places", edits.list_places, READ, "not_found conflict deleted"),
+    Route(
+        "POST", f"{_JOB}/edits/{{revision}}/spread", edits.spread_edit, SUBMIT, "not_found conflict deleted"
+    ),
+    Route(
+        "POST",
+        f"{_JOB}/edits/{{revision}}/spread/undo",
+        edits.undo_spread,
+        SUBMIT,
+        "not_found conflict deleted",
+    ),
     Route("GET", f"{_JOB}/closures", closures.list_closures, READ, "not_found"),
     Route("POST", f"{_JOB}/closures", closures.close, SUBMIT, "not_found deleted", 201),
     Route("DELETE", f"{_JOB}/closures/{{closure_id}}", closures.lift, CLOSED, "not_found"),

@@ -88,8 +88,8 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
     save.disabled = true;
     try {
       localStorage.setItem(AUTHOR, author.value.trim());
-      await send("POST", `/v1/jobs/${job.id}/edits${query}`, { ...change, speaker: moved, seen, author: author.value.trim() || null });
-      await done();
+      const edit = await send("POST", `/v1/jobs/${job.id}/edits${query}`, { ...change, speaker: moved, seen, author: author.value.trim() || null });
+      await done(edit);
     } catch (error) {
       save.disabled = false;
       if (error.code !== "edited") return notice(error.message, true);
@@ -113,22 +113,24 @@ export function editorOf(job, transcript, seen, range, speakers, speaker, done, 
   return form;
 }
 
-// Who corrected what, with a way back.
-export function historyOf(job, transcript, done, query = "") {
+// Who corrected what, with a way back. `spread` is asked for other places of a corrected name.
+export function historyOf(job, transcript, done, query = "", spread = null) {
   const list = h("ol", { class: "small history" });
   async function show() {
     const { items } = await get(`/v1/jobs/${job.id}/edits${query}`);
     if (!items.length) list.before(h("p", { class: "quiet small" }, "None yet. Point at a passage and press ✎, or press E."));
     list.replaceChildren(...items.map((one) => h("li", { value: String(one.revision), class: one.stands ? null : "quiet" },
       one.author, ", ", moment(one.created_at), ": ", what(one), " ",
-      one.stands ? h("button", { type: "button", class: "small", onclick: () => undo(one) }, "Undo") : null)));
+      one.stands ? h("button", { type: "button", class: "small", onclick: () => undo(one) }, "Undo") : null,
+      one.stands && one.text && one.from_job === null ? [" ", h("button", { type: "button", class: "small", onclick: () => spread(one) }, "Elsewhere…")] : null)));
   }
   function what(one) {
     if (one.undoes !== null) return `undid ${one.undoes}`;
     const before = (transcript.corrections ?? []).find((each) => each.revision === one.revision);
     const place = before && before.words ? ` at ${clock(transcript.words[before.word].start)}` : "";
     const now = one.text === null ? "" : one.text ? `“${one.text}”` : "deleted";
-    return [before && one.text !== null ? [h("del", {}, before.original), " "] : null, now, one.speaker ? ` (${one.speaker})` : "", place];
+    const like = one.from_job === null ? null : [", like ", h("a", { href: `#/jobs/${one.from_job}` }, "a correction elsewhere")];
+    return [before && one.text !== null ? [h("del", {}, before.original), " "] : null, now, one.speaker ? ` (${one.speaker})` : "", place, like];
   }
   async function undo(one) {
     try {

@@ -7,6 +7,7 @@ import { ask, get, send } from "./http.js";
 import { helpOf } from "./keys.js";
 import { readRecord } from "./record.js";
 import { isApart } from "./spacing.js";
+import { offerSpread } from "./spread.js";
 import { DOUBT, audioLink } from "./transcript.js";
 
 const REASONS = { confidence: "uncertain words", versions: "other words in another version", speech: "speech and words do not match", evidence: "nobody said this", language: "language changes" };
@@ -254,6 +255,7 @@ async function passages(query, by, status, decidedOne) {
       try {
         const edit = await send("POST", `/v1/jobs/${one.job}/edits`, { ...range, seen, author: by() });
         await keep(one, { checked_by: edit.author, text: input.value.trim(), edited: true }, edit.revision);
+        offerSpread(one.job, edit, "", () => {}).catch((error) => notice(error.message, true));
       } catch (error) {
         if (error.code !== "edited") throw error;
         seen = error.body.other.revision;

@@ -14,6 +14,7 @@ import { readRecord, slices } from "./record.js";
 import { playerOf } from "./sound.js";
 import { isApart, joinWords } from "./spacing.js";
 import { badge, speakersOf } from "./speakers.js";
+import { offerSpread, openSpread } from "./spread.js";
 
 export { FORMATS } from "./downloads.js";
 export const DOUBT = 0.5;
@@ -152,6 +153,13 @@ async function transcriptView(root, job, places, from, again, show) {
     }
     built = true;
   }
+  // Other places of a name that was corrected may be in this recording, too.
+  const changed = (jobs) => { if (jobs.has(job.id)) again().catch((error) => notice(error.message, true)); };
+  const spread = (one) => openSpread(job.id, one.revision, closed, changed).catch((error) => notice(error.message, true));
+  async function corrected(one) {
+    await again();
+    offerSpread(job.id, one, closed, changed).catch((error) => notice(error.message, true));
+  }
   // The editor takes the place of the words, with the caret at the word where the reader is.
   function edit(element) {
     const segment = paragraphs[elements.indexOf(element)];
@@ -160,7 +168,7 @@ async function transcriptView(root, job, places, from, again, show) {
     if (transcript.closed?.length && !places.opened) return notice("Something of this recording is closed. Show it first, under Details: words are counted with it.");
     const people = (transcript.speakers ?? []).map((one) => ({ label: one.label, shown: speakers.name(one.label) }));
     const word = order[current] >= segment.first_word && order[current] <= segment.last_word ? order[current] : segment.first_word;
-    const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, again, () => {
+    const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, corrected, () => {
       form.replaceWith(text);
       page.focus({ preventScroll: true });
     }, word, closed);
@@ -316,7 +324,7 @@ async function transcriptView(root, job, places, from, again, show) {
   build();
   if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
   fill(places.downloads, downloadsOf(job, transcript));
-  fill(places.history, historyOf(job, transcript, again, closed));
+  fill(places.history, historyOf(job, transcript, again, closed, spread));
   fill(places.closures, closuresOf(job, transcript, Boolean(places.opened), show));
   player.draw(words);
   if (from !== null && Number.isFinite(Number(from)) && words.length) begin(Number(from));

@@ -58,14 +58,19 @@ def present_sounds(query: SoundQuery, found: FoundSounds, written: Sequence[Hit]
     )
 
 
+def certainty_of(hit: SoundHit, phones: int, hours: float) -> float:
+    """How sure a hit by sound is, of so many phones in so many hours."""
+    constant, score, each = SURE
+    odds = constant + score * hit.score + each * phones - math.log(max(hours, 1.0))
+    return round(1 / (1 + math.exp(-max(min(odds, 30.0), -30.0))), 3)
+
+
 def _present_sound(hit: SoundHit, phones: int, hours: float) -> HitOut:
     words = hit.passage.words if hit.passage is not None else ()
     inside = [at for at, word in enumerate(words) if word.start < hit.end and hit.start < word.end]
     places = (Match(inside[0], inside[-1]),) if inside else ()
-    constant, score, each = SURE
-    odds = constant + score * hit.score + each * phones - math.log(max(hours, 1.0))
-    certainty = 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
-    sound = SoundOut(start=hit.start, end=hit.end, score=round(hit.score, 3), certainty=round(certainty, 3))
+    certainty = certainty_of(hit, phones, hours)
+    sound = SoundOut(start=hit.start, end=hit.end, score=round(hit.score, 3), certainty=certainty)
     shown = _present(hit.job, hit.passage, places, closed=hit.closed, start=hit.start, channel=hit.channel)
     return shown.model_copy(update={"sound": sound})
 

@@ -577,11 +577,15 @@ CREATE TABLE edits (
     author VARCHAR(200) NOT NULL,
     created_at DATETIME NOT NULL,
     undoes INTEGER,
+    from_job VARCHAR(40),
+    from_revision INTEGER,
     words INTEGER NOT NULL,
     names JSON,
     CONSTRAINT pk_edits PRIMARY KEY (job_id, revision),
     CONSTRAINT fk_edits_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
+
+CREATE INDEX ix_edits_from_job_from_revision ON edits (from_job, from_revision) WHERE from_job IS NOT NULL;
 
 CREATE TABLE source_links (
     job_id VARCHAR(40) NOT NULL,
@@ -1490,11 +1494,15 @@ CREATE TABLE edits (
     author VARCHAR(200) NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     undoes INTEGER,
+    from_job VARCHAR(40),
+    from_revision INTEGER,
     words INTEGER NOT NULL,
     names JSON,
     CONSTRAINT pk_edits PRIMARY KEY (job_id, revision),
     CONSTRAINT fk_edits_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
 );
+
+CREATE INDEX ix_edits_from_job_from_revision ON edits (from_job, from_revision) WHERE from_job IS NOT NULL;
 
 CREATE TABLE source_links (
     job_id VARCHAR(40) NOT NULL,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Unpack
 
@@ -93,6 +93,42 @@ def undo_edit(
     query = {"closed": closed or None}
     ask = Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/undo", query, json={"author": author})
     return read(ask, schemas.EditOut)
+
+
+def spread_places(
+    job_id: str, revision: int, *, limit: int | None = None, closed: bool = False
+) -> Flow[schemas.SpreadOut]:
+    """Other places of the project where the name that a correction wrote was written otherwise, the surest
+    first, each with its clip."""
+    query = {"limit": limit, "closed": closed or None}
+    return read(Ask("GET", f"/v1/jobs/{job_id}/edits/{revision}/places", query), schemas.SpreadOut)
+
+
+def spread_edit(
+    job_id: str,
+    revision: int,
+    places: Iterable[schemas.SpreadPlace],
+    *,
+    author: str | None = None,
+    closed: bool = False,
+) -> Flow[schemas.SpreadDone]:
+    """Correct these places like the correction. Those whose words were changed meanwhile are in `refused`."""
+    fields = ("job", "first_word", "last_word", "written", "text", "seen")
+    wanted = [place.model_dump(include=set(fields)) for place in places]
+    query = {"closed": closed or None}
+    ask = Ask(
+        "POST", f"/v1/jobs/{job_id}/edits/{revision}/spread", query, json={"places": wanted, "author": author}
+    )
+    return read(ask, schemas.SpreadDone)
+
+
+def undo_spread(
+    job_id: str, revision: int, *, author: str | None = None, closed: bool = False
+) -> Flow[schemas.SpreadDone]:
+    """Undo what a correction was spread to; the correction itself stays."""
+    query = {"closed": closed or None}
+    ask = Ask("POST", f"/v1/jobs/{job_id}/edits/{revision}/spread/undo", query, json={"author": author})
+    return read(ask, schemas.SpreadDone)
 
 
 def close_to_readers(

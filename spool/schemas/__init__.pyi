@@ -20,7 +20,12 @@ from .costs import (
     CostRowOut as CostRowOut,
     GroupBy as GroupBy,
 )
-from .edits import EditOut as EditOut
+from .edits import (
+    EditOut as EditOut,
+    SpreadDone as SpreadDone,
+    SpreadOut as SpreadOut,
+    SpreadPlace as SpreadPlace,
+)
 from .events import (
     BatchEvent as BatchEvent,
     BatchProgress as BatchProgress,

@@ -1,6 +1,6 @@
 """Corrections of transcripts: events, never changed, and deleted only with the transcript."""
 
-from sqlalchemy import JSON, Column, Integer
+from sqlalchemy import JSON, Column, Index, Integer
 
 from spool.domain.archive.edits import Edit
 from spool.tables.base import job_key
@@ -15,4 +15,12 @@ edits = table_of(
     # The names that it wrote in place of what was recognised; NULL for none.
     Column("names", JSON(none_as_null=True)),
     key=("revision",),
+)
+_SPREAD = edits.c.from_job.is_not(None)
+Index(
+    "ix_edits_from_job_from_revision",
+    edits.c.from_job,
+    edits.c.from_revision,
+    postgresql_where=_SPREAD,
+    sqlite_where=_SPREAD,
 )

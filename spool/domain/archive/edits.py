@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 
-from spool.domain.columns import Label, Name
+from spool.domain.columns import Id, Label, Name
 from spool.domain.spacing import join_words
 from spool.domain.transcript import Correction, Segment, Transcript, Word
 from spool.errors import InvalidRequest
@@ -34,6 +34,9 @@ class Edit:
     created_at: datetime
     undoes: int | None = None
     """The revision that this one undoes; it has no other effect."""
+    from_job: Id | None = None
+    """The job of the correction that this one was spread from."""
+    from_revision: int | None = None
 
     def touches(self, first: int, last: int) -> bool:
         """Whether the two ranges share a word."""
@@ -54,6 +57,22 @@ def find_standing_edits(edits: Iterable[Edit]) -> list[Edit]:
             stands = [each for each in stands if not edit.covers(each)]
             stands.append(edit)
     return sorted(stands, key=lambda edit: edit.first_word)
+
+
+def recognised_number(stands: Iterable[Edit], at: int) -> int | None:
+    """Which word of the recognised transcript the word `at` of the corrected one is, by the standing edits in
+    order; None for what an edit wrote."""
+    grown = 0
+    for edit in stands:
+        size = edit.last_word - edit.first_word + 1
+        now = size if edit.text is None else len(edit.text.split())
+        first = edit.first_word + grown
+        if at < first:
+            break
+        if edit.text is not None and at < first + now:
+            return None
+        grown += now - size
+    return at - grown
 
 
 def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from spool.domain.search.phrases import LONGEST_PHRASE
 from spool.wer import normal_words
@@ -18,14 +19,26 @@ _ABBREVIATION = 4
 _EDGES = re.compile(r"^\W+|\W+$")
 
 
+class NameChange(NamedTuple):
+    """A name, and the words that it replaced; none where other words were replaced together with them."""
+
+    name: str
+    heard: tuple[str, ...]
+
+
 def find_names(heard: Sequence[str], text: str | None, before: str | None = None) -> list[str]:
-    """The names in `text` that replace words of `heard`, in order, each once. before: the preceding word,
-    None at the beginning. A capital at the start of a sentence makes no name if the recognised word had one
-    too."""
+    """The names in `text` that replace words of `heard`, as `find_name_changes` does, each once."""
+    return list(dict.fromkeys(change.name for change in find_name_changes(heard, text, before)))
+
+
+def find_name_changes(
+    heard: Sequence[str], text: str | None, before: str | None = None
+) -> Iterator[NameChange]:
+    """The names in `text` that replace words of `heard`, in order. before: the preceding word, None at the
+    beginning. A capital at the start of a sentence makes no name if the recognised word had one too."""
     tokens = (text or "").split()
     keys = [_key(word) for word in heard], [_key(token) for token in tokens]
-    names: dict[str, None] = {}
-    for kind, i, _, m, n in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+    for kind, i, j, m, n in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         if kind != "replace":
             continue
         for first, last in _runs(tokens, m, n):
@@ -35,8 +48,7 @@ def find_names(heard: Sequence[str], text: str | None, before: str | None = None
                 continue
             name = _EDGES.sub("", " ".join(tokens[first:last]))
             if last - first <= MOST_WORDS and len(name) <= LONGEST_PHRASE:
-                names[name] = None
-    return list(names)
+                yield NameChange(name, tuple(heard[i:j]) if (first, last) == (m, n) else ())
 
 
 def _runs(tokens: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ if the same words were changed since (`EditConflict`). The transcript in the obj
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -78,14 +79,20 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
     Raises NotFound, Deleted, InvalidRequest for an edit that does not fit, and EditConflict if the same words
     were changed after the revision that was seen.
     """
-    before = _lock_edits(tx, job_id)
-    first, last = asked.first_word, asked.last_word
-    since = [each for each in before if each.revision > asked.seen and each.touches(first, last)]
-    if since:
-        raise EditConflict(since[-1])
-    edit = Edit(len(before) + 1, first, last, asked.text, asked.speaker, asked.author, read_clock(tx))
+    before = lock_edits(tx, job_id)
+    refuse_changed(before, asked.first_word, asked.last_word, asked.seen)
+    edit = Edit(
+        len(before) + 1,
+        asked.first_word,
+        asked.last_word,
+        asked.text,
+        asked.speaker,
+        asked.author,
+        read_clock(tx),
+    )
     check_edit(record, before, edit)
-    return _write(tx, job_id, record, before, edit)
+    write_edits(tx, job_id, record, before, [edit])
+    return edit
 
 
 def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, author: str) -> Edit:
@@ -93,7 +100,14 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
 
     Raises NotFound, Deleted, and EditConflict if its words were changed again since.
     """
-    before = _lock_edits(tx, job_id)
+    before = lock_edits(tx, job_id)
+    edit = make_undo(job_id, before, revision, author, read_clock(tx))
+    write_edits(tx, job_id, record, before, [edit])
+    return edit
+
+
+def make_undo(job_id: str, before: Sequence[Edit], revision: int, author: str, at: datetime) -> Edit:
+    """The event after `before` that undoes one edit. Raises as `undo_edit`."""
     gone = {each.undoes for each in before}
     undoable = [each for each in before if each.revision == revision and each.undoes is None]
     if not undoable or revision in gone:
@@ -108,16 +122,24 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
     ]
     if later:
         raise EditConflict(later[-1])
-    edit = replace(
+    return replace(
         undoable[0],
         revision=len(before) + 1,
         text=None,
         speaker=None,
         author=author,
-        created_at=read_clock(tx),
+        created_at=at,
         undoes=revision,
+        from_job=None,
+        from_revision=None,
     )
-    return _write(tx, job_id, record, before, edit)
+
+
+def refuse_changed(before: Sequence[Edit], first: int, last: int, seen: int) -> None:
+    """Raise EditConflict if any of these words was changed after the revision that was seen."""
+    since = [each for each in before if each.revision > seen and each.touches(first, last)]
+    if since:
+        raise EditConflict(since[-1])
 
 
 def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
@@ -126,30 +148,32 @@ def index_words(tx: Connection, job_id: str, project: str, transcript: Transcrip
     write_passages(tx, JobPassages(job_id, project, passages_of(transcript)))
 
 
-def _lock_edits(tx: Connection, job_id: str) -> list[Edit]:
-    """The edits of a job, locked until the commit."""
+def lock_edits(tx: Connection, job_id: str) -> list[Edit]:
+    """The edits of a job, locked until the commit. Raises NotFound and Deleted."""
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     refuse_deleted(get_job(tx, job_id), Content.TRANSCRIPT)
     return edits_of(tx, job_id)
 
 
-def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], edit: Edit) -> Edit:
-    transcript = apply_edits(record, [*before, edit])
-    tx.execute(
-        insert(edits).values(
-            **values_of(edit, Edit),
-            job_id=job_id,
-            words=len(transcript.words),
-            names=_names(record, edit) or None,
-        )
-    )
-    _mark_checked(tx, job_id, record, [*before, edit], edit)
+def write_edits(
+    tx: Connection, job_id: str, record: Transcript, before: Sequence[Edit], new: Sequence[Edit]
+) -> None:
+    """Write events that follow those `before`, and what follows from all of them together."""
     job = get_job(tx, job_id)
+    events = [*before]
+    transcript = record
+    for edit in new:
+        events.append(edit)
+        transcript = apply_edits(record, events)
+        names = _names(record, edit) or None
+        row = values_of(edit, Edit) | {"job_id": job_id, "words": len(transcript.words), "names": names}
+        tx.execute(insert(edits).values(**row))
+        _mark_checked(tx, job_id, record, events, edit)
     index_words(tx, job_id, job.project, transcript)
     follow_speakers(tx, job, transcript)
     enqueue_exports(tx, job)
-    note_corrected(tx, job, edit)
-    return edit
+    for edit in new:
+        note_corrected(tx, job, edit)
 
 
 def _names(record: Transcript, edit: Edit) -> list[str]:

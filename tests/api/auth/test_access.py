@@ -162,6 +162,8 @@ def bodies_of(recordings: Any) -> dict[str, dict[str, Any]]:
         "POST /v1/jobs/{job_id}/diarize": {"json": {}},
         "POST /v1/jobs/{job_id}/edits": {"json": {"first_word": 0, "last_word": 0, "text": "a", "seen": 999}},
         "POST /v1/jobs/{job_id}/edits/{revision}/undo": {"json": {}},
+        "POST /v1/jobs/{job_id}/edits/{revision}/spread": {"json": {"places": []}},
+        "POST /v1/jobs/{job_id}/edits/{revision}/spread/undo": {"json": {}},
         "POST /v1/jobs/{job_id}/passages/{passage}/check": {"json": {}},
         "POST /v1/jobs/{job_id}/closures": {"json": {"kind": "whole"}},
         "POST /v1/jobs/{job_id}/rerun": {"json": {}},

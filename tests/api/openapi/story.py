@@ -350,8 +350,20 @@ def _glossaries(story: Story) -> None:
     story.live.work().finish(job, ("the", "fog", "horn", "of", "helly", "land"))
     edit = {"first_word": 4, "last_word": 5, "text": "Heligoland"}
     story.post(f"/v1/jobs/{job}/edits", json=edit)
+    _spread(story, job)
     story.get("/v1/glossary-suggestions", project="oral-history")
     story.send("DELETE", "/v1/glossaries/lighthouses", params={"project": "oral-history"})
+
+
+def _spread(story: Story, job: str) -> None:
+    other = story.post("/v1/jobs", json=REEL | {"name": "Reel 43"})["id"]
+    story.live.work().finish(other, ("off", "helly", "land,", "in", "fog"))
+    edits = f"/v1/jobs/{job}/edits"
+    found = story.get(f"{edits}/1/places").json()
+    fields = ("job", "first_word", "last_word", "written", "text", "seen")
+    places = [{name: place[name] for name in fields} for place in found["items"]]
+    story.post(f"{edits}/1/spread", json={"places": places, "author": "Bo"})
+    story.post(f"{edits}/1/spread/undo", json={"author": "Bo"})
 
 
 def _language_models(story: Story) -> None:

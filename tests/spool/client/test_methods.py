@@ -31,7 +31,12 @@ WITHOUT_METHOD = {
     "POST /v1/uploads/{upload_id}/complete": "the same",
     "DELETE /v1/uploads/{upload_id}": "the sweeper deletes what no job uses",
 }
-GIVEN: dict[str, Any] = {"source": "s3://archive/", "file": Path(__file__), "names": {"speaker_0": "Ada"}}
+GIVEN: dict[str, Any] = {
+    "source": "s3://archive/",
+    "file": Path(__file__),
+    "names": {"speaker_0": "Ada"},
+    "places": (),
+}
 METHODS = {name: method for name, method in vars(Methods).items() if isinstance(method, Call | Many)}
 PATHS = [(name, compile_path(path)[0]) for path, name in DOCUMENTED]
 PARAMETERS = {
