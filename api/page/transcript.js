@@ -27,6 +27,7 @@ const NAME_CHARACTERS = 12;
 const LINE_PX = 30;
 const GAP_PX = 8;
 const STILL_FRAMES = 20;
+const DISFLUENCIES = { filler: "a filler", repetition: "said twice", false_start: "a false start" };
 
 const KEYS = [
   ["Space", "play or pause"], ["J  L", "5 seconds back, forward"], ["<  >", "slower, faster"],
@@ -246,6 +247,8 @@ async function transcriptView(root, job, places, from, again, show) {
     }
     reader.abort();
   }
+  const disfluent = words.reduce((sum, word) => sum + Boolean(word.disfluency), 0);
+  const omits = words.some((word) => word.omitted);
   const doubtfuls = order.reduce((sum, at) => sum + (words[at].confidence < DOUBT), 0);
   function doubtful(step) {
     let at = current < 0 && step < 0 ? order.length : current;
@@ -291,7 +294,7 @@ async function transcriptView(root, job, places, from, again, show) {
   });
   page.addEventListener("mouseover", ({ target }) => {
     const word = words[target.dataset?.word];
-    if (word) target.title = `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.unsaid ? " · nobody said this, as far as the witness hears" : ""}${word.overlap ? " · another speaker speaks too" : ""}`;
+    if (word) target.title = `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.unsaid ? " · nobody said this, as far as the witness hears" : ""}${word.overlap ? " · another speaker speaks too" : ""}${word.disfluency ? ` · ${DISFLUENCIES[word.disfluency]}` : ""}${word.omitted ? ", left out of texts and subtitles" : ""}`;
   });
   page.addEventListener("keydown", (event) => {
     if (event.target !== page || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -318,6 +321,7 @@ async function transcriptView(root, job, places, from, again, show) {
       h("span", { class: "legend doubt" }, count(doubtfuls, "doubtful word", "doubtful words"))) : null,
     unsaid.length ? h("button", { type: "button", class: "small", title: "Go to the next one (W)", onclick: () => nextUnsaid() },
       h("span", { class: "legend unsaid" }, count(unsaid.length, "sentence nobody said", "sentences nobody said"))) : null,
+    disfluent ? h("span", { class: "small quiet" }, h("span", { class: `legend ${omits ? "omitted" : "disfluent"}` }, count(disfluent, "filler or repetition", "fillers and repetitions")), omits ? ", left out of texts" : "") : null,
     words.some((word) => word.overlap) ? h("span", { class: "small quiet" }, h("span", { class: "legend overlap" }, "dotted"), ": another speaker speaks too") : null,
     help.button);
   fill(root, bar, tools, page);
@@ -392,7 +396,7 @@ function spans(words, segment, shown, transcript) {
     const word = words[at];
     if (word.channel !== segment.channel) continue;
     shown[at] = document.createElement("span");
-    shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.unsaid ? " unsaid" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`;
+    shown[at].className = `word${word.confidence < DOUBT ? " doubt" : ""}${word.unsaid ? " unsaid" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}${word.omitted ? " omitted" : word.disfluency ? " disfluent" : ""}`;
     shown[at].dataset.word = at;
     shown[at].textContent = word.text;
     const until = transcript.closed && closedAt(transcript, word.start, word.end);

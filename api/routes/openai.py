@@ -31,6 +31,7 @@ from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, receive_upload
 from spool import clock
 from spool.catalogue.entries import load_catalogue
+from spool.domain.archive.verbatim import leave_out
 from spool.domain.jobs import Job, JobState
 from spool.domain.spacing import is_apart, join_words
 from spool.domain.transcript import Transcript
@@ -310,7 +311,7 @@ def _read_transcript(services: Services, job: Job) -> Transcript:
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
-    return READER.look_at(services.database, job).show(read_record(services.objects, job))
+    return leave_out(READER.look_at(services.database, job).show(read_record(services.objects, job)))
 
 
 def _answer(

@@ -4,10 +4,10 @@ The model's name is its script, words separated by "+": `plain`; `asks` says in 
 asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a batch;
 `pace=20` a second for 20 s of audio; `raises` in every batch; `broken-until=/path` raises until that path
 exists; `nan` answers every utterance as weights that are no numbers do; `accent=b` writes `b-` before each
-word, as another model would other words; `gate=/path` waits in every batch until that path exists;
-`ill=/path` aborts in every batch while it does. Samples speak too: any sample above 0.995 aborts the process
-as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words depend on the
-utterance's own samples alone.
+word, as another model would other words; `hesitates` says "um" for every second word; `gate=/path` waits in
+every batch until that path exists; `ill=/path` aborts in every batch while it does. Samples speak too: any
+sample above 0.995 aborts the process as Metal does, any sample below -0.995 raises, one above 0.990 fails its
+utterance. Words depend on the utterance's own samples alone.
 """
 
 import hashlib
@@ -62,6 +62,7 @@ class FakeRecognizer:
         self._pace = float(steps.get("pace", "inf"))
         self._hears_asks = "asks" in steps
         self._accent = f"{steps['accent']}-" if "accent" in steps else ""
+        self._hesitates = "hesitates" in steps
         self._raises, self._nan = "raises" in steps, "nan" in steps
         self._broken_until = Path(steps["broken-until"]) if "broken-until" in steps else None
         weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
@@ -103,7 +104,7 @@ class FakeRecognizer:
         for samples in utterances:
             if float(samples.min(initial=0)) < -0.995:
                 raise ValueError("a sample I cannot stand")
-        answers = [_recognition(samples, self._accent) for samples in utterances]
+        answers = [_recognition(samples, self._accent, hesitates=self._hesitates) for samples in utterances]
         if self._hears_asks:
             answers = [_asked(answer, ask) for answer, ask in zip(answers, requests, strict=True)]
             return [
@@ -132,17 +133,19 @@ def _digest(path: str | None) -> str | None:
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _recognition(samples: NDArray[np.float32], accent: str = "") -> Recognition | Failure:
+def _recognition(
+    samples: NDArray[np.float32], accent: str = "", *, hesitates: bool = False
+) -> Recognition | Failure:
     if float(samples.max(initial=0)) > 0.99:
         return Failure(EngineError("a sample that is not a number to me"), len(samples) // 1280)
-    words = []
+    words: list[Word] = []
     for start in range(0, len(samples) - RATE // 2, RATE):
         second = samples[start : start + RATE]
         loudness = round(100 * float(np.sqrt(np.mean(np.square(second, dtype=np.float64)))))
         if loudness:
             words.append(
                 Word(
-                    text=f"{accent}level{loudness}",
+                    text="um" if hesitates and len(words) % 2 else f"{accent}level{loudness}",
                     start=(start + RATE // 10) / RATE,
                     end=(start + RATE // 2) / RATE,
                     confidence=1.0,

@@ -19,6 +19,7 @@ from api.services import Services
 from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.archive.passages import passages_of
+from spool.domain.archive.verbatim import mark_disfluencies
 from spool.domain.fleet.routing import Route
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.transcript import (
@@ -114,6 +115,10 @@ class FakeWorker:
         """unsaid: how many words at the end are a segment that the sound does not support."""
         claim = claim or self.claim(job_id)
         record = transcript_of(job_id, words, unsaid).model_copy(update={"lattice": lattice, "nbest": nbest})
+        if claim.job.options.verbatim != "keep":
+            asked = claim.job.options.model_dump(mode="json", include={"language"})
+            record = record.model_copy(update={"options": {**record.options, **asked}})
+            record = mark_disfluencies(record, claim.job.options.verbatim)
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
         (doubts,) = doubts_in(self.services.database, [FinishedJob(claim.job, None, record)])

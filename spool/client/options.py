@@ -46,5 +46,6 @@ class Options(TypedDict, total=False):
     on_truncated: Literal["transcribe", "fail"]
     witness: bool
     drop_unsupported: bool
+    verbatim: Literal["keep", "mark", "omit"]
     diarization: Mapping[str, Any] | None
     boost: Mapping[str, Any] | None

@@ -36,6 +36,7 @@ from .archive.typescripts import (
     SpokenWord as SpokenWord,
     read_typescript as read_typescript,
 )
+from .archive.verbatim import leave_out as leave_out, mark_disfluencies as mark_disfluencies
 from .archive.voices import (
     MOST_VOICE_MATCHES as MOST_VOICE_MATCHES,
     KnownVoice as KnownVoice,

@@ -11,12 +11,14 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from spool.domain.archive.alignment import AsksAlignment, KeepsAlignment
 from spool.domain.archive.diarization import Diarization
+from spool.domain.archive.verbatim import VERBATIM_LANGUAGES
 from spool.domain.declaration import BEAMS, Option, find_refusals
 from spool.domain.live.options import Listening
 from spool.domain.search.fields import FUSING, SearchFields, UtteranceFields
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.search.rescoring import Rescoring
+from spool.domain.transcript import Verbatim
 
 Decoder = Literal["greedy", "beam"]
 """The options by which forecasts are kept apart."""
@@ -94,6 +96,15 @@ class Options(SearchFields, UtteranceFields, _Model):
             "as `dropped`.",
         ),
     ] = False
+    verbatim: Annotated[
+        Verbatim,
+        Option("Language"),
+        Field(
+            description="Fillers (um, uh), doubled words (the the) and false starts (w- we) that the model "
+            f"wrote, in {', '.join(VERBATIM_LANGUAGES)}: `keep` them, `mark` them, or `omit` them from "
+            "texts, subtitles and exports; the JSON has every word."
+        ),
+    ] = "keep"
     diarization: Annotated[
         Diarization | None,
         Option("Speakers"),
@@ -120,10 +131,10 @@ class JobOptions(Options, KeepsAlignment):
     @property
     def of_words(self) -> "JobOptions":
         """The options that determine the words, without those about speakers, the witness, truncated
-        recordings and the origin of phrases."""
+        recordings, what is marked or left out, and the origin of phrases."""
         boost = self.boost and self.boost.model_copy(update={"glossary": None})
         checks = {"witness": False, "drop_unsupported": False}
-        others = {"diarization": None, "on_truncated": "transcribe", "boost": boost}
+        others = {"diarization": None, "on_truncated": "transcribe", "boost": boost, "verbatim": "keep"}
         return self.model_copy(update={**checks, **others})
 
 

@@ -6,12 +6,13 @@ every arc leads to a higher one, state 0 is the start, and weights are natural l
 `acoustic` and `lm` along a path and of its end is the path's score.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from spool.domain.archive.stretch import Stretch
+from spool.domain.spacing import join_words
 
 
 def parse_language(value: object) -> object:
@@ -128,6 +129,10 @@ class Alternative(_Record):
     confidence: Share
 
 
+Verbatim = Literal["keep", "mark", "omit"]
+Disfluency = Literal["filler", "repetition", "false_start"]
+
+
 class Word(_Record):
     """One word. `confidence` is 0 to 1: the word's probability in a beam, or the lowest probability of its
     tokens in greedy search. `alternatives`, if requested, are other words over its time, most probable first.
@@ -147,6 +152,15 @@ class Word(_Record):
     """A person wrote it."""
     evidence: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
     """How well the sound supports it, if a witness was asked and could tell."""
+    disfluency: Annotated[Disfluency | None, Field(exclude_if=lambda value: value is None)] = None
+    """What it is besides a word of the sentence, if the job's `verbatim` asks for marks."""
+    omitted: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Every text leaves it out: segments' too, subtitles and exports."""
+
+
+def text_of_words(words: Iterable[Word]) -> str:
+    """The text of words in order, without those that are left out."""
+    return join_words(word.text for word in words if not word.omitted)
 
 
 class NbestText(_Record):

@@ -7,6 +7,7 @@ money unchanged except for their numbers, and splits years ("19 45"); for Englis
 from text_to_num import alpha2digit
 
 from spool.domain.archive.edits import rewrite_segments
+from spool.domain.archive.verbatim import leave_out
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.english_numbers import write_english_numbers
@@ -18,7 +19,8 @@ AUTO = "auto"
 def with_digits(transcript: Transcript, language: str) -> Transcript:
     """The transcript with its numbers as digits, read in `language` (a code, or `auto` for the transcript's).
 
-    A number takes the time of its words. Raises InvalidRequest for an unsupported language.
+    A number takes the time of its words; words that are left out are not there. Raises InvalidRequest for an
+    unsupported language.
     """
     code = transcript.language if language == AUTO else language
     known = ", ".join(DIGIT_LANGUAGES)
@@ -26,6 +28,7 @@ def with_digits(transcript: Transcript, language: str) -> Transcript:
         raise InvalidRequest(f"digits: the transcript does not state its language; choose one of {known}.")
     if code not in DIGIT_LANGUAGES:
         raise InvalidRequest(f"digits: {code!r} is not supported; choose one of {known}.")
+    transcript = leave_out(transcript)  # "twenty, uh, two" is one number
     texts = [each.text for each in transcript.segments]
     if code == "en":
         return rewrite_segments(transcript, [write_english_numbers(text) for text in texts])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from spool.domain.archive.verbatim import leave_out
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.cueing import DEFAULT_PRESET, Preset
@@ -24,6 +25,8 @@ def render(transcript: Transcript, format: str, subtitles: Preset | None = None)
     a lattice or speakers that were not requested.
     """
     check_subtitles(format, subtitles)
+    if format != "json":
+        transcript = leave_out(transcript)
     if format in _SUBTITLES:
         return _SUBTITLES[format](transcript, subtitles or DEFAULT_PRESET)
     renderers: dict[str, Callable[[Transcript], str]] = {
@@ -54,7 +57,7 @@ def check_subtitles(format: str, subtitles: Preset | None) -> None:  # noqa: A00
 def render_bytes(transcript: Transcript, format: str, subtitles: Preset | None = None) -> bytes:  # noqa: A002 - the name users know it by
     """`transcript` in one of `FORMATS` as the bytes of a file, text in UTF-8; raises what `render` raises."""
     if format == "docx" and subtitles is None:
-        return docx(transcript)
+        return docx(leave_out(transcript))
     return render(transcript, format, subtitles).encode()
 
 

@@ -1,11 +1,15 @@
 """A recording on the page: the text first, a panel that closes, long recordings, paper."""
 
+import re
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
 
 from ops.bench.page import store_long
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
-from tests.page.test_page import done_job
+from spool.client import Spool
+from tests.page.test_page import done_job, sound
 from tests.page.test_speakers import TURNS, job_with_speakers
 
 expect.set_options(timeout=60_000)
@@ -105,3 +109,27 @@ def test_a_phone_shows_all_and_any_word_is_three_taps_away(page: Page, live: Liv
     expect(page.locator(".word.here")).to_have_text(["horn"])
     page.get_by_role("button", name="Details", exact=True).click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_what_texts_leave_out_is_struck_through_where_it_was_said(
+    page: Page, live: Live, tmp_path: Path
+) -> None:
+    path = tmp_path / "reel.wav"
+    path.write_bytes(sound())
+    with Spool(live.url) as spool:
+        jobs = [
+            spool.submit(path, options={"model": "demo-tdt", "language": "en", "verbatim": "omit"}),
+            spool.submit(path, options={"model": "demo-tdt", "language": "en", "verbatim": "mark"}),
+        ]
+    for job in jobs:
+        live.work().finish(job.id, ("um", "the", "the", "lamp", "is", "lit"))
+    page.goto(f"/#/jobs/{jobs[0].id}")
+    expect(page.locator(".word.omitted")).to_have_text(["um", "the"])
+    expect(page.locator(".tools")).to_contain_text("2 fillers and repetitions, left out of texts")
+    page.locator(".word.omitted").first.hover()
+    expect(page.locator(".word.omitted").first).to_have_attribute("title", re.compile("a filler, left out"))
+    page.goto(f"/#/jobs/{jobs[1].id}")
+    expect(page.locator(".word.disfluent")).to_have_text(["um", "the"])
+    with Spool(live.url) as spool:
+        assert [spool.transcript(job.id) for job in jobs] == ["the lamp is lit\n", "um the the lamp is lit\n"]
+        assert [len(spool.words(job.id).words) for job in jobs] == [6, 6]

@@ -48,6 +48,7 @@ def transcribe(
         diarizer=options.diarizer,
         witness=options.witness,
         drop_unsupported=options.drop_unsupported,
+        verbatim=options.verbatim,
     )
     print(render_results(results, options.form, options.lattice_form))
     skipped = dict.fromkeys(text for each in results if each.transcript for text in each.transcript.warnings)

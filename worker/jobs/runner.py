@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
+from spool.domain.archive.verbatim import mark_disfluencies
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.receipts import Origin
 from spool.domain.transcript import Transcript
@@ -185,7 +186,11 @@ class JobRunner:
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         self._origin = reuse.origin or attempt.origin
-        return transcript, reuse.facts()
+        return self._mark_disfluencies(transcript, info), reuse.facts()
+
+    def _mark_disfluencies(self, transcript: Transcript, info: ModelInfo) -> Transcript:
+        options = self._job.options
+        return mark_disfluencies(transcript, options.verbatim, languages_of(info, options.model))
 
     def _find_speakers_again(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
         """The transcript that the job has, with its speakers found anew; no word is decoded again."""
@@ -255,7 +260,7 @@ class JobRunner:
         services = self._services
         session = LiveJob(self._attempt, services.objects, services.live, services.sources.folder)
         transcript, self._recording = session.hear(info)
-        return transcript, Facts(
+        return self._mark_disfluencies(transcript, info), Facts(
             content_sha256=self._recording.sha256,
             fingerprint=mark,
             source_etag=None,

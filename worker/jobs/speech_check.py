@@ -8,8 +8,7 @@ numbers and words; knows no engine and no store.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spool.domain.spacing import join_words
-from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Transcript, Word
+from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Transcript, Word, text_of_words
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
 from worker.speech.guard import DROP_MARGIN, MARGIN, doubtful_words, find_invented, measure_coverage
@@ -72,7 +71,7 @@ def drop_flagged(transcript: Transcript) -> Transcript:
     gone = [segment.flagged for segment in transcript.segments]
     words, segments, dropped = drop_segments(transcript.words, transcript.segments, gone)
     every = sorted((*transcript.dropped, *dropped), key=lambda each: (each.start, each.channel))
-    left = {"words": words, "segments": segments, "text": join_words(word.text for word in words)}
+    left = {"words": words, "segments": segments, "text": text_of_words(words)}
     return transcript.model_copy(update={**left, "dropped": tuple(every)})
 
 

@@ -14,8 +14,16 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from spool.domain.spacing import join_words
-from spool.domain.transcript import NO_EVIDENCE, LanguageSpan, Segment, SpeechSpan, Transcript, Turn, Word
+from spool.domain.transcript import (
+    NO_EVIDENCE,
+    LanguageSpan,
+    Segment,
+    SpeechSpan,
+    Transcript,
+    Turn,
+    Word,
+    text_of_words,
+)
 from worker.jobs.languages import main_language
 from worker.segmentation.segments import segments_of
 from worker.segmentation.stitch import clip_ends, middle_of, pair_words
@@ -60,7 +68,7 @@ def splice(base: Transcript, fresh: Transcript, start: float, end: float) -> Tra
             "language_model": fresh.language_model,
             "options": fresh.options,
             "warnings": fresh.warnings,
-            "text": join_words(word.text for word in words),
+            "text": text_of_words(words),
             "words": words,
             "segments": segments,
             "nbest": _by_time((*_around(base.nbest, start, end), *fresh.nbest)),

@@ -22,6 +22,9 @@ detected speech with words}, "dropped": invented segments with their words, and 
 where it heard no speech. A model that detects languages adds "language" and "languages": [{"start", "end",
 "language", "probability", "read_as"}], one per chunk.
 
+With `--verbatim` a word may have "disfluency": "filler", "repetition" or "false_start", and "omitted": true
+if the text leaves it out.
+
 A truncated file has "complete": false, "expected_seconds" and "missing_seconds" (null if unknown).
 
 With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has

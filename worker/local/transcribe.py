@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spool.domain.archive.diarization import Diarization
+from spool.domain.archive.verbatim import mark_disfluencies
 from spool.domain.recognition import ChunkSpan, Hypothesis, Recognition
-from spool.domain.transcript import DiarizationFacts
+from spool.domain.transcript import DiarizationFacts, Verbatim
 from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
@@ -30,7 +31,7 @@ from worker.diarization.registry import DEFAULT, load_diarization, load_network,
 from worker.diarization.takeover import RunsOf, hear
 from worker.engine.protocol import NOTHING, Failure
 from worker.engine.recognizer import ModelRecognizer, recognizer_of
-from worker.jobs.decoding import ChunkDecoder
+from worker.jobs.decoding import ChunkDecoder, languages_of
 from worker.jobs.speakers import with_speakers
 from worker.local.report import FileResult
 from worker.local.witness import check_result, load_listener
@@ -56,6 +57,7 @@ def transcribe_files(
     diarizer: str = DEFAULT,
     witness: bool = False,
     drop_unsupported: bool = False,
+    verbatim: Verbatim = "keep",
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` applies to all. A file that cannot be read or decoded fails alone.
 
@@ -64,7 +66,7 @@ def transcribe_files(
     diarizer: the model for it, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
     hypotheses, or a language model (a folder, or an ARPA file over the model's tokens), and its weight.
     witness: check the words against their sounds; drop_unsupported: leave out the segments that these do not
-    support. Raises ModelError if a model cannot be loaded and
+    support. verbatim: as of jobs. Raises ModelError if a model cannot be loaded and
     InvalidRequest if it does not support the options.
     """
     listener = load_listener() if witness else None
@@ -79,11 +81,15 @@ def transcribe_files(
     )
     if diarization is not None:
         results = _diarize(results, diarization, diarizer)
-    return (
-        results
-        if listener is None
-        else [check_result(listener, each, drop=drop_unsupported) for each in results]
-    )
+    if listener is not None:
+        results = [check_result(listener, each, drop=drop_unsupported) for each in results]
+    known = languages_of(loaded.info)
+    return [
+        each
+        if each.transcript is None or verbatim == "keep"
+        else replace(each, transcript=mark_disfluencies(each.transcript, verbatim, known))
+        for each in results
+    ]
 
 
 def _diarize(results: Sequence[FileResult], diarization: Diarization, diarizer: str) -> list[FileResult]:

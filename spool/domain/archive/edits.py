@@ -12,11 +12,13 @@ from difflib import SequenceMatcher
 
 from spool.domain.columns import Id, Label, Name
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Correction, Segment, Transcript, Word
+from spool.domain.transcript import Correction, Segment, Transcript, Word, text_of_words
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
 
 MOST_WORDS = 2000
+_WRITTEN = {"corrected": True, "disfluency": None, "omitted": False}
+"""What becomes of a word whose text a person wrote."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def rebuild_words(transcript: Transcript, words: Sequence[Word], homes: Sequence
         update={
             "words": tuple(words),
             "segments": tuple(_segments(transcript.segments, words, homes)),
-            "text": join_words(word.text for word in words),
+            "text": text_of_words(words),
             "speakers": tuple(
                 each.model_copy(update={"words": sum(word.speaker == each.label for word in words)})
                 for each in transcript.speakers
@@ -190,7 +192,7 @@ def _apply_text(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word,
             for at, token in zip(range(i, j), tokens[m:n], strict=True):
                 same = token == heard[at].text
                 yield (
-                    (heard[at] if same else heard[at].model_copy(update={"text": token, "corrected": True})),
+                    (heard[at] if same else heard[at].model_copy(update={"text": token, **_WRITTEN})),
                     at,
                 )
         elif m < n:
@@ -239,6 +241,7 @@ def _share_time(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) ->
                     "alternatives": (),
                     "doubtful": False,
                     "evidence": None,
+                    **_WRITTEN,
                     "corrected": known is None,
                 }
             ),
@@ -257,7 +260,7 @@ def _segments(segments: Sequence[Segment], words: Sequence[Word], homes: Sequenc
         if own:
             yield segment.model_copy(
                 update={
-                    "text": join_words(word.text for word in own),
+                    "text": text_of_words(own),
                     "first_word": first,
                     "last_word": at - 1,
                     "speaker": own[0].speaker,
