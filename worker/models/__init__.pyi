@@ -1,6 +1,8 @@
 from .artifacts.hub_folder import HubFolder as HubFolder, is_hub_folder as is_hub_folder
 from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as open_nemo
 from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
+from .attention.alignment import align_tokens as align_tokens
+from .attention.languages import Languages as Languages
 from .attention.nemo_decoder import NemoDecoder as NemoDecoder
 from .attention.prompt_slots import (
     DEFAULTS as DEFAULTS,
@@ -144,7 +146,7 @@ from .whisper.config import (
     WhisperDims as WhisperDims,
 )
 from .front_ends.whisper_mel import log_mel as log_mel
-from .whisper.model import Languages as Languages, WhisperModel as WhisperModel, load_whisper as load_whisper
+from .whisper.model import WhisperModel as WhisperModel, load_whisper as load_whisper
 from .whisper.rules import WhisperOptions as WhisperOptions
 from .whisper.tokenizer import (
     WhisperTokenizer as WhisperTokenizer,

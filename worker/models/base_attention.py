@@ -73,11 +73,9 @@ class AttentionHead(Protocol[State]):
         encoded: Sequence[Any],
         prompts: Sequence[Sequence[int]],
         nbest: Sequence[Sequence[Sequence[int]]],
-        *,
-        reverse: bool = False,
     ) -> list[NDArray[np.float32]]:
         """For each utterance the sum of log-probabilities of each of its sequences behind its prompt,
-        teacher-forced and without rules; `reverse` from right to left, where the family can."""
+        teacher-forced and without rules."""
 
 
 @dataclass(frozen=True, slots=True)

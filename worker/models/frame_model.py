@@ -4,7 +4,6 @@ Knows nothing of files nor of search (`worker.decode`). A model belongs to the t
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
@@ -12,19 +11,18 @@ import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
-from worker.models.base import Ahead, Capabilities, HeadName, ModelInfo, PreparedRequest, refuse_unsupported
+from worker.models.base import Ahead, PreparedRequest, refuse_unsupported
 from worker.models.conformer.encoder import AttContext
 from worker.models.conformer.frames import EncodedFrames, FrameEncoder
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream
+from worker.models.loaded import LoadedModel
 from worker.models.requests import DecodeRequest
-from worker.models.weights import parameter_bytes, precision
+from worker.models.weights import parameter_bytes
 
 
-class FrameModel:
-    """One loaded model: network, front end and names. `files` are SHA-256 by role; `bits`: as `ModelInfo`
-    has it. A family adds `heads`, `capabilities`, `cost`, `front` and `open_stream`."""
-
-    bits: int | None = None
+class FrameModel(LoadedModel):
+    """One loaded model: network, front end and names. A family adds `heads`, `capabilities`, `cost`, `front`
+    and `open_stream`."""
 
     def __init__(
         self,
@@ -41,30 +39,7 @@ class FrameModel:
         self._steps = EncoderSteps(frames.encoder, frames.dtype)
 
     @property
-    def heads(self) -> Mapping[HeadName, Any]:
-        raise NotImplementedError
-
-    @property
-    def capabilities(self) -> Capabilities:
-        raise NotImplementedError
-
-    @cached_property
-    def info(self) -> ModelInfo:
-        """Which weights these are."""
-        return ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            heads=tuple(sorted(self.heads)),
-            frame_seconds=self.frame_seconds,
-            size=self.size,
-            files=dict(self.files),
-            bits=self.bits,
-            **precision(self.dtype),
-        )
-
-    @property
     def size(self) -> int:
-        """Bytes of the weights in memory."""
         return parameter_bytes(self.network)
 
     def prepare(self, options: DecodeRequest) -> PreparedRequest:

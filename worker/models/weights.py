@@ -20,6 +20,7 @@ from mlx import nn
 from spool.domain.fleet.quality import INT8
 from spool.errors import WeightsMismatch
 from worker.models.artifacts.grouped import GroupedWeights
+from worker.models.artifacts.tensors import Renames, rename
 from worker.models.artifacts.tensors import Shape as Shape
 from worker.models.artifacts.tensors import Weights as Weights
 from worker.models.compute_type import uses_int8
@@ -41,16 +42,15 @@ class NameMap:
     pointwise convolutions are stored as matrices."""
 
     ignored: re.Pattern[str]
-    renames: tuple[tuple[str, str], ...] = ()
-    otherwise: tuple[tuple[str, str], ...] = ()
+    renames: Renames = ()
+    otherwise: Renames = ()
     also: "tuple[NameMap, ...]" = ()
     matrices: bool = False
 
     def names_of(self, name: str) -> tuple[str, ...]:
         """What a checkpoint calls our parameter, any of these."""
         elsewhere = [other for names in self.also for other in names.names_of(name)]
-        for pattern, replacement in self.renames:
-            name = re.sub(pattern, replacement, name)
+        name = rename(name, self.renames)
         others = (re.sub(*pair, name) for pair in self.otherwise)
         return (name, *(other for other in others if other != name), *elsewhere)
 
@@ -71,9 +71,9 @@ class Stored:
     shape: Shape
 
 
-def default_dtype() -> mx.Dtype:
-    """bfloat16 on a GPU; float32 on a CPU, where 16-bit products are computed one by one."""
-    return mx.float32 if mx.default_device() == mx.Device(mx.cpu) else mx.bfloat16
+def default_dtype(on_gpu: mx.Dtype = mx.bfloat16) -> mx.Dtype:
+    """What suits the device: float32 on a CPU, where 16-bit products are computed one by one."""
+    return mx.float32 if mx.default_device() == mx.Device(mx.cpu) else on_gpu
 
 
 def is_channels_last(shapes: Mapping[str, Shape]) -> bool:

@@ -27,6 +27,7 @@ import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 
 from worker.decode.attention.beam import AttentionSearch, BeamSettings, ScoredTokens, SearchRequest  # noqa: E402  # noqa: E402
+from worker.models.attention.alignment import align_tokens  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow  # noqa: E402
 from worker.models.conformer.config import PreprocessorConfig  # noqa: E402
 from worker.models.front_ends.log_mel import mel_filters  # noqa: E402
@@ -167,10 +168,13 @@ class Oracle(Agreement):
 
     def times(self) -> None:
         names = [name for name, dump in self.dumps.items() if "align.tokens" in dump]
-        answers = self.model.head.align(
+        languages = [self.options[name]["language"] or "en" for name in names]
+        answers = align_tokens(
+            self.model.head,
             [self.encoded[name] for name in names],
+            [self.model.ids.prompt(language, timestamps=False) for language in languages],
             [self.dumps[name]["align.tokens"].tolist() for name in names],
-            [self.options[name]["language"] for name in names],
+            self.model.frame_seconds,
         )
         for name, answer in zip(names, answers, strict=True):
             dump = self.dumps[name]

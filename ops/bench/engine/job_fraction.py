@@ -23,6 +23,7 @@ from worker.machine.blas import preload_blas
 
 preload_blas()
 
+import mlx.core as mx
 import numpy as np
 
 from ops.bench.peers.speech import read_samples
@@ -32,8 +33,9 @@ from worker.models.attention.state import EncodedWindow
 from worker.models.front_ends.whisper_mel import SAMPLE_RATE, WINDOW_SAMPLES
 from worker.models.load import model_files
 from worker.models.requests import SearchOptions
+from worker.models.weights import default_dtype
 from worker.models.whisper.artifacts import open_folder
-from worker.models.whisper.model import WhisperModel, default_dtype
+from worker.models.whisper.model import WhisperModel
 from worker.models.whisper.rules import WhisperOptions
 
 ROOT = Path(__file__).parents[3]
@@ -85,7 +87,7 @@ def main() -> None:
     parser.add_argument("--model", default="whisper-tiny.en", help="of the catalogue, or a folder")
     parser.add_argument("--rounds", type=int, default=2)
     chosen = parser.parse_args()
-    model = CountedWhisper(open_folder(model_files(chosen.model).path), default_dtype())
+    model = CountedWhisper(open_folder(model_files(chosen.model).path), default_dtype(mx.float16))
     files = [
         path
         for each in chosen.recordings or [ROOT / "samples" / "open"]

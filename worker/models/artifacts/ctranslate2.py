@@ -14,8 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import ModelUnreadable, WeightsMismatch
+from worker.models.artifacts.tensors import rename
 
 Array = NDArray[np.generic]
+
+HUB_NAMES = (
+    (r"/", "."),
+    (r"\.layer_(\d+)\.", r".layers.\1."),
+    (r"\.position_encodings\.encodings$", ".embed_positions.weight"),
+    (r"^decoder\.embeddings\.", "decoder.embed_tokens."),
+    (r"^decoder\.projection\.", "proj_out."),
+    (r"\.self_attention\.layer_norm\.", ".self_attn_layer_norm."),
+    (r"\.attention\.layer_norm\.", ".encoder_attn_layer_norm."),
+    (r"\.ffn\.layer_norm\.", ".final_layer_norm."),
+    (r"\.self_attention\.", ".self_attn."),
+    (r"\.attention\.", ".encoder_attn."),
+    (r"\.ffn\.linear_0\.", ".fc1."),
+    (r"\.ffn\.linear_1\.", ".fc2."),
+    (r"\.gamma$", ".weight"),
+    (r"\.beta$", ".bias"),
+)
+"""What transformers calls the tensors of an encoder-decoder."""
+FUSED = {
+    "self_attn.linear_0": "qkv",
+    "self_attn.linear_1": "o",
+    "encoder_attn.linear_0": "q",
+    "encoder_attn.linear_1": "kv",
+    "encoder_attn.linear_2": "o",
+}
+"""The projections that lie in one matrix."""
 
 BFLOAT16 = 5
 DTYPES: dict[int, np.dtype[np.generic]] = {
@@ -127,4 +154,27 @@ def dequantize(variables: dict[str, Array], source: str) -> dict[str, Array]:
             )
         else:
             out[name] = value
+    return out
+
+
+def hub_names(variables: dict[str, Array], source: str) -> dict[str, Array]:
+    """The tensors of an encoder-decoder under transformers' names, fused projections taken apart. A bias of
+    keys that is zero is left out: the fused one has it also where the model has none."""
+    out: dict[str, Array] = {}
+    for stored, value in variables.items():
+        if value.ndim == 0:
+            continue
+        name = rename(stored, HUB_NAMES)
+        layer, _, kind = name.rpartition(".")
+        fused = next((each for each in FUSED if layer.endswith(each)), None)
+        if fused is None:
+            out[name] = value
+            continue
+        ways = FUSED[fused]
+        if len(value) % len(ways):
+            raise WeightsMismatch(f"{source}: {stored} {list(value.shape)} does not hold {len(ways)} layers")
+        block = layer.rpartition(".")[0]
+        for way, part in zip(ways, np.split(value, len(ways)), strict=True):
+            if way != "k" or kind != "bias" or np.any(part):
+                out[f"{block}.{'out' if way == 'o' else way}_proj.{kind}"] = part
     return out

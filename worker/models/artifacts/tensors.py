@@ -1,11 +1,20 @@
 """What a reader of files gives: named tensors and their shapes."""
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
 import mlx.core as mx
 
 Shape = tuple[int, ...]
+Renames = tuple[tuple[str, str], ...]
+
+
+def rename(name: str, renames: Renames) -> str:
+    """A name with patterns replaced, one after another."""
+    for pattern, replacement in renames:
+        name = re.sub(pattern, replacement, name)
+    return name
 
 
 class Weights(Protocol):

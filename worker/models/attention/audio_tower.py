@@ -20,12 +20,10 @@ from worker.models.attention.layers import (
     by_rows,
     halve_patches,
     pack,
-    pack_for_frames,
-    pack_parts,
+    sine_positions,
 )
 from worker.models.turns import give_way
 from worker.models.weights import Shape, linear_shapes, norm_shapes
-from worker.models.whisper.artifacts import sinusoids
 
 CHUNK_FRAMES = 100  # of mel, which the convolutions take by themselves
 CHUNK_ROWS = 13  # that they make of them
@@ -107,14 +105,11 @@ class AudioEncoder:
         # [d, channel, band] as [band * channel, d]: our bands lie slow.
         out = source.array(f"{TOWER}.conv_out.weight").reshape(sizes.d_model, -1, sizes.bands)
         self.out = mx.contiguous(out.transpose(2, 1, 0).reshape(-1, sizes.d_model))
-        self.positions = sinusoids(CHUNK_ROWS, sizes.d_model).astype(dtype)
+        self.positions = sine_positions(CHUNK_ROWS, sizes.d_model).astype(dtype)
         heads = sizes.encoder_attention_heads
         self.layers = [
-            (
-                pack_parts(source.self_attention(block, ATTENTION, heads), pack_for_frames),
-                pack_parts(source.mlp(block, MLP), pack_for_frames),
-            )
-            for block in (f"{TOWER}.layers.{layer}" for layer in range(sizes.encoder_layers))
+            source.encoder_block(f"{TOWER}.layers.{layer}", ATTENTION, MLP, heads)
+            for layer in range(sizes.encoder_layers)
         ]
         self.norm = source.norm(f"{TOWER}.ln_post")
         widen, narrow = source.linear(f"{PROJECTOR}.linear_1"), source.linear(f"{PROJECTOR}.linear_2")

@@ -7,7 +7,17 @@ from typing import Literal
 import mlx.core as mx
 
 from worker.models.attention.decoder import Block
-from worker.models.attention.layers import CrossAttention, Grouped, Linear, Mlp, Norm, Product, SelfAttention
+from worker.models.attention.layers import (
+    CrossAttention,
+    Grouped,
+    Linear,
+    Mlp,
+    Norm,
+    Product,
+    SelfAttention,
+    pack_for_frames,
+    pack_parts,
+)
 from worker.models.weights import Shape, linear_shapes, norm_shapes
 
 
@@ -156,6 +166,13 @@ class Tensors:
             self.affine(f"{block}.{names.narrow}"),
             names.activation,
         )
+
+    def encoder_block(
+        self, name: str, own: AttentionNames, mlp: MlpNames, heads: int
+    ) -> tuple[SelfAttention, Mlp]:
+        """An encoder's block, its products packed for whole windows of frames."""
+        attention = pack_parts(self.self_attention(name, own, heads), pack_for_frames)
+        return attention, pack_parts(self.mlp(name, mlp), pack_for_frames)
 
     def block(self, name: str, names: BlockNames, heads: int) -> Block:
         """A decoder's block."""

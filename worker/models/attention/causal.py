@@ -161,7 +161,7 @@ class CausalDecoder:
             for parts in ([each.keys for each in passes], [each.values for each in passes])
         )
         owners = mx.zeros((len(prompts), beam, GROWTH), mx.int32)
-        return CausalState(keys, values, owners, lengths, np.zeros_like(lengths), room)
+        return CausalState(keys, values, owners, np.zeros_like(lengths), lengths, room)
 
     def step(self, tokens: mx.array, state: CausalState) -> tuple[mx.array, CausalState]:
         """As `AttentionHead.step`."""
@@ -195,8 +195,7 @@ class CausalDecoder:
         return self.logits(self.weights.norm(x).reshape(count * beam, -1)), state
 
     def reorder(self, state: CausalState, parents: mx.array) -> CausalState:
-        """As `AttentionHead.reorder`: the table's rows move, nothing else."""
-        state.owners = mx.take_along_axis(state.owners, parents[:, :, None], axis=1)
+        state.reorder(parents)
         return state
 
     def select(self, state: CausalState, utterances: Sequence[int]) -> CausalState:
@@ -210,12 +209,8 @@ class CausalDecoder:
         encoded: Sequence[mx.array],
         prompts: Sequence[Sequence[int]],
         nbest: Sequence[Sequence[Sequence[int]]],
-        *,
-        reverse: bool = False,
     ) -> list[NDArray[np.float32]]:
         """As `AttentionHead.score`, sequences without prompt, end included where it is to count."""
-        if reverse:
-            raise ValueError("this decoder reads from left to right alone")
         return [
             np.array([row.sum() for row in self.log_probabilities(*each)], np.float32)
             for each in zip(encoded, prompts, nbest, strict=True)

@@ -7,50 +7,34 @@ Knows neither chunks nor jobs. A model belongs to the thread that made it.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.artifacts.safetensors import Weights
+from worker.models.attention.model import DecodingModel
 from worker.models.attention.nemo_decoder import TABLE, DecoderParts, NemoDecoder
 from worker.models.attention.rules import NoRules
 from worker.models.attention.state import EncodedWindow
-from worker.models.attention.windows import judge_answer
-from worker.models.base import BatchCost, Capabilities, HeadName, Independent, ModelInfo, PreparedRequest
-from worker.models.base_attention import (
-    NO_OPENING,
-    EndRule,
-    HeardWindow,
-    Opening,
-    Prompt,
-    PromptAnswer,
-    Question,
-    TimedText,
-    TokenTimes,
-    Unread,
-    Window,
-    WindowOutcome,
-)
+from worker.models.base import BatchCost, PreparedRequest
+from worker.models.base_attention import EndRule, Prompt, Question
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.encoder import ConformerEncoder, EncoderPart
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.front_ends.log_mel import FeatureExtractor
 from worker.models.tokenizers.special import SpecialTokens
-from worker.models.weights import NEMO, NameMap, install, parameter_bytes, precision
+from worker.models.weights import NEMO, NameMap, install, parameter_bytes
 
 # Without word times nobody can say which chunk has a word of the overlap: there is next to none.
 UNTIMED_OVERLAP = 0.1
 
 
-class ConformerAttentionModel:
-    """Encoder, decoder head and tokenizer of one model. `files` are SHA-256 by role. A family adds `prepare`
-    and `capabilities`, and what else it can tell."""
+class ConformerAttentionModel(DecodingModel):
+    """Encoder, decoder head and tokenizer of one model. A family adds `prepare`, `limit` and `capabilities`,
+    and what else it can tell."""
 
-    aligner: Any = None
-    bits: int | None = None
+    head: NemoDecoder
 
     def __init__(
         self,
@@ -68,41 +52,16 @@ class ConformerAttentionModel:
         self.frames, self.head, self.tokenizer, self.end_rule = frames, head, tokenizer, end_rule
         self.name, self.files, self.frame_seconds = name, dict(files), frame_seconds
         self.dtype = frames.dtype
-        self.heads: Mapping[HeadName, NemoDecoder] = {"attention": head}
         self.rules = NoRules(rows)
         self._rows = rows
         mx.eval(head.parameters)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        raise NotImplementedError
-
-    @property
-    def chunking(self) -> Independent:
-        """How recordings are cut for it."""
-        raise NotImplementedError
 
     def limit(self, frames: int, prompt: int) -> int:
         """The most tokens of an answer to so many encoder frames behind a prompt of so many tokens."""
         raise NotImplementedError
 
-    @cached_property
-    def info(self) -> ModelInfo:
-        """Which weights these are."""
-        return ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            heads=("attention",),
-            frame_seconds=self.frame_seconds,
-            size=self.nbytes,
-            files=dict(self.files),
-            chunking=self.chunking,
-            bits=self.bits,
-            **precision(self.dtype),
-        )
-
     @property
-    def nbytes(self) -> int:
+    def size(self) -> int:
         """Bytes of the weights in memory, the aligner's among them."""
         own = parameter_bytes(self.frames.encoder) + sum(array.nbytes for array in self.head.parameters)
         return own + (self.aligner.size if self.aligner is not None else 0)
@@ -153,46 +112,6 @@ class ConformerAttentionModel:
 
     def is_text(self, token: int) -> bool:
         return self.tokenizer.is_text(token)
-
-    def opening(self, tokens: Sequence[int]) -> Opening:  # noqa: ARG002 - it is all text
-        return NO_OPENING
-
-    def judge(
-        self,
-        window: Window,
-        readings: Sequence[PromptAnswer],
-        question: Question,  # noqa: ARG002 - the protocol's
-        samples: NDArray[np.float32],
-    ) -> WindowOutcome:
-        return judge_answer(window, readings[0], samples)
-
-    def unread(
-        self,
-        heard: HeardWindow,  # noqa: ARG002 - the protocol's
-        times: TokenTimes,  # noqa: ARG002
-    ) -> Unread:
-        """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
-        return Unread()
-
-    def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
-        """As `AttentionModel.time`: by the times that were written, where they were asked for."""
-        return [self._time_window(each) for each in windows]
-
-    def _time_window(self, heard: HeardWindow) -> TimedText:
-        text = [at for at, token in enumerate(heard.tokens) if self.is_text(token)]
-        if not text:
-            return TimedText(TokenTimes.even(np.zeros(0, np.float32), heard.window.seconds), ())
-        # A window by itself: what is printed must not know the batch.
-        logs = self.head.log_probabilities(heard.encoded, heard.prompt.tokens, [heard.tokens])
-        shares = np.exp(np.array(logs[0]))[text].astype(np.float32)
-        if not heard.prompt.timestamps:
-            return TimedText(TokenTimes.even(shares, heard.window.seconds), None)
-        return self.place_words(heard, text, shares)
-
-    def place_words(self, heard: HeardWindow, text: list[int], shares: NDArray[np.float32]) -> TimedText:
-        """The words of an answer with times among its tokens. text: which tokens are text; shares: their
-        probabilities."""
-        raise NotImplementedError
 
 
 def install_parts(

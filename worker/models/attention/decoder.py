@@ -199,7 +199,7 @@ class AttentionDecoder:
         lengths = np.array([len(prompt) - 1 for prompt in prompts], np.int32)
         heads = (self.weights.heads, self._head_width)
         state = empty_state(encoded, beam, len(self.blocks), heads, int(lengths.max()) + 1, self.dtype)
-        state.positions = lengths
+        state.steps = lengths
         if self.keeps_trail(beam):
             shape = (len(encoded), len(self.alignment_heads), state.capacity, heads[1])
             state.queries = mx.zeros(shape, self.dtype)
@@ -217,10 +217,10 @@ class AttentionDecoder:
 
     def step(self, tokens: mx.array, state: DecoderState) -> tuple[mx.array, DecoderState]:
         count, beam, heads = state.utterances, state.beam, self.weights.heads
-        state.grow(int(state.positions.max()) + 1)
+        state.grow(int(state.steps.max()) + 1)
         state.claim()
         places, lengths, columns = state.places(), state.lengths(), state.columns()
-        positions = self.weights.positions[mx.array(state.positions)][:, None]
+        positions = self.weights.positions[mx.array(state.steps)][:, None]
         x = self._embed(tokens.reshape(-1)).reshape(count, beam, -1) + positions
         x = self._normalise(x)
         heard: dict[int, mx.array] = {}
@@ -245,7 +245,7 @@ class AttentionDecoder:
         if state.queries is not None:
             state.keep_queries(self._of_alignment(heard))
         # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
-        state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)
+        state.steps = np.minimum(state.steps + 1, self.max_tokens - 1)
         return self.logits(self.weights.norm(x).reshape(count * beam, -1)), state
 
     def keeps_trail(self, beam: int) -> bool:
@@ -286,8 +286,7 @@ class AttentionDecoder:
         return windows
 
     def reorder(self, state: DecoderState, parents: mx.array) -> DecoderState:
-        """As `AttentionHead.reorder`: the parent table's rows move, nothing else."""
-        state.owners = mx.take_along_axis(state.owners, parents[:, :, None], axis=1)
+        state.reorder(parents)
         return state
 
     def select(self, state: DecoderState, utterances: Sequence[int]) -> DecoderState:
@@ -307,12 +306,8 @@ class AttentionDecoder:
         encoded: Sequence[EncodedWindow],
         prompts: Sequence[Sequence[int]],
         nbest: Sequence[Sequence[Sequence[int]]],
-        *,
-        reverse: bool = False,
     ) -> list[NDArray[np.float32]]:
         """As `AttentionHead.score`, sequences without prompt, end included where it is to count."""
-        if reverse:
-            raise ValueError("this decoder reads from left to right alone")
         scores: list[NDArray[np.float32]] = []
         for window, prompt, sequences in zip(encoded, prompts, nbest, strict=True):
             if not sequences:

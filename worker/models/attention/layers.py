@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import mlx.core as mx
+import numpy as np
 
 from kernels.attention.cross_attention import plain_keys
 from kernels.attention.full_attention import full_attention
@@ -297,3 +298,10 @@ def log_sum_exp(x: mx.array) -> mx.array:
     wide = x.astype(mx.float32)
     _, total = row_exp(wide)
     return mx.max(wide, axis=-1, keepdims=True) + mx.log(total)
+
+
+def sine_positions(length: int, width: int) -> mx.array:
+    """Whisper's positions, float32 [length, width]: sines of half the width, then cosines."""
+    steps = np.exp(-np.log(10_000.0) / (width // 2 - 1) * np.arange(width // 2))
+    angles = np.arange(length)[:, None] * steps[None, :]
+    return mx.array(np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32))

@@ -107,25 +107,27 @@ class Memory:
 
 
 @dataclass(slots=True)
-class DecoderState:
-    """B live utterances of K hypotheses each.
+class ColumnPool:
+    """Own keys and values of B utterances of K hypotheses each.
 
-    keys, values: a layer's pool [B, H, capacity * K, D]; column s * K + k was written by hypothesis k at
-    position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions:
-    int32 [B], where the next token stands. queries: with which the alignment heads heard the frames at each
-    position, [B, heads, capacity, D], where they are kept; of one hypothesis alone.
+    keys, values: a layer's pool [B, H, columns, D], K columns for each step and before them those that all
+    hypotheses share. owners: int32 [B, K, capacity], whose column each step of a hypothesis is. steps: int32
+    [B], that were taken.
     """
 
-    memory: Memory
     keys: list[mx.array]
     values: list[mx.array]
     owners: mx.array
-    positions: NDArray[np.int32]
-    queries: mx.array | None = None
+    steps: NDArray[np.int32]
 
     @property
     def utterances(self) -> int:
-        return len(self.positions)
+        return len(self.steps)
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Where the next token of each utterance stands, int32 [B]."""
+        return self.steps
 
     @property
     def beam(self) -> int:
@@ -133,26 +135,24 @@ class DecoderState:
 
     @property
     def capacity(self) -> int:
-        """Positions that the pool has columns for."""
+        """Steps that the pool has columns for."""
         return int(self.owners.shape[2])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pool, cross keys and values not counted."""
         return sum(array.nbytes for array in (*self.keys, *self.values, self.owners))
 
-    def grow(self, positions: int) -> None:
-        """Makes room for this many positions."""
-        missing = positions - self.capacity
+    def grow(self, steps: int) -> int:
+        """Makes room for this many steps; how many were added."""
+        missing = steps - self.capacity
         if missing <= 0:
-            return
+            return 0
         added = -(-missing // GROWTH) * GROWTH
         columns = [(0, 0), (0, 0), (0, added * self.beam), (0, 0)]
         self.keys = [mx.pad(array, columns) for array in self.keys]
         self.values = [mx.pad(array, columns) for array in self.values]
         self.owners = mx.pad(self.owners, [(0, 0), (0, 0), (0, added)])
-        if self.queries is not None:
-            self.queries = mx.pad(self.queries, [(0, 0), (0, 0), (0, added), (0, 0)])
+        return added
 
     def write(self, layer: int, keys: mx.array, values: mx.array, columns: mx.array) -> None:
         """Puts [B, H, K, D] into columns int32 [B, K]."""
@@ -160,46 +160,91 @@ class DecoderState:
         self.keys[layer] = mx.put_along_axis(self.keys[layer], where, keys, axis=2)
         self.values[layer] = mx.put_along_axis(self.values[layer], where, values, axis=2)
 
-    def keep_queries(self, queries: mx.array) -> None:
-        """Puts [B, heads, D] of the alignment heads at the utterances' positions."""
-        assert self.queries is not None
-        where = mx.array(self.positions)[:, None, None, None]
-        where = mx.broadcast_to(where, (*queries.shape[:2], 1, queries.shape[2]))
-        self.queries = mx.put_along_axis(self.queries, where, queries[:, :, None], axis=2)
-
-    def columns(self) -> mx.array:
-        """The columns that the hypotheses write at their positions, int32 [B, K]."""
-        return mx.array(self.positions[:, None] * self.beam + np.arange(self.beam, dtype=np.int32))
-
     def claim(self) -> None:
-        """Notes each hypothesis as the owner of its column at its position."""
+        """Notes each hypothesis as the owner of its column at its utterance's step."""
         hypotheses = mx.arange(self.beam, dtype=mx.int32)[None, :, None]
-        at_position = mx.array(self.positions)[:, None, None] == mx.arange(self.capacity)
-        self.owners = mx.where(at_position, hypotheses, self.owners)
+        at_step = mx.array(self.steps)[:, None, None] == mx.arange(self.capacity)
+        self.owners = mx.where(at_step, hypotheses, self.owners)
 
-    def places(self) -> mx.array:
-        """Where each position of a hypothesis stands in the pool, int32 [B * K, used], for `self_attention`;
-        used is the longest history, the present position included."""
-        used = int(self.positions.max()) + 1
-        columns = self.owners[:, :, :used] + mx.arange(used, dtype=mx.int32) * self.beam
-        rows = mx.arange(self.utterances, dtype=mx.int32) * (self.capacity * self.beam)
-        return (columns + rows[:, None, None]).reshape(self.utterances * self.beam, used)
+    def reorder(self, parents: mx.array) -> None:
+        """Hypothesis k of utterance b goes on from its hypothesis parents[b, k]: no key or value moves."""
+        self.owners = mx.take_along_axis(self.owners, parents[:, :, None], axis=1)
 
     def lengths(self) -> mx.array:
         """Positions of each hypothesis, the present one included, int32 [B * K]."""
         return mx.array(np.repeat(self.positions + 1, self.beam).astype(np.int32))
 
-    def select(self, utterances: Sequence[int]) -> "DecoderState":
+    def pick(self, utterances: Sequence[int]) -> "ColumnPool":
         """These utterances alone, in this order."""
         chosen = mx.array(list(utterances), mx.int32)
-        windows = self.memory.windows()
-        return DecoderState(
-            Memory.of([windows[row] for row in utterances]),
+        return ColumnPool(
             [array[chosen] for array in self.keys],
             [array[chosen] for array in self.values],
             self.owners[chosen],
-            self.positions[list(utterances)],
-            None if self.queries is None else self.queries[chosen],
+            self.steps[list(utterances)],
+        )
+
+    @property
+    def arrays(self) -> tuple[list[mx.array], list[mx.array], mx.array, NDArray[np.int32]]:
+        return self.keys, self.values, self.owners, self.steps
+
+
+def join_pools(pools: Sequence[ColumnPool]) -> ColumnPool:
+    """The utterances of several pools, in order; all of one beam."""
+    capacity = max(pool.capacity for pool in pools)
+    for pool in pools:
+        pool.grow(capacity)
+    return ColumnPool(
+        [mx.concatenate(list(arrays)) for arrays in zip(*(pool.keys for pool in pools), strict=True)],
+        [mx.concatenate(list(arrays)) for arrays in zip(*(pool.values for pool in pools), strict=True)],
+        mx.concatenate([pool.owners for pool in pools]),
+        np.concatenate([pool.steps for pool in pools]),
+    )
+
+
+@dataclass(slots=True)
+class DecoderState(ColumnPool):
+    """B live utterances of K hypotheses each.
+
+    Column s * K + k was written by hypothesis k at position s. queries: with which the alignment heads heard
+    the frames at each position, [B, heads, capacity, D], where they are kept; of one hypothesis alone.
+    """
+
+    memory: Memory
+    queries: mx.array | None = None
+
+    def grow(self, steps: int) -> int:
+        added = ColumnPool.grow(self, steps)
+        if added and self.queries is not None:
+            self.queries = mx.pad(self.queries, [(0, 0), (0, 0), (0, added), (0, 0)])
+        return added
+
+    def keep_queries(self, queries: mx.array) -> None:
+        """Puts [B, heads, D] of the alignment heads at the utterances' positions."""
+        assert self.queries is not None
+        where = mx.array(self.steps)[:, None, None, None]
+        where = mx.broadcast_to(where, (*queries.shape[:2], 1, queries.shape[2]))
+        self.queries = mx.put_along_axis(self.queries, where, queries[:, :, None], axis=2)
+
+    def columns(self) -> mx.array:
+        """The columns that the hypotheses write at their positions, int32 [B, K]."""
+        return mx.array(self.steps[:, None] * self.beam + np.arange(self.beam, dtype=np.int32))
+
+    def places(self) -> mx.array:
+        """Where each position of a hypothesis stands in the pool, int32 [B * K, used], for `self_attention`;
+        used is the longest history, the present position included."""
+        used = int(self.steps.max()) + 1
+        columns = self.owners[:, :, :used] + mx.arange(used, dtype=mx.int32) * self.beam
+        rows = mx.arange(self.utterances, dtype=mx.int32) * (self.capacity * self.beam)
+        return (columns + rows[:, None, None]).reshape(self.utterances * self.beam, used)
+
+    def select(self, utterances: Sequence[int]) -> "DecoderState":
+        """These utterances alone, in this order."""
+        windows = self.memory.windows()
+        return DecoderState(
+            *self.pick(utterances).arrays,
+            Memory.of([windows[row] for row in utterances]),
+            None if self.queries is None else self.queries[mx.array(list(utterances), mx.int32)],
         )
 
 
@@ -216,24 +261,19 @@ def empty_state(
     capacity = max(GROWTH, -(-positions // GROWTH) * GROWTH)
     shape = (count, heads[0], capacity * beam, heads[1])
     return DecoderState(
-        Memory.of(windows),
         [mx.zeros(shape, dtype) for _ in range(layers)],
         [mx.zeros(shape, dtype) for _ in range(layers)],
         mx.zeros((count, beam, capacity), mx.int32),
         np.zeros(count, np.int32),
+        Memory.of(windows),
     )
 
 
 def join_states(states: Sequence[DecoderState]) -> DecoderState:
     """The utterances of several states, in order; all of one beam."""
-    capacity = max(state.capacity for state in states)
-    for state in states:
-        state.grow(capacity)
+    pool = join_pools(states)
     return DecoderState(
+        *pool.arrays,
         Memory.of([window for state in states for window in state.memory.windows()]),
-        [mx.concatenate(list(arrays)) for arrays in zip(*(state.keys for state in states), strict=True)],
-        [mx.concatenate(list(arrays)) for arrays in zip(*(state.values for state in states), strict=True)],
-        mx.concatenate([state.owners for state in states]),
-        np.concatenate([state.positions for state in states]),
         mx.concatenate(kept) if (kept := [s.queries for s in states if s.queries is not None]) else None,
     )

@@ -107,6 +107,8 @@ class CanaryModel(ConformerAttentionModel):
         return stamp in prompt and bool(self.tokenizer.stamps)
 
     def place_words(self, heard: HeardWindow, text: list[int], shares: NDArray[np.float32]) -> TimedText:
+        if not heard.prompt.timestamps:
+            return super().place_words(heard, text, shares)
         seconds = heard.window.seconds
         words = time_stamped_words(heard.tokens, self.tokenizer, self.frame_seconds, seconds)
         starts = np.full(len(text) + 1, seconds, np.float32)

@@ -86,7 +86,7 @@ class GraniteModel(FrameModel):
             tasks=frozenset({"transcribe"}),
             timing="frames",
             options=frozenset({"language_model", "phrases", "alternatives", "lattice"}),
-            chunking=self.info.chunking,
+            chunking=self.chunking,
             family="granite",
         )
 

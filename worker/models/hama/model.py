@@ -6,7 +6,7 @@ with thresholds. A model belongs to the thread that made it.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from worker.models.artifacts.hama import HamaTensors
-from worker.models.base import BatchCost, Capabilities, HeadName, Independent, ModelInfo, TokenSpan
+from worker.models.base import BatchCost, Capabilities, HeadName, Independent, TokenSpan
 from worker.models.conformer.config import EncoderConfig
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.conformer.frames import FrameEncoder
@@ -119,9 +119,9 @@ class HamaModel(FrameModel):
         super().__init__(network, frames, name=name, files=files, frame_seconds=seconds)
         self.tokenizer = tokenizer
 
-    @cached_property
-    def info(self) -> ModelInfo:
-        return replace(super().info, chunking=WINDOWS)
+    @property
+    def chunking(self) -> Independent:
+        return WINDOWS
 
     @cached_property
     def heads(self) -> Mapping[HeadName, Any]:
@@ -135,7 +135,7 @@ class HamaModel(FrameModel):
             tasks=frozenset({"transcribe"}),
             timing="frames",
             options=frozenset(),
-            chunking=self.info.chunking,
+            chunking=self.chunking,
             family="hama",
         )
 

@@ -82,7 +82,7 @@ class NemoModel(FrameModel):
             tasks=frozenset({"transcribe"}),
             timing="frames",
             options=FRAME_OPTIONS,
-            chunking=self.info.chunking,
+            chunking=self.chunking,
             att_contexts=self.config.encoder.att_contexts if self.config.encoder.is_chunked else (),
             family="nemo",
             # Features normalised over a recording are not known before its end.

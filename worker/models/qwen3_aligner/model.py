@@ -16,21 +16,12 @@ from spool.errors import InvalidRequest
 from worker.models.artifacts.hub_folder import HubFolder, is_hub_folder
 from worker.models.attention.audio_tower import AudioEncoder
 from worker.models.attention.causal import CausalDecoder
-from worker.models.base import (
-    BatchCost,
-    Capabilities,
-    HeadName,
-    Independent,
-    ModelFiles,
-    ModelInfo,
-    PreparedRequest,
-    WordPlace,
-)
+from worker.models.base import BatchCost, Capabilities, HeadName, ModelFiles, PreparedRequest, WordPlace
 from worker.models.configuration import require_number
-from worker.models.front_ends.whisper_mel import SAMPLE_RATE, whole_log_mel
+from worker.models.front_ends.whisper_mel import SAMPLE_RATE
 from worker.models.qwen3_asr.config import ALIGNER, MODEL_TYPE, QwenConfig
 from worker.models.qwen3_asr.load import load_parts, read_config
-from worker.models.qwen3_asr.model import FRAME_SECONDS, SHORTEST
+from worker.models.qwen3_asr.model import QwenPart
 from worker.models.qwen3_asr.tokenizer import (
     CLOSE,
     MERGES,
@@ -41,7 +32,7 @@ from worker.models.qwen3_asr.tokenizer import (
     read_tokenizer,
 )
 from worker.models.requests import DecodeRequest
-from worker.models.weights import default_dtype, precision
+from worker.models.weights import default_dtype
 
 LONGEST_SECONDS = 300.0  # the published model's card
 SEGMENT_MILLISECONDS = 80
@@ -57,8 +48,8 @@ IDEOGRAPHS = (
 )
 
 
-class QwenAligner:
-    """Encoder, language model and tokenizer of one model. segment: seconds of one class."""
+class QwenAligner(QwenPart):
+    """segment: seconds of one class."""
 
     def __init__(
         self,
@@ -72,33 +63,18 @@ class QwenAligner:
         files: Mapping[str, str],
         bits: int | None = None,
     ) -> None:
-        self.config, self.encoder, self.head, self.tokenizer = config, encoder, head, tokenizer
-        self.segment, self.name, self.files, self.bits = segment, name, dict(files), bits
+        super().__init__(config, encoder, head, tokenizer, name=name, files=files, bits=bits)
+        self.segment = segment
         self.classes = int(head.logits(mx.zeros((1, config.text.hidden_size))).shape[-1])
-        self.heads: Mapping[HeadName, CausalDecoder] = {}
-        self.capabilities = Capabilities(
-            frozenset(),
-            frozenset(),
-            frozenset(),
-            "alignment",
-            frozenset(),
-            Independent(),
-            family="qwen3_aligner",
-        )
+
+    @property
+    def heads(self) -> Mapping[HeadName, CausalDecoder]:
+        return {}
 
     @cached_property
-    def info(self) -> ModelInfo:
-        """Which weights these are."""
-        return ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            frame_seconds=FRAME_SECONDS,
-            size=sum(array.nbytes for array in (*self.encoder.parameters, *self.head.parameters)),
-            files=self.files,
-            family="qwen3_aligner",
-            bits=self.bits,
-            **precision(self.encoder.dtype),
-        )
+    def capabilities(self) -> Capabilities:
+        none: frozenset[str] = frozenset()
+        return Capabilities(none, none, none, "alignment", none, self.chunking, family="qwen3_aligner")
 
     @property
     def longest_seconds(self) -> float:
@@ -110,13 +86,6 @@ class QwenAligner:
 
     def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - never searched
         return BatchCost(0, 0)
-
-    def encode(self, samples: Sequence[NDArray[np.float32]]) -> list[mx.array]:
-        """Recordings of [N] float32 at 16 kHz, embedded, each by itself: [rows, d]."""
-        mels = self.config.audio.num_mel_bins
-        return [
-            self.encoder([whole_log_mel(np.asarray(row, np.float32), mels, SHORTEST)])[0] for row in samples
-        ]
 
     def place(self, samples: NDArray[np.float32], words: Sequence[str]) -> list[WordPlace | None]:
         """When each word is spoken in samples [N] at 16 kHz; None for a word without a letter or a digit.

@@ -14,20 +14,13 @@ from spool.errors import InvalidRequest
 from worker.models.attention.audio_tower import AudioEncoder, rows_of
 from worker.models.attention.causal import CausalDecoder
 from worker.models.attention.layers import is_cpu
+from worker.models.attention.model import DecodingModel
 from worker.models.attention.rules import NoRules
-from worker.models.attention.untimed import UntimedModel
 from worker.models.attention.windows import is_steady, judge_answer
-from worker.models.base import (
-    BatchCost,
-    Capabilities,
-    HeadName,
-    Independent,
-    ModelInfo,
-    PreparedRequest,
-    refuse_unsupported,
-)
+from worker.models.base import BatchCost, Capabilities, Independent, PreparedRequest, refuse_unsupported
 from worker.models.base_attention import (
     EndRule,
+    HeardWindow,
     Opening,
     Prompt,
     PromptAnswer,
@@ -36,11 +29,11 @@ from worker.models.base_attention import (
     WindowOutcome,
 )
 from worker.models.front_ends.whisper_mel import HOP, whole_log_mel
+from worker.models.loaded import LoadedModel
 from worker.models.qwen3_asr.config import QwenConfig
 from worker.models.qwen3_asr.output import CODES, LANGUAGES, parse_output
 from worker.models.qwen3_asr.tokenizer import QwenTokenizer
 from worker.models.requests import DecodeRequest
-from worker.models.weights import precision
 
 FRAME_SECONDS = 1 / 13
 SHORTEST = 8000  # samples; zeros behind a shorter utterance count as its own
@@ -48,7 +41,7 @@ SHORTEST = 8000  # samples; zeros behind a shorter utterance count as its own
 CHUNKS = Independent(aim=30.0, max=40.0, overlap=0.1)
 
 
-class QwenModel(UntimedModel):
+class QwenPart(LoadedModel):
     """Encoder, language model and tokenizer of one model."""
 
     def __init__(
@@ -64,11 +57,45 @@ class QwenModel(UntimedModel):
     ) -> None:
         self.config, self.encoder, self.head, self.tokenizer = config, encoder, head, tokenizer
         self.name, self.files, self.bits = name, dict(files), bits
-        self.dtype, self.aligner = encoder.dtype, None
-        self.heads: Mapping[HeadName, CausalDecoder] = {"attention": head}
-        self.rules = NoRules(config.text.vocab_size)
-        self.end_rule = EndRule(config.ends, "replaced", config.length_penalty)
-        self.capabilities = Capabilities(
+        self.dtype, self.frame_seconds = encoder.dtype, FRAME_SECONDS
+
+    @property
+    def size(self) -> int:
+        return sum(array.nbytes for array in (*self.encoder.parameters, *self.head.parameters))
+
+    def encode(self, samples: Sequence[NDArray[np.float32]]) -> list[mx.array]:
+        """Windows of any lengths, each [N] float32 at 16 kHz in -1 ... 1, embedded: [rows, d] each.
+
+        A CPU takes them one by one: the bits of a product depend on its number of rows there.
+        """
+        mels = self.config.audio.num_mel_bins
+        features = [whole_log_mel(np.asarray(row, np.float32), mels, SHORTEST) for row in samples]
+        size = 1 if is_cpu() else max(len(features), 1)
+        encoded: list[mx.array] = []
+        for first in range(0, len(features), size):
+            encoded += self.encoder(features[first : first + size])
+            mx.eval(encoded)
+        return encoded
+
+
+class QwenModel(QwenPart, DecodingModel):
+    """A model that writes what is said."""
+
+    @cached_property
+    def rules(self) -> NoRules:
+        return NoRules(self.config.text.vocab_size)
+
+    @property
+    def end_rule(self) -> EndRule:
+        return EndRule(self.config.ends, "replaced", self.config.length_penalty)
+
+    @property
+    def chunking(self) -> Independent:
+        return CHUNKS
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
             decoders=frozenset({"greedy", "beam"}),
             languages=frozenset(LANGUAGES),
             tasks=frozenset({"transcribe"}),
@@ -77,22 +104,6 @@ class QwenModel(UntimedModel):
             chunking=CHUNKS,
             detects=True,
             family="qwen3_asr",
-        )
-
-    @cached_property
-    def info(self) -> ModelInfo:
-        """Which weights these are."""
-        return ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            heads=("attention",),
-            frame_seconds=FRAME_SECONDS,
-            size=sum(array.nbytes for array in (*self.encoder.parameters, *self.head.parameters)),
-            files=self.files,
-            chunking=CHUNKS,
-            family="qwen3_asr",
-            bits=self.bits,
-            **precision(self.dtype),
         )
 
     def prepare(self, options: DecodeRequest) -> PreparedRequest:
@@ -117,20 +128,6 @@ class QwenModel(UntimedModel):
         audio = 8 * self.config.audio.encoder_ffn_dim + 9 * self.config.audio.downsample_hidden_size
         widest = max(audio, 4 * text.intermediate_size)
         return BatchCost(frames, frames * (a_token + widest * size) + own)
-
-    def encode(self, samples: Sequence[NDArray[np.float32]]) -> list[mx.array]:
-        """Windows of any lengths, each [N] float32 at 16 kHz in -1 ... 1, embedded: [rows, d] each.
-
-        A CPU takes them one by one: the bits of a product depend on its number of rows there.
-        """
-        mels = self.config.audio.num_mel_bins
-        features = [whole_log_mel(np.asarray(row, np.float32), mels, SHORTEST) for row in samples]
-        size = 1 if is_cpu() else max(len(features), 1)
-        encoded: list[mx.array] = []
-        for first in range(0, len(features), size):
-            encoded += self.encoder(features[first : first + size])
-            mx.eval(encoded)
-        return encoded
 
     def ask(
         self,
@@ -177,3 +174,9 @@ class QwenModel(UntimedModel):
         best = max(range(len(readings)), key=lambda at: (readings[at].ended, readings[at].mean))
         verdict = judge_answer(window, readings[best], samples)
         return WindowOutcome(verdict.outcome, verdict.kept, verdict.again, best)
+
+    def log_probabilities(self, heard: HeardWindow) -> NDArray[np.float32]:
+        """As the search kept them, if it kept those of just these tokens."""
+        if len(heard.log_probs) == len(heard.tokens):
+            return np.array(heard.log_probs, np.float32)
+        return super().log_probabilities(heard)

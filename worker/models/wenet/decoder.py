@@ -65,12 +65,7 @@ class WenetDecoder(AttentionDecoder):
         encoded: Sequence[EncodedWindow],
         prompts: Sequence[Sequence[int]],
         nbest: Sequence[Sequence[Sequence[int]]],
-        *,
-        reverse: bool = False,
     ) -> list[NDArray[np.float32]]:
-        """As `AttentionHead.score`; `reverse` is the caller's other decoder."""
-        if reverse:
-            raise ValueError("this decoder reads in one direction; the other is a decoder of its own")
         return score_together(self, encoded, prompts, nbest)
 
 

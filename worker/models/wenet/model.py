@@ -122,7 +122,7 @@ class WenetModel(FrameModel):
             tasks=frozenset({"transcribe"}),
             timing="frames",
             options=frozenset({"language_model", "phrases"}),
-            chunking=self.info.chunking,
+            chunking=self.chunking,
             any_context=streams,
             streams=streams,
         )

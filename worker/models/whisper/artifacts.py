@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.ctranslate2 import read_binary
+from worker.models.artifacts.ctranslate2 import hub_names, read_binary
 from worker.models.artifacts.grouped import bits_of
 from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
+from worker.models.attention.layers import sine_positions
 from worker.models.configuration import read_json
 from worker.models.grouped import PARTS
-from worker.models.weights import Shape, check_shapes, norm_shapes, packed_parts
+from worker.models.weights import check_shapes, packed_parts
 from worker.models.whisper.config import DecodingSettings, WhisperDims, parse_dims, parse_settings
-from worker.models.whisper.layouts import BLOCK, binary_names, dims_of, openai_names
+from worker.models.whisper.layouts import POSITIONS, dims_of, openai_names, shapes_of
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 CONFIG = "config.json"
@@ -42,7 +42,6 @@ NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
 
 # The output projection is the token table.
 DERIVED = re.compile(r"^proj_out\.weight$|^alignment_heads$")
-POSITIONS = "encoder.positional_embedding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,9 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         dims = parse_dims(config, source)
     elif weights.name == BINARY:
         variables, bits = read_binary(weights, "WhisperSpec")
-        dims = dims_of(variables, source)
-        named = {key: mx.array(value) for key, value in binary_names(variables, source).items()}
+        heads = {side: int(variables[f"{side}/num_heads"]) for side in ("encoder", "decoder")}
+        named = openai_names({key: mx.array(value) for key, value in hub_names(variables, source).items()})
+        dims = dims_of(named, heads, source)
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
@@ -127,33 +127,11 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, bits)
 
 
-def shapes_of(dims: WhisperDims) -> dict[str, Shape]:
-    """The tensors of a model under OpenAI's names."""
-    width = dims.n_audio_state
-    shapes: dict[str, Shape] = {
-        POSITIONS: (dims.n_audio_ctx, width),
-        "encoder.conv1.weight": (width, dims.n_mels, 3),
-        "encoder.conv1.bias": (width,),
-        "encoder.conv2.weight": (width, width, 3),
-        "encoder.conv2.bias": (width,),
-        **norm_shapes("encoder.ln_post", width),
-        **norm_shapes("decoder.ln", width),
-        "decoder.positional_embedding": (dims.n_text_ctx, width),
-        "decoder.token_embedding.weight": (dims.n_vocab, width),
-    }
-    for layer in range(dims.n_audio_layer):
-        block = f"encoder.blocks.{layer}"
-        shapes |= BLOCK.own.shapes(block, width) | BLOCK.mlp.shapes(block, width, 4 * width)
-    for layer in range(dims.n_text_layer):
-        shapes |= BLOCK.shapes(f"decoder.blocks.{layer}", width, 4 * width)
-    return shapes
-
-
 def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str) -> dict[str, mx.array]:
     """Those of `named` that a model of `dims` has. Raises WeightsMismatch that names what does not fit."""
     expected = shapes_of(dims)
     # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
-    named = {POSITIONS: sinusoids(dims.n_audio_ctx, dims.n_audio_state), **named}
+    named = {POSITIONS: sine_positions(dims.n_audio_ctx, dims.n_audio_state), **named}
     packed = {name: value for name, value in named.items() if name.endswith(PARTS)}
     shapes = {name: tuple(value.shape) for name, value in named.items() if name not in packed}
     check_shapes(expected, shapes, DERIVED, source)
@@ -184,10 +162,3 @@ def _weights_file(folder: Path) -> Path:
             return folder / name
     known = ", ".join((BINARY, *NAMED_WEIGHTS))
     raise ModelUnreadable(f"{folder}: the weights are missing; one of {known} is needed")
-
-
-def sinusoids(length: int, width: int) -> mx.array:
-    """The encoder's positions, float32 [length, width]: sines of half the width, then cosines."""
-    steps = np.exp(-np.log(10_000.0) / (width // 2 - 1) * np.arange(width // 2))
-    angles = np.arange(length)[:, None] * steps[None, :]
-    return mx.array(np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32))

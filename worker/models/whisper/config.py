@@ -5,10 +5,11 @@ settings). Knows no weights and no text.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from spool.errors import InvalidRequest, ModelUnreadable
+from worker.models.configuration import in_file, require, require_size
 
 ENCODER_FRAMES = 1500
 FRAME_SECONDS = 0.02
@@ -74,15 +75,10 @@ HUGGING_FACE_NAMES = {
 
 def parse_dims(config: Mapping[str, Any], source: str) -> WhisperDims:
     """The dimensions in a Hugging Face or OpenAI configuration. Raises ModelUnreadable."""
-    hugging_face = "d_model" in config
-    values = {}
-    for field in fields(WhisperDims):
-        name = HUGGING_FACE_NAMES[field.name] if hugging_face else field.name
-        value = config.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ModelUnreadable(f"{source}: {name} must be a positive integer, not {value!r}")
-        values[field.name] = value
-    return check_dims(WhisperDims(**values), source)
+    names = HUGGING_FACE_NAMES if "d_model" in config else {each: each for each in HUGGING_FACE_NAMES}
+    with in_file(source):
+        sizes = {size: require_size(name, config.get(name)) for size, name in names.items()}
+    return check_dims(WhisperDims(**sizes), source)
 
 
 def is_multilingual(config: Mapping[str, Any]) -> bool:
@@ -94,100 +90,41 @@ def is_multilingual(config: Mapping[str, Any]) -> bool:
 
 def check_dims(dims: WhisperDims, source: str) -> WhisperDims:
     """Raises ModelUnreadable where no Whisper has such dimensions."""
-    if dims.n_vocab not in VOCABULARIES:
-        known = ", ".join(map(str, VOCABULARIES))
-        raise ModelUnreadable(f"{source}: a vocabulary of {dims.n_vocab} tokens; Whisper's have {known}")
-    if dims.n_mels not in (80, 128):
-        raise ModelUnreadable(f"{source}: {dims.n_mels} mel bands; Whisper has 80 or 128")
-    if dims.n_audio_ctx != ENCODER_FRAMES:
-        raise ModelUnreadable(f"{source}: {dims.n_audio_ctx} encoder frames; Whisper has {ENCODER_FRAMES}")
-    if dims.n_audio_state != dims.n_text_state:
-        raise ModelUnreadable(f"{source}: encoder and decoder are of different width")
-    for side, heads in (("encoder", dims.n_audio_head), ("decoder", dims.n_text_head)):
-        if heads * HEAD_WIDTH != dims.n_audio_state:
-            raise ModelUnreadable(
-                f"{source}: {heads} {side} heads at width {dims.n_audio_state}; "
-                f"Whisper's heads are {HEAD_WIDTH} wide"
-            )
+    with in_file(source):
+        require("n_vocab", dims.n_vocab, *VOCABULARIES)
+        require("n_mels", dims.n_mels, 80, 128)
+        require("n_audio_ctx", dims.n_audio_ctx, ENCODER_FRAMES)
+        require("n_text_state", dims.n_text_state, dims.n_audio_state)
+        require("n_audio_state", dims.n_audio_state, HEAD_WIDTH * dims.n_audio_head)
+        require("n_text_state", dims.n_text_state, HEAD_WIDTH * dims.n_text_head)
     return dims
 
 
-@dataclass(frozen=True, slots=True)
 class SpecialTokens:
     """Special tokens, all derived from the vocabulary's size: 51864 English only, 51865 multilingual, 51866
-    large-v3 and its children."""
+    large-v3 and its children.
 
-    vocabulary: int
+    eot: end of text; every text token is below it. sot: start of transcript. first_language: English; those
+    of the other `codes` follow. translate, transcribe: the tasks. sot_prev: previous text follows. no_speech:
+    nothing is spoken in the window. no_timestamps: no times are wanted. time: <|0.00|>; one more each 0.02 s.
+    """
 
-    @property
-    def multilingual(self) -> bool:
-        """Whether the model knows languages and tasks."""
-        return self.vocabulary >= 51865
-
-    @property
-    def languages(self) -> int:
-        """How many language tokens there are."""
-        return self.vocabulary - 51765 - self.multilingual
-
-    @property
-    def eot(self) -> int:
-        """End of text; every text token is below it."""
-        return 50257 if self.multilingual else 50256
-
-    @property
-    def sot(self) -> int:
-        """Start of transcript."""
-        return self.eot + 1
-
-    @property
-    def first_language(self) -> int:
-        """The token of English."""
-        return self.sot + 1
-
-    @property
-    def translate(self) -> int:
-        """The task of translating into English."""
-        return self.first_language + self.languages
-
-    @property
-    def transcribe(self) -> int:
-        """The task of transcribing."""
-        return self.translate + 1
-
-    @property
-    def sot_lm(self) -> int:
-        return self.translate + 2
-
-    @property
-    def sot_prev(self) -> int:
-        """Previous text follows."""
-        return self.translate + 3
-
-    @property
-    def no_speech(self) -> int:
-        """Nothing is spoken in the window; older files call it nocaptions."""
-        return self.translate + 4
-
-    @property
-    def no_timestamps(self) -> int:
-        """No times are wanted."""
-        return self.translate + 5
-
-    @property
-    def time(self) -> int:
-        """<|0.00|>; one more each 0.02 s."""
-        return self.translate + 6
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self.multilingual = vocabulary >= 51865
+        languages = vocabulary - 51765 - self.multilingual
+        self.codes = LANGUAGE_CODES[:languages] if self.multilingual else ("en",)
+        self.eot = 50257 if self.multilingual else 50256
+        self.sot, self.first_language = self.eot + 1, self.eot + 2
+        self.translate = self.first_language + languages
+        behind = range(self.translate + 1, self.translate + 7)
+        self.transcribe, self.sot_lm, self.sot_prev, self.no_speech, self.no_timestamps, self.time = behind
 
     def language(self, code: str) -> int:
         """The token of a language. Raises InvalidRequest where the model does not have it."""
-        if not self.multilingual:
-            if code != "en":
-                raise InvalidRequest(f"the model knows English only, not {code!r}")
-            return self.first_language
-        known = LANGUAGE_CODES[: self.languages]
-        if code not in known:
-            raise InvalidRequest(f"the model has no language {code!r}; it has: {', '.join(known)}")
-        return self.first_language + known.index(code)
+        if code not in self.codes:
+            raise InvalidRequest(f"the model has no language {code!r}; it has: {', '.join(self.codes)}")
+        return self.first_language + self.codes.index(code)
 
     def prompt(
         self,

@@ -9,15 +9,7 @@ import mlx.core as mx
 
 from kernels.nn.activations import gelu
 from worker.models.attention.blocks import Tensors
-from worker.models.attention.layers import (
-    Product,
-    arrays_of,
-    attend_full,
-    by_rows,
-    pack,
-    pack_for_frames,
-    pack_parts,
-)
+from worker.models.attention.layers import Product, arrays_of, attend_full, by_rows, pack
 from worker.models.turns import give_way
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layouts import BLOCK
@@ -37,13 +29,9 @@ class WhisperEncoder:
             for name in ("conv1", "conv2")
         ]
         self.positions = source.array("encoder.positional_embedding")
-        blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
         self.layers = [
-            (
-                pack_parts(source.self_attention(block, BLOCK.own, dims.n_audio_head), pack_for_frames),
-                pack_parts(source.mlp(block, BLOCK.mlp), pack_for_frames),
-            )
-            for block in blocks
+            source.encoder_block(f"encoder.blocks.{layer}", BLOCK.own, BLOCK.mlp, dims.n_audio_head)
+            for layer in range(dims.n_audio_layer)
         ]
         self.norm = source.norm("encoder.ln_post")
 

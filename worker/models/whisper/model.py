@@ -3,8 +3,9 @@
 Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import mlx.core as mx
@@ -12,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import ChunkLanguage, Word
+from worker.models.attention.alignment import align_tokens
+from worker.models.attention.decoder import AttentionDecoder
+from worker.models.attention.languages import Languages
 from worker.models.attention.layers import is_cpu
+from worker.models.attention.model import DecodingModel
 from worker.models.attention.state import EncodedBatch, EncodedWindow
 from worker.models.attention.unread import find_unread, pause_spans
 from worker.models.attention.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
 from worker.models.base import (
     BatchCost,
     Capabilities,
-    HeadName,
     Independent,
     ModelFiles,
-    ModelInfo,
     PreparedRequest,
     refuse_unsupported,
 )
 from worker.models.base_attention import (
-    NO_OPENING,
     EndRule,
     HeardWindow,
-    Opening,
     Prompt,
     PromptAnswer,
     Question,
@@ -43,17 +44,16 @@ from worker.models.base_attention import (
 from worker.models.front_ends.whisper_mel import HOP, log_mel
 from worker.models.requests import DecodeRequest
 from worker.models.tokenizers.bytes import UNSPACED
-from worker.models.weights import precision
+from worker.models.weights import default_dtype
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
     FRAME_SECONDS,
-    LANGUAGE_CODES,
     NO_SPEECH_THRESHOLD,
     TASKS,
     SpecialTokens,
 )
-from worker.models.whisper.decoder import WhisperHead
+from worker.models.whisper.decoder import decoder_of
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.windows import judge
@@ -61,40 +61,6 @@ from worker.models.whisper.windows import judge
 # A window costs 30 s whatever is in it: fuller chunks are fewer, and cut at fewer places. Of 2,055 words of a
 # book and of turns 282 are wrong instead of 297 with the defaults (tiny.en, greedy; ops/bench/LOG.md).
 CHUNKING = Independent(aim=25.0, tail=3.0)
-
-# A language that is not this many times as probable as the second is held against it: accented English is
-# easily taken for Chinese, but what is read in the wrong language is less sure.
-ODDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Languages:
-    """What is spoken in a window: the likeliest code, and each code's probability among the languages."""
-
-    best: str
-    probabilities: dict[str, float]
-
-    def among(self, codes: Sequence[str]) -> "Languages":
-        """The same among these languages alone; as it is without any."""
-        if not codes:
-            return self
-        total = max(sum(self.probabilities[code] for code in codes), 1e-30)
-        shares = {code: self.probabilities[code] / total for code in codes}
-        return Languages(max(codes, key=lambda code: shares[code]), shares)
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The likeliest, and the second where the model is in doubt."""
-        first, *others = sorted(self.probabilities, key=lambda code: -self.probabilities[code])[:2]
-        return first, *(
-            code for code in others if self.probabilities[first] < ODDS * self.probabilities[code]
-        )
-
-    @property
-    def likely(self) -> tuple[tuple[str, float], ...]:
-        """The five likeliest with their probabilities, those below 0.001 left out."""
-        ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:5]
-        return tuple((code, round(share, 3)) for code, share in ranked if share >= 0.001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +71,31 @@ class Features:
     length: int
 
 
-class WhisperModel:
+class WhisperModel(DecodingModel):
     """Encoder, decoder head, tokenizer and rules of one model."""
 
+    head: AttentionDecoder
+    frame_seconds = FRAME_SECONDS
+
     def __init__(self, artifacts: WhisperArtifacts, dtype: mx.Dtype) -> None:
-        self.name = artifacts.name
-        self.files = artifacts.files
+        self.name, self.files, self.bits = artifacts.name, artifacts.files, artifacts.bits
         self.dims, self.dtype = artifacts.dims, dtype
         self.ids = SpecialTokens(self.dims.n_vocab)
         self.tokenizer, self.settings = artifacts.tokenizer, artifacts.settings
         self.encoder = WhisperEncoder(self.dims, artifacts.tensors, dtype)
-        self.head = WhisperHead(self.dims, artifacts.tensors, dtype, self.settings.alignment_heads)
-        self.rules = WhisperRules(self.ids, self.settings)
-        self.heads: Mapping[HeadName, WhisperHead] = {"attention": self.head}
-        self.end_rule = EndRule((self.ids.eot,))
-        self.aligner = None
-        self.capabilities = Capabilities(
+        self.head = decoder_of(self.dims, artifacts.tensors, dtype, self.settings.alignment_heads)
+        self.rules, self.end_rule = WhisperRules(self.ids, self.settings), EndRule((self.ids.eot,))
+        mx.eval(self.encoder.parameters, self.head.parameters)
+
+    @property
+    def chunking(self) -> Independent:
+        return CHUNKING
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
             decoders=frozenset({"greedy", "beam"}),
-            languages=frozenset(LANGUAGE_CODES[: self.ids.languages] if self.ids.multilingual else ["en"]),
+            languages=frozenset(self.ids.codes),
             tasks=frozenset(TASKS if self.ids.multilingual else ["transcribe"]),
             timing="alignment",
             options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
@@ -130,29 +103,6 @@ class WhisperModel:
             detects=self.ids.multilingual,
             family="whisper",
         )
-        mx.eval(self.encoder.parameters, self.head.parameters)
-        self.info = ModelInfo(
-            name=self.name,
-            sha256=self.files["weights"],
-            heads=("attention",),
-            frame_seconds=FRAME_SECONDS,
-            size=self.nbytes,
-            files=self.files,
-            chunking=CHUNKING,
-            family="whisper",
-            bits=artifacts.bits,
-            **precision(dtype),
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights in memory."""
-        return sum(array.nbytes for array in (*self.encoder.parameters, *self.head.parameters))
-
-    @property
-    def frame_seconds(self) -> float:
-        """Seconds from one encoder frame to the next."""
-        return FRAME_SECONDS
 
     @property
     def cross_nbytes(self) -> int:
@@ -235,9 +185,6 @@ class WhisperModel:
     def is_text(self, token: int) -> bool:
         return token < self.ids.eot
 
-    def opening(self, tokens: Sequence[int]) -> Opening:  # noqa: ARG002 - it is all text
-        return NO_OPENING
-
     def judge(
         self,
         window: Window,
@@ -248,9 +195,8 @@ class WhisperModel:
         return judge(window, readings, question.no_speech, samples, self.ids)
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
-        """As `AttentionModel.time`: by the cross attention."""
+        """As `AttentionModel.time`: by the cross attention, as openai-whisper's find_alignment."""
         texts = [[token for token in each.tokens if self.is_text(token)] for each in windows]
-        tasks = ["translate" if self._translates(each.prompt) else "transcribe" for each in windows]
         # Times are told without what was said before, and by text alone.
         trails = [
             each.trail
@@ -258,14 +204,17 @@ class WhisperModel:
             else None
             for each, text in zip(windows, texts, strict=True)
         ]
-        times = self.head.align(
-            [each.encoded for each in windows],
-            texts,
-            [each.prompt.language for each in windows],
-            tasks,
-            trails,
-        )
+        prompts = [
+            self.ids.prompt(
+                each.prompt.language or "en",
+                "translate" if self._translates(each.prompt) else "transcribe",
+                timestamps=False,
+            )
+            for each in windows
+        ]
+        encoded = [each.encoded for each in windows]
         timed = []
+        times = align_tokens(self.head, encoded, prompts, texts, FRAME_SECONDS, trails)
         for each, text, spoken in zip(windows, texts, times, strict=True):
             spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
             timed.append(TimedText(spoken, tuple(self._words(text, spoken, each))))
@@ -311,9 +260,8 @@ class WhisperModel:
         spoken = logits[:, self.ids.first_language : self.ids.translate]
         answers = []
         for row in np.array(mx.softmax(spoken, axis=-1)):
-            codes = LANGUAGE_CODES[: self.ids.languages]
-            shares = dict(zip(codes, map(float, row), strict=True))
-            answers.append(Languages(codes[int(row.argmax())], shares))
+            shares = dict(zip(self.ids.codes, map(float, row), strict=True))
+            answers.append(Languages(self.ids.codes[int(row.argmax())], shares))
         return answers
 
     def no_speech(
@@ -326,17 +274,12 @@ class WhisperModel:
         return np.array(shares[:, self.ids.no_speech])
 
 
-def default_dtype() -> mx.Dtype:
-    """float16 on a GPU; float32 on a CPU, where 16-bit products are computed one by one."""
-    return mx.float32 if is_cpu() else mx.float16
-
-
 def load_whisper(folder: str | Path, dtype: mx.Dtype | None = None) -> WhisperModel:
     """Loads a model's folder in any of the layouts that `artifacts` knows.
 
     Raises UnknownModel, ModelUnreadable or WeightsMismatch.
     """
-    return WhisperModel(open_folder(Path(folder).expanduser()), dtype or default_dtype())
+    return WhisperModel(open_folder(Path(folder).expanduser()), dtype or default_dtype(mx.float16))
 
 
 class Whisper:

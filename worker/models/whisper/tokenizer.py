@@ -3,7 +3,6 @@
 What the ids mean that are no text is `config.SpecialTokens`'.
 """
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,9 @@ from pathlib import Path
 import tokenizers
 
 from spool.errors import ModelUnreadable
+from worker.models.artifacts.hub_folder import HubFolder
 from worker.models.base import is_wide
+from worker.models.configuration import read_json
 from worker.models.tokenizers.bytes import ByteTokenizer
 from worker.models.whisper.config import MAX_PROMPT, SpecialTokens
 
@@ -38,17 +39,8 @@ class WhisperTokenizer(ByteTokenizer):
         Raises ModelUnreadable where it is missing, broken or of another vocabulary.
         """
         ids = SpecialTokens(vocabulary)
-        if not path.is_file():
-            raise ModelUnreadable(
-                f"{path}: the tokenizer is missing; it lies beside OpenAI's weights on the hub"
-            )
-        try:
-            text = path.read_text()
-            added = {entry["content"]: entry["id"] for entry in json.loads(text)["added_tokens"]}
-            tokenizer = tokenizers.Tokenizer.from_str(text)
-        # The package raises bare Exception for what is not its format.
-        except Exception as cause:
-            raise ModelUnreadable(f"{path}: not a tokenizer: {cause}") from cause
+        tokenizer = HubFolder(path.parent).tokenizer
+        added = {each["content"]: each["id"] for each in read_json(path).get("added_tokens", [])}
         expected = {
             "<|endoftext|>": ids.eot,
             "<|startoftranscript|>": ids.sot,

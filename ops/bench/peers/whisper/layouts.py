@@ -8,7 +8,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from worker.models.whisper.artifacts import POSITIONS, open_folder
+from worker.models.whisper.artifacts import open_folder
+from worker.models.whisper.layouts import POSITIONS
 
 
 def write_layouts(model: Path, folder: Path) -> dict[str, Path]:

@@ -145,11 +145,11 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("vocab_size", 32000, "vocabulary of 32000"),
-        ("num_mel_bins", 64, "64 mel bands"),
-        ("d_model", 100, "heads at width 100"),
-        ("encoder_layers", 0, "encoder_layers must be a positive integer"),
-        ("max_source_positions", 750, "750 encoder frames"),
+        ("vocab_size", 32000, "n_vocab is 32000"),
+        ("num_mel_bins", 64, "n_mels is 64"),
+        ("d_model", 100, "n_audio_state is 100; this engine computes 128"),
+        ("encoder_layers", 0, "encoder_layers is 0, not a size"),
+        ("max_source_positions", 750, "n_audio_ctx is 750"),
     ],
 )
 def test_a_configuration_that_is_no_whisper_is_refused(

@@ -18,6 +18,7 @@ from spool.catalogue import ModelStore
 from spool.catalogue.store import fetch_model
 from spool.errors import AudioTooLong, Conflict
 from spool.settings import load_settings
+from tests.worker.models.whisper.fixtures import align
 from worker.decode import AttentionSearch, BeamSettings, ScoredTokens, SearchRequest, read_utterances
 from worker.models import (
     DecodeRequest,
@@ -110,9 +111,8 @@ def test_nbest_lists_are_openais(recording: int, beam: str) -> None:
 
 
 def test_words_begin_where_openais_do() -> None:
-    times = model().head.align(
-        [encoded(each["file"]) for each in RECORDINGS], [each["text"] for each in RECORDINGS]
-    )
+    windows = [encoded(each["file"]) for each in RECORDINGS]
+    times = align(model(), windows, [each["text"] for each in RECORDINGS])
     for each, when in zip(RECORDINGS, times, strict=True):
         assert when is not None
         assert when.starts.tolist() == pytest.approx(each["starts"], abs=1e-4)
