@@ -13,17 +13,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from spool.domain.option_groups import Group
-
-GREEDY = "greedy"
-BEAMS = ("beam", "rescore", "attention", "wfst")
-"""The decoders that keep several hypotheses."""
+from spool.domain.search.searches import Search, decoders_of, heads_of
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """What a field's type does not say of an option.
 
-    group: where the help and the documentation list it. decoders, heads: those that take it; empty for all.
+    group: where the help and the documentation list it. searches: those that take it; empty for all.
     families: the model families that take it, for the documentation; a model refuses what it cannot do.
     needs: options of which one must be given. excludes: options that cannot be combined with it. flag: its
     name on the command line, unless that is the field's. alias: other names there. metavar: what its value is
@@ -31,14 +28,23 @@ class Option:
     """
 
     group: Group
-    decoders: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
+    searches: tuple[Search, ...] = ()
     families: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     flag: str | None = None
     alias: tuple[str, ...] = ()
     metavar: str | None = None
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        """Those that take it; empty for all."""
+        return decoders_of(self.searches)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Those with which it can be used; empty for all."""
+        return heads_of(self.searches)
 
     @property
     def applies_to(self) -> str:

@@ -12,12 +12,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from spool.domain.archive.alignment import AsksAlignment, KeepsAlignment
 from spool.domain.archive.diarization import Diarization
 from spool.domain.archive.verbatim import VERBATIM_LANGUAGES
-from spool.domain.declaration import BEAMS, Option, find_refusals
+from spool.domain.declaration import Option, find_refusals
 from spool.domain.live.options import Listening
-from spool.domain.search.fields import FUSING, SearchFields, UtteranceFields
+from spool.domain.search.fields import SearchFields, UtteranceFields
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.search.rescoring import Rescoring
+from spool.domain.search.searches import BEAMS, FUSING
 from spool.domain.transcript import Verbatim
 
 Decoder = Literal["greedy", "beam"]
@@ -48,7 +49,7 @@ class Options(SearchFields, UtteranceFields, _Model):
 
     rescore: Annotated[
         Rescoring | None,
-        Option("Search", decoders=BEAMS, flag="rescore-model"),
+        Option("Search", searches=BEAMS, flag="rescore-model"),
         Field(
             description="A second model's attention decoder, an LSTM language model, or a language model of "
             "the project (`NAME@VERSION`) reads the beam's hypotheses of each chunk and orders them: "
@@ -146,7 +147,7 @@ class AskedOptions(Options, AsksAlignment):
 
     boost: Annotated[
         Boost | None,
-        Option("Words to expect", decoders=FUSING),
+        Option("Words to expect", searches=FUSING),
         Field(description="Words and phrases to be boosted."),
     ] = None
 

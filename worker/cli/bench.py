@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from spool.domain.search.fields import SearchName
+from spool.domain.search.searches import SearchName
 
 
 def bench(

@@ -1,11 +1,12 @@
 """What a search refuses, before any audio. Knows what each search takes; runs none."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from spool.domain.recognition import Hypothesis
+from spool.domain.declaration import declaration_of
+from spool.domain.options import AskedOptions
+from spool.domain.search.searches import CTC_PREFIXES, FUSING, Search
 from spool.errors import InvalidRequest
 from worker.decode.fusion.fusion import Speller
 from worker.decode.wfst.graph import check_units, load_graph, unit_columns
@@ -16,20 +17,10 @@ COMMON = frozenset({"decoder", "beam", "nbest", "head", "att_context", "reader"}
 """Options that every search understands: greedy is a beam of one, and has one hypothesis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Searcher:
-    """One way to search one kind of head.
-
-    takes: the options that it understands beside `COMMON`. run: from a `SearchInput` to the hypotheses of
-    each utterance; None if the search needs more than frames. fuses: whether it supports a language model and
-    phrases. lattices: whether it supports lattices. sums: whether it sums over a hypothesis's alignments.
-    """
-
-    takes: frozenset[str]
-    run: Callable[[Any], list[list[Hypothesis]]] | None
-    fuses: bool
-    lattices: bool
-    sums: bool = False
+def takes(search: Search, name: str) -> bool:
+    """Whether a search takes an option of jobs, by the option's declaration."""
+    option = declaration_of(AskedOptions, name)
+    return option is not None and (not option.searches or search in option.searches)
 
 
 class Searchable(Protocol):
@@ -44,14 +35,15 @@ class Searchable(Protocol):
         """The tokenizer, used for fusion."""
 
 
-def refuse_others(head: HeadName, searcher: Searcher, options: SearchOptions) -> None:
+def refuse_others(search: Search, options: SearchOptions) -> None:
     """Raise InvalidRequest for an option that the search does not understand."""
-    for name, field in SearchOptions.model_fields.items():
-        if name not in searcher.takes | COMMON and getattr(options, name) != field.default:
-            takes = ", ".join(sorted(searcher.takes)) or "none"
+    own = [name for name in SearchOptions.model_fields if name not in COMMON]
+    taken = sorted(name for name in own if takes(search, name))
+    for name in own:
+        if name not in taken and getattr(options, name) != SearchOptions.model_fields[name].default:
             raise InvalidRequest(
-                f"{name}: the {options.decoder} search of {describe_head(head)} has no such "
-                f"parameter; it has: {takes}"
+                f"{name}: the {options.decoder} search of {describe_head(search.head)} has no such "
+                f"parameter; it has: {', '.join(taken) or 'none'}"
             )
 
 
@@ -71,29 +63,29 @@ def check_graph(model: Searchable, options: SearchOptions) -> None:
     unit_columns(graph, ctc.blank, blank_unit=ctc.blank_unit)
 
 
-def check_request(searcher: Searcher, options: SearchOptions, request: DecodeRequest) -> None:
+def check_request(search: Search, options: SearchOptions, request: DecodeRequest) -> None:
     """Raise InvalidRequest where the search cannot answer what is asked of it beyond its hypotheses."""
     if request.alternatives < 0 or not (request.lattice is None or 0 <= request.lattice < math.inf):
         raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
     if options.decoder == "wfst" and request.alternatives:
         raise InvalidRequest("alternatives: a graph search yields none; request its lattice")
-    if searcher.lattices or not (request.alternatives or request.lattice is not None):
+    if takes(search, "lattice") or not (request.alternatives or request.lattice is not None):
         return
     why = "it keeps no lattice"
     if options.decoder == "greedy":
         why = "the greedy decoder keeps one path"
-    elif searcher.run is None:
+    elif search.head == "attention":
         why = "an attention decoder's beam keeps hypotheses and no lattice"
     raise InvalidRequest(
         f"{'alternatives' if request.alternatives else 'lattice'}: {why}; alternatives and lattices need the "
         "beam decoder of a tdt, rnnt or ctc head"
-        + (", with the best alignment of each hypothesis" if searcher.sums else "")
+        + (", with the best alignment of each hypothesis" if search == CTC_PREFIXES else "")
     )
 
 
-def can_fuse(searcher: Searcher, options: SearchOptions) -> bool:
+def can_fuse(search: Search, options: SearchOptions) -> bool:
     """Whether the search takes a language model and phrases."""
-    return searcher.fuses and options.graph is None
+    return search in FUSING and options.graph is None
 
 
 def cannot_fuse(head: HeadName, options: SearchOptions, requests: Sequence[DecodeRequest]) -> InvalidRequest:

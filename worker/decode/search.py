@@ -1,10 +1,11 @@
 """All searches: from a batch of encoder frames to the answer for each utterance.
 
-`SEARCHERS` says which function searches which kind of head, and what options it takes; each search is in its
-own module. Attention decoders are read in windows (`worker.decode.attention.reading`).
+`SEARCHES` says which function searches which kind of head; each is in its own module. Which options it takes
+is said where those are declared (`spool.domain.search.fields`). Attention decoders are read in windows
+(`worker.decode.attention.reading`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,6 +13,19 @@ import mlx.core as mx
 import numpy as np
 
 from spool.domain.recognition import Hypothesis
+from spool.domain.search.searches import (
+    ATTENTION_BEAM,
+    ATTENTION_GREEDY,
+    CTC_ATTENTION,
+    CTC_BEAM,
+    CTC_GREEDY,
+    CTC_PREFIXES,
+    FRAME_BEAM,
+    GRAPH_SEARCH,
+    RESCORED_CTC,
+    RESCORED_TRANSDUCER,
+    Search,
+)
 from spool.errors import InvalidRequest
 from worker.decode.alignment.viterbi import align_tokens
 from worker.decode.answer import Answer
@@ -19,13 +33,13 @@ from worker.decode.attention.beam import AttentionSearch, ScoredTokens, SearchRe
 from worker.decode.attention.rescore import RescoringWeights, check_weights, rescore
 from worker.decode.checks import (
     Searchable,
-    Searcher,
     can_fuse,
     cannot_fuse,
     check_graph,
     check_request,
     describe_head,
     refuse_others,
+    takes,
 )
 from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
@@ -224,39 +238,25 @@ def _add_times(ended: ScoredTokens, log_probs: np.ndarray) -> Hypothesis:
     return Hypothesis(ended.tokens, ended.score, tuple(times), (0,) * count, confidences)
 
 
-_GREEDY = frozenset({"max_symbols", "scores"})
-_BEAM = _GREEDY | {"beam", "lm_blanks", "pruning"}
-# A CTC head emits at most one symbol per frame: max_symbols changes nothing.
-_CTC_GREEDY = _GREEDY | {"blank_penalty"}
-_CTC_BEAM = _CTC_GREEDY | {"beam", "beta", "alignments"}
-_GRAPH = frozenset({"beam", "graph", "blank_penalty"})
-_WEIGHTS = frozenset({"beam", "ctc_weight", "reverse_weight", "attention_weight"})
-_RESCORE_CTC = _GRAPH | _WEIGHTS | {"beta", "scores"}
-_RESCORE_TRANSDUCER = _WEIGHTS | {"transducer_weight", "search_ctc_weight"}
-_ATTENTION_BEAM = frozenset({"beam", "length_penalty"})
-_FRAME_BEAM = frozenset({"beam", "ctc_weight"})
-
-SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
-    ("tdt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
-    ("tdt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
-    ("rnnt", "greedy"): Searcher(_GREEDY, _search_greedy, fuses=True, lattices=False),
-    ("rnnt", "beam"): Searcher(_BEAM, _search_beam, fuses=True, lattices=True),
-    ("ctc", "greedy"): Searcher(_CTC_GREEDY, _search_ctc_greedy, fuses=False, lattices=False),
-    ("ctc", "beam"): Searcher(_CTC_BEAM, _search_ctc_beam, fuses=True, lattices=True),
-    ("ctc", "wfst"): Searcher(_GRAPH, _search_graph, fuses=False, lattices=True),
-    ("ctc+attention", "rescore"): Searcher(_RESCORE_CTC, _rescore_ctc, fuses=True, lattices=False),
-    ("ctc+attention", "attention"): Searcher(_ATTENTION_BEAM, _search_attention, fuses=False, lattices=False),
-    ("rnnt+attention", "rescore"): Searcher(
-        _RESCORE_TRANSDUCER, _rescore_transducer, fuses=False, lattices=False
-    ),
-    ("attention", "greedy"): Searcher(frozenset(), None, fuses=True, lattices=False),
-    ("attention", "beam"): Searcher(_ATTENTION_BEAM | {"patience"}, None, fuses=True, lattices=False),
+Run = Callable[[SearchInput], Hypotheses]
+SEARCHES: dict[Search, Run | None] = {
+    Search("tdt", "greedy"): _search_greedy,
+    Search("tdt", "beam"): _search_beam,
+    Search("rnnt", "greedy"): _search_greedy,
+    Search("rnnt", "beam"): _search_beam,
+    FRAME_BEAM: _search_frame_beam,
+    CTC_GREEDY: _search_ctc_greedy,
+    CTC_BEAM: _search_ctc_beam,
+    CTC_PREFIXES: _search_ctc_prefixes,
+    GRAPH_SEARCH: _search_graph,
+    RESCORED_CTC: _rescore_ctc,
+    CTC_ATTENTION: _search_attention,
+    RESCORED_TRANSDUCER: _rescore_transducer,
+    ATTENTION_GREEDY: None,
+    ATTENTION_BEAM: None,
 }
-"""All searches; a model's heads are tried in this order if the options name none."""
-CTC_PREFIX = Searcher(_CTC_BEAM, _search_ctc_prefixes, fuses=True, lattices=False, sums=True)
-"""A CTC head's beam that sums over alignments."""
-FRAME_BEAM = Searcher(_FRAME_BEAM, _search_frame_beam, fuses=False, lattices=False)
-"""A transducer's beam with which a CTC head can be mixed."""
+"""From a batch to the hypotheses of each utterance; None if the search needs more than frames. If the options
+name no head, a model's heads are tried in this order."""
 
 
 class Spelling(Protocol):
@@ -276,7 +276,7 @@ def answers(
     encoded: Encoded,
     options: SearchOptions,
     requests: Sequence[DecodeRequest] | None = None,
-    resolved: tuple[HeadName, Searcher] | None = None,
+    resolved: Search | None = None,
 ) -> list[Answer]:
     """The results of `search`, with the beam's lattices. resolved: what `resolve_search` gave."""
     recorder = LatticeRecorder([request.lattice for request in requests or ()])
@@ -299,7 +299,7 @@ def search(
     options: SearchOptions,
     requests: Sequence[DecodeRequest] | None = None,
     recorder: LatticeRecorder | None = None,
-    resolved: tuple[HeadName, Searcher] | None = None,
+    resolved: Search | None = None,
 ) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
@@ -311,71 +311,71 @@ def search(
     logits are not finite has an empty list, which `best_of` turns into an error. Greedy search has one
     hypothesis. Raises InvalidRequest if the model or this version does not support the options.
     """
-    head, searcher = resolved or resolve_search(model, options)
+    chosen = resolved or resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if requests is not None and len(requests) != len(lengths):
         raise ValueError(f"{len(requests)} requests for {len(lengths)} utterances")
     for request in requests or ():
-        check_request(searcher, options, request)
+        check_request(chosen, options, request)
     fusion = None if requests is None else make_fusion(model.tokenizer, options, requests)
-    if searcher.run is None:
-        raise InvalidRequest(f"{describe_head(head)} is not searched over frames alone")
-    if fusion is not None and not can_fuse(searcher, options):
-        raise cannot_fuse(head, options, requests or ())
-    batch = SearchInput(model.heads[head], encoded.frames, lengths, options, fusion, recorder)
-    return [nbest[: options.nbest] for nbest in searcher.run(batch)]
+    run = SEARCHES[chosen]
+    if run is None:
+        raise InvalidRequest(f"{describe_head(chosen.head)} is not searched over frames alone")
+    if fusion is not None and not can_fuse(chosen, options):
+        raise cannot_fuse(chosen.head, options, requests or ())
+    batch = SearchInput(model.heads[chosen.head], encoded.frames, lengths, options, fusion, recorder)
+    return [nbest[: options.nbest] for nbest in run(batch)]
 
 
 def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
     """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
-    head, searcher = resolve_search(model, options)
+    chosen = resolve_search(model, options)
     if request is None:
         return
-    check_request(searcher, options, request)
-    if can_fuse(searcher, options):
+    check_request(chosen, options, request)
+    if can_fuse(chosen, options):
         make_fusion(model.tokenizer, options, [request])
     elif request.language_model or request.phrases:
-        raise cannot_fuse(head, options, [request])
+        raise cannot_fuse(chosen.head, options, [request])
 
 
-def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher]:
-    """The head that these options search, and the searcher. Raises InvalidRequest."""
-    head = resolve_head(model, options)
-    searcher = _searcher_of(model, head, options)
-    refuse_others(head, searcher, options)
-    if head == "ctc+attention" and options.decoder == "rescore":
-        check_weights(model.heads[head], rescoring_weights(options))
-    if head == "rnnt+attention":
-        check_weights(model.heads[head], transducer_weights(options))
-    if "graph" in searcher.takes:
+def resolve_search(model: Searchable, options: SearchOptions) -> Search:
+    """The search that these options ask for. Raises InvalidRequest."""
+    chosen = _find_search(model, resolve_head(model, options), options)
+    refuse_others(chosen, options)
+    if chosen == RESCORED_CTC:
+        check_weights(model.heads[chosen.head], rescoring_weights(options))
+    if chosen == RESCORED_TRANSDUCER:
+        check_weights(model.heads[chosen.head], transducer_weights(options))
+    if takes(chosen, "graph"):
         check_graph(model, options)
-    return head, searcher
+    return chosen
 
 
-def _searcher_of(model: Searchable, head: HeadName, options: SearchOptions) -> Searcher:
-    """The searcher of these options, or the variant of it for this model. Raises InvalidRequest."""
-    searcher = SEARCHERS.get((head, options.decoder))
-    if searcher is None:
-        known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
+def _find_search(model: Searchable, head: HeadName, options: SearchOptions) -> Search:
+    """The search of this head, in the variant for this model. Raises InvalidRequest."""
+    chosen = Search(head, options.decoder)
+    if chosen not in SEARCHES:
+        known = ", ".join(each.decoder for each in SEARCHES if each.head == head and not each.variant)
         raise InvalidRequest(f"unknown decoder {options.decoder!r} for {describe_head(head)}: {known}")
-    if (head, options.decoder) == ("ctc", "beam"):
+    if chosen == CTC_BEAM:
         sums = options.alignments == "all" or (options.alignments == "auto" and model.heads["ctc"].sums)
-        return CTC_PREFIX if sums else searcher
-    if (head, options.decoder) == ("rnnt", "beam") and model.heads["rnnt"].ctc is not None:
+        return CTC_PREFIXES if sums else chosen
+    if chosen == Search("rnnt", "beam") and model.heads["rnnt"].ctc is not None:
         if not 0 <= (options.ctc_weight or 0.0) < 1:
             raise InvalidRequest("ctc_weight of a transducer's beam must be at least 0 and below 1")
         return FRAME_BEAM
-    return searcher
+    return chosen
 
 
 def resolve_head(model: Searchable, options: SearchOptions) -> HeadName:
     """The head of the model that these options search. Raises InvalidRequest."""
     fitting = [
-        (head, decoder)
-        for head, decoder in SEARCHERS
-        if head in model.heads and options.head in ("auto", head, *head.split("+"))
+        each
+        for each in SEARCHES
+        if each.head in model.heads and options.head in ("auto", each.head, *each.head.split("+"))
     ]
     if not fitting:
         has = ", ".join(sorted(model.heads)) or "none that can be searched"
         raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
-    return next((head for head, decoder in fitting if decoder == options.decoder), fitting[0][0])
+    return next((each for each in fitting if each.decoder == options.decoder), fitting[0]).head

@@ -26,7 +26,7 @@ from worker.decode.attention.second import SecondReader
 from worker.decode.checks import check_context, check_request
 from worker.decode.fusion.fusion import find_unspelled
 from worker.decode.fusion.spelling import warn_of_unspelled
-from worker.decode.search import answers, check_options, resolve_search
+from worker.decode.search import SEARCHES, answers, check_options, resolve_search
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.ahead import Front
@@ -214,7 +214,7 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
     model.prepare(request)
     check_context(model, options)
     check_options(model, options, request)
-    if resolve_search(model, options)[1].run is None:
+    if SEARCHES[resolve_search(model, options)] is None:
         beams_of(model, options)  # type: ignore[arg-type]
 
 
@@ -228,10 +228,10 @@ def decode_utterances(
     """The answers to utterances, [N] float32 at 16 kHz each. An utterance depends only on itself and its
     request. `ahead`: the outputs of the model's front, where already computed. Raises InvalidRequest for what
     the model cannot do."""
-    head, searcher = resolve_search(model, options)
-    if searcher.run is None:
+    chosen = resolve_search(model, options)
+    if SEARCHES[chosen] is None:
         for request in requests:
-            check_request(searcher, options, request)
+            check_request(chosen, options, request)
         return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]
     for request in requests:
         model.prepare(request)
@@ -242,7 +242,7 @@ def decode_utterances(
     else:
         encoded = cast("CacheAwareModel", model).encode(samples, options.att_context)
     mx.eval(encoded.frames)
-    found = answers(model, encoded, options, requests, (head, searcher))
+    found = answers(model, encoded, options, requests, chosen)
     for row, request in enumerate(requests):
         if request.labels:
             frames = encoded.frames[row, : found[row].frames]

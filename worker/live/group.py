@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from spool.domain.search.searches import CTC_BEAM
 from spool.errors import EngineError, InvalidRequest
 from worker.decode.checks import check_context
 from worker.decode.live.base import LiveSearch
@@ -116,7 +117,8 @@ class LiveGroup:
 
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     """The streaming search for these options. Raises InvalidRequest."""
-    head, searcher = resolve_search(model, options)
+    chosen = resolve_search(model, options)
+    head = chosen.head
     if options.blank_penalty:
         raise InvalidRequest("blank_penalty: not supported in a live session")
     fixed = options.scores == "fixed"
@@ -129,7 +131,7 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
             return LiveBeam(network, options.beam, symbols, fixed=fixed)
     if head == "ctc" and options.decoder == "greedy":
         return LiveCtcGreedy(network, fixed=fixed)
-    if head == "ctc" and not searcher.sums:
+    if head == "ctc" and chosen == CTC_BEAM:
         return LiveCtcBeam(network, options.beam, options.beta, fixed=fixed)
     raise InvalidRequest(
         f"decoder {options.decoder}: not supported for this model's {head} head in a live session; use greedy"

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.search.searches import HeadName as HeadName
 from spool.domain.transcript import ChunkLanguage
 from spool.errors import InvalidRequest
 from worker.models.requests import DecodeRequest
 
 if TYPE_CHECKING:
     import mlx.core as mx
-
-HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention", "rnnt+attention"]
 
 DECODER_VERSION = 5
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun

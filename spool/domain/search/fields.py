@@ -6,16 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spool.domain.declaration import BEAMS, Option
+from spool.domain.declaration import Option
 from spool.domain.search.graph import GraphSearch
+from spool.domain.search.searches import (
+    ATTENTION_BEAM,
+    BEAMS,
+    CTC_ATTENTION,
+    CTC_BEAM,
+    CTC_BEAMS,
+    CTC_GREEDY,
+    FRAME_BEAM,
+    FUSING,
+    GRAPH_SEARCH,
+    RESCORED,
+    RESCORED_CTC,
+    RESCORED_TRANSDUCER,
+    TRANSDUCER_BEAM,
+    TRANSDUCER_GREEDY,
+    SearchName,
+)
 from spool.domain.transcript import Language
 
-SearchName = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
-_RESCORE = ("rescore",)
-FUSING = ("greedy", "beam", "rescore")
-"""The decoders that take a language model and phrases."""
 
 
 class SearchFields(BaseModel):
@@ -35,7 +48,7 @@ class SearchFields(BaseModel):
     ] = "greedy"
     beam: Annotated[
         int,
-        Option("Options", decoders=BEAMS),
+        Option("Options", searches=BEAMS),
         Field(ge=1, le=32, strict=True, description="Number of hypotheses that the search keeps."),
     ] = 4
     head: Annotated[
@@ -45,7 +58,7 @@ class SearchFields(BaseModel):
     ] = "auto"
     nbest: Annotated[
         int,
-        Option("Search", decoders=BEAMS),
+        Option("Search", searches=BEAMS),
         Field(
             ge=1,
             le=32,
@@ -55,7 +68,7 @@ class SearchFields(BaseModel):
     ] = 1
     max_symbols: Annotated[
         int | None,
-        Option("Search", decoders=("greedy", "beam"), heads=("tdt", "rnnt")),
+        Option("Search", searches=(*TRANSDUCER_GREEDY, *TRANSDUCER_BEAM)),
         Field(
             ge=1,
             le=100,
@@ -65,7 +78,7 @@ class SearchFields(BaseModel):
     ] = None
     alignments: Annotated[
         Literal["auto", "best", "all"],
-        Option("Search", decoders=("beam",), heads=("ctc",)),
+        Option("Search", searches=CTC_BEAMS),
         Field(
             description="Score a hypothesis of a CTC head by its best alignment or by the sum of all; "
             "`auto` does what the model's own tools do."
@@ -73,19 +86,19 @@ class SearchFields(BaseModel):
     ] = "auto"
     beta: Annotated[
         float,
-        Option("Search", decoders=("beam", "rescore"), heads=("ctc", "attention")),
+        Option("Search", searches=(*CTC_BEAMS, RESCORED_CTC)),
         Field(
             ge=-100, le=100, description="Bonus for each token in the beam search of a CTC head.", **_FINITE
         ),
     ] = 0.0
     blank_penalty: Annotated[
         float,
-        Option("Search", heads=("ctc", "attention")),
+        Option("Search", searches=(CTC_GREEDY, *CTC_BEAMS, GRAPH_SEARCH, RESCORED_CTC)),
         Field(ge=0, le=100, description="Subtracted from the blank's logit of a CTC head.", **_FINITE),
     ] = 0.0
     ctc_weight: Annotated[
         float | None,
-        Option("Search", decoders=("beam", "rescore")),
+        Option("Search", searches=(FRAME_BEAM, *RESCORED)),
         Field(
             ge=0,
             le=100,
@@ -96,7 +109,7 @@ class SearchFields(BaseModel):
     ] = None
     attention_weight: Annotated[
         float,
-        Option("Search", decoders=_RESCORE),
+        Option("Search", searches=RESCORED),
         Field(
             ge=0,
             le=100,
@@ -107,14 +120,14 @@ class SearchFields(BaseModel):
     ] = 1.0
     reverse_weight: Annotated[
         float | None,
-        Option("Search", decoders=_RESCORE),
+        Option("Search", searches=RESCORED),
         Field(
             ge=0, le=1, description="Weight of the right-to-left decoder in rescoring. Default: 0.", **_FINITE
         ),
     ] = None
     transducer_weight: Annotated[
         float,
-        Option("Search", decoders=_RESCORE, heads=("rnnt", "attention")),
+        Option("Search", searches=(RESCORED_TRANSDUCER,)),
         Field(
             ge=0,
             le=100,
@@ -125,7 +138,7 @@ class SearchFields(BaseModel):
     ] = 0.0
     search_ctc_weight: Annotated[
         float,
-        Option("Search", decoders=_RESCORE, heads=("rnnt", "attention")),
+        Option("Search", searches=(RESCORED_TRANSDUCER,)),
         Field(
             ge=0,
             lt=1,
@@ -136,7 +149,7 @@ class SearchFields(BaseModel):
     ] = 0.0
     patience: Annotated[
         float,
-        Option("Search", decoders=("beam",), heads=("attention",)),
+        Option("Search", searches=(ATTENTION_BEAM,)),
         Field(
             gt=0,
             le=10,
@@ -146,7 +159,7 @@ class SearchFields(BaseModel):
     ] = 1.0
     length_penalty: Annotated[
         float | None,
-        Option("Search", decoders=("beam", "attention"), heads=("attention", "ctc")),
+        Option("Search", searches=(CTC_ATTENTION, ATTENTION_BEAM)),
         Field(
             ge=0,
             le=2,
@@ -158,7 +171,10 @@ class SearchFields(BaseModel):
     ] = None
     scores: Annotated[
         Literal["float", "fixed"],
-        Option("Search"),
+        Option(
+            "Search",
+            searches=(*TRANSDUCER_GREEDY, *TRANSDUCER_BEAM, CTC_GREEDY, *CTC_BEAMS, RESCORED_CTC),
+        ),
         Field(
             description="Add scores as 32-bit floats, or in fixed point (Q16.16), where the order of sums "
             "does not matter."
@@ -166,22 +182,17 @@ class SearchFields(BaseModel):
     ] = "float"
     graph: Annotated[
         GraphSearch | None,
-        Option("Decoding graph", decoders=("wfst", "rescore"), excludes=("language_model", "boost")),
+        Option("Decoding graph", searches=(GRAPH_SEARCH, RESCORED_CTC), excludes=("language_model", "boost")),
         Field(description="A decoding graph, for the decoder `wfst`; `rescore` then orders its hypotheses."),
     ] = None
     lm_blanks: Annotated[
         bool,
-        Option("Words to expect", needs=("language_model",), decoders=("beam",), heads=("tdt", "rnnt")),
+        Option("Words to expect", needs=("language_model",), searches=TRANSDUCER_BEAM),
         Field(strict=True, description="Apply the language model to blanks too."),
     ] = False
     pruning: Annotated[
         Literal["late", "early"],
-        Option(
-            "Words to expect",
-            needs=("language_model", "boost"),
-            decoders=("beam",),
-            heads=("tdt", "rnnt"),
-        ),
+        Option("Words to expect", needs=("language_model", "boost"), searches=TRANSDUCER_BEAM),
         Field(
             description="Prune the beam after the scores of language model and phrases are added (`late`), "
             "or before (`early`)."
@@ -201,12 +212,12 @@ class UtteranceFields(BaseModel):
     ] = None
     alternatives: Annotated[
         int,
-        Option("Search", decoders=("beam",)),
+        Option("Search", searches=(*TRANSDUCER_BEAM, CTC_BEAM)),
         Field(ge=0, le=20, strict=True, description="Number of alternatives to each word, from the beam."),
     ] = 0
     lattice: Annotated[
         float | None,
-        Option("Search", decoders=("beam", "wfst"), metavar="DISTANCE"),
+        Option("Search", searches=(*TRANSDUCER_BEAM, CTC_BEAM, GRAPH_SEARCH), metavar="DISTANCE"),
         Field(
             ge=0,
             le=1000,
@@ -257,7 +268,7 @@ class UtteranceFields(BaseModel):
     ] = ""
     language_model: Annotated[
         str | None,
-        Option("Words to expect", decoders=FUSING, metavar="NAME"),
+        Option("Words to expect", searches=FUSING, metavar="NAME"),
         Field(
             min_length=1,
             max_length=200,

@@ -94,7 +94,7 @@ def test_a_job_without_a_model_is_refused() -> None:
         ),
         ({"decoder": "beam", "rescore": {"model": "w", "weight": -1}}, "rescore.weight", "greater than"),
         ({"decoder": "wfst"}, "graph", "is required with `decoder` wfst"),
-        ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs `decoder` wfst or rescore"),
+        ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs `decoder` rescore or wfst"),
         ({"decoder": "wfst", "graph": {"name": "g", "beam": 4}}, "graph.beam", "not permitted"),
         ({"decoder": "wfst", "graph": {"name": "g", "max_active": 0}}, "graph.max_active", "greater than"),
         ({"decoder": "wfst", "graph": {"name": "g"}, "alternatives": 2}, "alternatives", "not apply to wfst"),

@@ -238,7 +238,7 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
         (
             rnnt,
             SearchOptions(decoder="beam", patience=2.0),
-            "patience: .* it has: beam, lm_blanks, max_symbols, pruning, scores",
+            "patience: .* it has: lm_blanks, max_symbols, pruning, scores",
         ),
         (HeadModel(), SearchOptions(), "none that can be searched"),
     ]:
