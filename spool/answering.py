@@ -62,7 +62,7 @@ class Answering:
         if self._thread is None:
             self._thread = clock.Thread(target=self._run, name="spool-share", daemon=True)
             self._thread.start()
-        answer: Future[T] = Future()
+        answer: Future[T] = clock.Future()
         self._calls.put((function, answer))  # type: ignore[arg-type]
         return answer
 

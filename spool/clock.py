@@ -6,11 +6,15 @@ place (`tests/simulation`): virtual time, and one thread at a time in an order t
 one, each function and class here is the standard library's.
 """
 
+import queue
 import threading
 import time as machine
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent import futures
 from datetime import UTC, datetime
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Simulation(Protocol):
@@ -223,3 +227,57 @@ class Condition(threading.Condition):
             super().notify_all()
         else:
             self.notify(len(self._called))
+
+
+class Queue(queue.Queue[Result]):
+    """Things on their way from one thread to another."""
+
+    def __init__(self, maxsize: int = 0) -> None:
+        super().__init__(maxsize)
+        mutex = Lock()
+        self.mutex = mutex  # type: ignore[assignment]  # any lock will do
+        self.not_empty, self.not_full, self.all_tasks_done = (Condition(mutex) for _ in range(3))
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Result:
+        """The next one. Raises queue.Empty if none comes in time."""
+        with self.not_empty:
+            if not self.not_empty.wait_for(lambda: self._qsize() > 0, timeout if block else 0):
+                raise queue.Empty
+            item = self._get()
+            self.not_full.notify()
+            return item
+
+    def put(self, item: Result, block: bool = True, timeout: float | None = None) -> None:
+        """Add one. Raises queue.Full if there is no room in time."""
+        with self.not_full:
+            limit = self.maxsize or float("inf")
+            if not self.not_full.wait_for(lambda: self._qsize() < limit, timeout if block else 0):
+                raise queue.Full
+            self._put(item)
+            self.unfinished_tasks += 1
+            self.not_empty.notify()
+
+
+class Future(futures.Future[Result]):
+    """An answer that another thread gives."""
+
+    def result(self, timeout: float | None = None) -> Result:
+        """The answer, or its error. Raises TimeoutError if neither comes in time."""
+        if _simulation is not None and not self.done():
+            wait_for_first([self], timeout)
+            timeout = 0
+        return super().result(timeout)
+
+
+def wait_for_first(
+    answers: Collection[futures.Future[Result]], timeout: float | None
+) -> set[futures.Future[Result]]:
+    """Those that have come, once one has or the time is up."""
+    if _simulation is None:
+        return futures.wait(answers, timeout, futures.FIRST_COMPLETED).done
+    simulation, waiting = _simulation, object()
+    if answers and not any(each.done() for each in answers):
+        for each in answers:
+            each.add_done_callback(lambda _: simulation.wake(waiting))
+        simulation.wait(waiting, lambda: any(each.done() for each in answers), timeout)
+    return {each for each in answers if each.done()}

@@ -17,6 +17,7 @@ With a folder to leave its file in, each failpoint fires once among all processe
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from spool import clock
@@ -79,8 +80,14 @@ _counting = clock.Lock()
 
 def failpoint(name: str) -> None:
     """A place of this name. Does nothing unless a test has armed it."""
-    if _ARMED:
+    if _act is not None:
         _act(name)
+
+
+def install(act: Callable[[str], None] | None) -> None:
+    """Call `act` at each place, with its name; None: nothing is done."""
+    global _act
+    _act = act
 
 
 def parse_failpoints(text: str) -> dict[str, tuple[str, float]]:
@@ -95,7 +102,7 @@ def parse_failpoints(text: str) -> dict[str, tuple[str, float]]:
     return armed
 
 
-def _act(name: str) -> None:
+def _act_as_armed(name: str) -> None:
     action, argument = _read_failpoints().get(name, ("", 0.0))
     if not action:
         return
@@ -135,3 +142,4 @@ def _first_among_processes(name: str) -> bool:
 
 
 _ARMED = os.environ.get(VARIABLE, "")
+_act: Callable[[str], None] | None = _act_as_armed if _ARMED else None

@@ -8,7 +8,6 @@ start a second process on SIGHUP.
 """
 
 import contextlib
-import gc
 import os
 import shutil
 import signal
@@ -150,8 +149,6 @@ class Worker:
             live.start()
             stop.callback(live.stop)
             celery_signals.worker_ready.connect(self._on_ready)
-            gc.collect()
-            gc.freeze()  # no full collection goes through all modules again: 0.1 s in which no thread runs
             self._stop = stop.pop_all()
             return services
 

@@ -160,7 +160,7 @@ class _Sink:
     """Where the transfer manager writes, in order and from one thread; None is the end."""
 
     def __init__(self) -> None:
-        self.blocks: queue.Queue[bytes | None] = queue.Queue(_BLOCKS_AHEAD)
+        self.blocks: queue.Queue[bytes | None] = clock.Queue(_BLOCKS_AHEAD)
         self.stopped = clock.Event()
 
     def write(self, block: bytes) -> None:

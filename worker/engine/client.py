@@ -124,7 +124,7 @@ class Engine:
         except JobCancelled:
             self._pending.refuse_when_stopped()
             raise
-        future: Future[Recognition] = Future()
+        future: Future[Recognition] = clock.Future()
         try:
             self._slots.write(slot, samples)
             utterance = Utterance(
@@ -148,7 +148,7 @@ class Engine:
 
         A repeated request that needs no preparation is answered at once.
         """
-        future: Future[ModelInfo] = Future()
+        future: Future[ModelInfo] = clock.Future()
         plain = request.language_model is None and not request.phrases and not request.spell
         question = (model, request)
         known = self._pending.model(model)
@@ -174,7 +174,7 @@ class Engine:
     def describe(self, model: str) -> "Future[ModelInfo]":
         """The weights of `model` (a path or hub id), at once if it was loaded before; else it is loaded after
         the current batch. The future raises ModelError."""
-        future: Future[ModelInfo] = Future()
+        future: Future[ModelInfo] = clock.Future()
         known = self._pending.model(model)
         if known is not None:
             future.set_result(known)
@@ -189,7 +189,7 @@ class Engine:
         slot = self._slots.acquire(SELF_TEST)
         try:
             samples = self._fill_control(slot)
-            future: Future[Recognition] = Future()
+            future: Future[Recognition] = clock.Future()
             utterance = Utterance(
                 next(self._tickets), SELF_TEST, slot, samples, model, request, alone=True, control=True
             )

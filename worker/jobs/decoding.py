@@ -8,11 +8,12 @@ channel for searches that continue from the previous chunk.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 
 from pydantic import JsonValue
 
+from spool import clock
 from spool.domain.recognition import ChunkSpan, DecodedChunk, Hypothesis, Recognition
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import SpoolError
@@ -108,7 +109,7 @@ class ChunkDecoder(ABC):
 
     def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
         """What has come back, after waiting up to `seconds` for something to come."""
-        return wait(self.in_flight, seconds, FIRST_COMPLETED).done
+        return clock.wait_for_first(self.in_flight, seconds)
 
     # --- what is the same -----------------------------------------------------------------------------------
 

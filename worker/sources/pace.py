@@ -101,7 +101,7 @@ class _ReadingThread:
     """The reading thread. The last block is empty, or is the error that ended it."""
 
     def __init__(self, open_stream: Callable[[], BinaryIO]) -> None:
-        self.blocks: queue.Queue[bytes | BaseException] = queue.Queue(_BLOCKS_AHEAD)
+        self.blocks: queue.Queue[bytes | BaseException] = clock.Queue(_BLOCKS_AHEAD)
         self._open_stream = open_stream
         self._stream: BinaryIO | None = None
         self._stopped = clock.Event()

@@ -12,7 +12,7 @@ from ops.testbed.jobs import WorkerHarness, running_engine
 from spool import failpoints
 from spool.audit import audit
 from spool.domain import Content, JobState, Transcript, Typescript, read_typescript
-from spool.errors import NotFound
+from spool.errors import NotFound, StorageError
 from spool.store import mark_deleted, typescript_of
 from worker.engine import DEFAULT_LOADER, Engine
 from worker.local import align_file
@@ -61,12 +61,18 @@ def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
     return Transcript.model_validate_json(harness.read(job.transcript_key or ""))
 
 
+def fail_once(place: str) -> None:
+    if place == "align.placing":
+        failpoints.install(None)
+        raise StorageError("The failpoint was reached.")
+
+
 def test_a_job_aligns_as_the_command_does_and_hears_no_chunk_twice(
     harness: WorkerHarness, texts: list[str], samples: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tape, script = harness.record("tape.wav", samples), script_of(texts)
     job_id = harness.submit(tape, "demo", align={"text": script})
-    monkeypatch.setattr(failpoints, "_ARMED", "align.placing=raise")
+    monkeypatch.setattr(failpoints, "_act", fail_once)
     assert harness.run(job_id) == "handed back"
     heard, saved = harness.decoded, harness.chunks(job_id)
     assert heard >= 1
