@@ -252,6 +252,8 @@ def job_sheet(job: schemas.JobDetail) -> Table:
         rows.append(("speakers", Text(called or "nobody speaks")))
     if job.output is not None:
         rows.append(("output", Text(f"{', '.join(job.output.formats)} below {job.output.prefix}")))
+    if job.undelivered is not None:
+        rows.append(("undelivered", Text(job.undelivered, "red")))
     rows += [(f"  {each.format}", _file_words(each)) for each in job.exports]
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
@@ -268,8 +270,8 @@ def _file_words(file: schemas.ExportOut) -> Text:
     if file.state == "written":
         return Text(file.uri or "", "green")
     again = f"; next attempt at {format_time(file.next_try_at)}" if file.next_try_at and file.error else ""
-    reason = f": {file.error}{again}" if file.error else ""
-    return Text(f"{file.state}{reason}", "yellow" if file.state == "pending" else "red")
+    reason = f": {file.error}" if file.error and file.state == "replaced" else ""
+    return Text(f"{file.state}{reason}{again}", "yellow" if file.state == "pending" else "red")
 
 
 def speaker_table(speakers: list[schemas.HeardSpeakerOut]) -> Table:

@@ -82,8 +82,7 @@ export async function showJob(root, id, query) {
           : `Its header states ${clock(job.expected_seconds)}, but ${span(job.missing_seconds)} are missing. `,
         "The rest was transcribed.") : null,
       job.warnings.length ? h("ul", { class: "card warnings" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
-      unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Some output files were not written. "),
-        unwritten(job).map((file) => `${file.format}: ${file.error} `),
+      job.undelivered ? h("p", { class: "card" }, `${job.undelivered} `,
         h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are being written again.") }, "Write again")) : null);
     fill(places.details, h("h2", {}, "Details"), details(job));
     if (ENDED.includes(job.state) && job.state !== before?.state) versionsOf(job).then((shown) => fill(places.versions, shown), (error) => notice(error.message, true));
@@ -99,9 +98,6 @@ export async function showJob(root, id, query) {
   await refresh();
   return { title: last.name, refresh, leave, live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
-
-// Files of its output that are not there, or not yet, for a reason.
-const unwritten = (job) => job.exports.filter((file) => file.error && file.state !== "replaced");
 
 // What was deleted on purpose; the job's name, figures and costs stay.
 function deletedWords(deleted) {

@@ -56,7 +56,26 @@ def present_job_detail(
 ) -> JobDetail:
     """A job with its cost so far and the files of its output."""
     own = _differing(job, closed, holds, waiting_for)
-    return JobDetail.of(job, **own, cost=present_cost(cost, currency), exports=exports)
+    undelivered = describe_undelivered(job, exports)
+    return JobDetail.of(
+        job, **own, cost=present_cost(cost, currency), exports=exports, undelivered=undelivered
+    )
+
+
+def describe_undelivered(job: Job, exports: Sequence[Export]) -> str | None:
+    """Which files of its output are not where they belong, where that is, and why; None if all are there, or
+    nothing has failed yet."""
+    missing = [each for each in exports if each.error and each.state in ("pending", "failed")]
+    if job.output is None or not missing:
+        return None
+    what = ", ".join(each.format for each in missing)
+    where = job.output["prefix"]
+    if job.output["connection"] is not None:
+        where = f"{where} (connection {job.output['connection']})"
+    reasons = dict.fromkeys((each.error or "").rstrip(".") for each in missing)
+    stale = "; an earlier file is still there" if any(each.written_at for each in missing) else ""
+    ends = "given up" if all(each.state == "failed" for each in missing) else "it will be tried again"
+    return f"{what} could not be written below {where}: {'; '.join(reasons)}{stale}; {ends}."
 
 
 def _differing(

@@ -19,7 +19,7 @@ from spool.errors import (
     StorageError,
 )
 
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "NotFound"}
+_MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NotFound"}
 _FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
 _CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _CHANGED = {"412", "PreconditionFailed"}
@@ -44,6 +44,8 @@ def s3_errors(what: str) -> Iterator[None]:
 
 def _explain(error: ClientError, what: str) -> SpoolError:
     code = str(error.response.get("Error", {}).get("Code", ""))
+    if code == "NoSuchBucket":
+        return NotFound(f"There is no bucket for {what}.")
     if code in _MISSING:
         return NotFound(f"There is no object {what}.")
     if code in _CHANGED:

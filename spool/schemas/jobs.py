@@ -376,6 +376,10 @@ class JobDetail(JobOut):
     exports: list[ExportOut] = Field(
         default_factory=list, description="The files of its output, once it is done."
     )
+    undelivered: str | None = Field(
+        None,
+        description="In a sentence: which of these files are not where they belong, where that is, and why.",
+    )
 
 
 class JobDeletion(JobDetail):

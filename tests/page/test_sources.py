@@ -59,7 +59,7 @@ def test_a_job_says_where_its_files_are(page: Page, live: Live, recordings: Path
     job = str(post(f"{live.url}/v1/jobs", json=asked).json()["id"])
     live.work().finish(job)
     page.goto(f"/#/jobs/{job}")
-    expect(page.get_by_text("Some output files were not written.")).to_be_visible()
+    expect(page.get_by_text(f"rttm could not be written below {prefix}")).to_be_visible()
     page.get_by_role("button", name="Details", exact=True).click()
     expect(page.locator("dl code", has_text="reel%201.wav.srt")).to_be_visible()
     assert (tmp_path / "theirs" / "reel 1.wav.srt").exists()

@@ -207,12 +207,25 @@ def test_a_bucket_that_is_missing_is_tried_again_until_it_is_there(
     job = submitted(live, recordings, output)
     live.work().finish(job)
     until(lambda: shown(http, job)["txt"]["error"])
-    assert bucket in str(shown(http, job)["txt"]["error"])
+    where = f"s3://{bucket}/ (connection late)"
+    why = f"There is no bucket for s3://{bucket}/reel 1.wav.txt"
+    assert http.get(f"/v1/jobs/{job}").json()["undelivered"] == (
+        f"txt could not be written below {where}: {why}; it will be tried again."
+    )
     assert clean(live)
     s3_server.client().create_bucket(Bucket=bucket)
     until(lambda: settled(http, job)["txt"]["state"] == "written" or http.post(f"/v1/jobs/{job}/exports"))
     until(lambda: shown(http, job)["txt"]["state"] == "written")
-    assert shown(http, job)["txt"]["error"] is None
+    detail = http.get(f"/v1/jobs/{job}").json()
+    assert (detail["exports"][0]["error"], detail["undelivered"]) == (None, None)
+
+    # Its connection is removed: the earlier file stays there, and the job says so
+    assert http.delete("/v1/connections/late").status_code == 204
+    assert http.post(f"/v1/jobs/{job}/exports").status_code == 202
+    until(lambda: http.get(f"/v1/jobs/{job}").json()["undelivered"])
+    said = http.get(f"/v1/jobs/{job}").json()["undelivered"]
+    why = "Project default has no connection late; an earlier file is still there"
+    assert said.startswith(f"txt could not be written below {where}: {why}; ")
 
 
 def test_what_is_not_allowed_is_refused_by_name_before_there_is_a_job(
