@@ -20,7 +20,7 @@ from worker.engine.scheduler import BatchLimits
 from worker.machine.hardware import Hardware, device_of, this_machine
 
 CACHE_BYTES = 2 << 30
-"""The limit of MLX's cache of freed buffers, which would otherwise grow to most of the memory."""
+"""The limit of MLX's cache of freed buffers on a GPU, which would otherwise grow to most of the memory."""
 AMPLE_BATCH_BYTES = 2 << 30
 """The largest batch of a model with 600 million parameters; more memory does not make it faster."""
 MODELS_SHARE = 0.25

@@ -14,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.runtime.device import on_gpu
 from spool.domain.recognition import Recognition
 from spool.domain.transcript import ChunkLanguage, NbestText
 from spool.errors import EngineError, InvalidRequest
@@ -279,7 +280,8 @@ def use_device(name: str) -> None:
 def load_recognizer(model: str) -> Recognizer:
     """Load `model` (a folder, a `.nemo` file, a hub id, or a diarization model's network). Raises
     ModelError."""
-    mx.set_cache_limit(CACHE_BYTES)
+    if on_gpu():  # a CPU gains nothing from a larger one than MLX's own, and grew by a gigabyte with it
+        mx.set_cache_limit(CACHE_BYTES)
     if is_diarization(model):
         return StepRecognizer(model)
     return recognizer_of(load_reader(model))

@@ -40,7 +40,7 @@ from worker.models.load import TextReader, load_model, load_reader
 from worker.models.requests import DecodeRequest, SearchOptions
 from worker.segmentation.chunker import Chunk
 
-CHUNKS_AT_ONCE = 12  # of Whisper tiny.en, 21 MB each while they are searched
+CHUNKS_AT_ONCE = 10  # of Whisper tiny.en, 21 MB each while they are searched
 
 
 def transcribe_files(

@@ -67,6 +67,7 @@ def load_reader(
         with loading(int8=int8):
             loaded = load_files(files, dtype)
             _ = loaded.info  # kept from here on: what its products are computed in is known only now
+    mx.clear_cache()
     return_memory()
     return loaded
 

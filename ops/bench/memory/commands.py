@@ -1,10 +1,11 @@
 """The most memory that a whole command takes, by the length of a recording.
 
-    python -m ops.bench.memory.commands [--models models/demo whisper-tiny.en] [--minutes 5 40]
+    python -m ops.bench.memory.commands [--models models/demo whisper-tiny.en granite …] [--minutes 5 40]
 
-`spool-worker transcribe` with its defaults and one thread, a process for each model and length, over
-`samples/open/long` repeated to that length. Resident memory is the most that the system counted for the
-process. Needs no quiet machine.
+`spool-worker transcribe` with its defaults and one thread, a process for each model and length, over all
+speech of `samples/open` repeated to that length. A model is a folder, a name of the catalogue, or one of
+`ops.bench.peers.hub.compare.FAMILIES`: random weights of the published size, made with transformers (2 GB at
+the first run). Resident memory is the most that the system counted for the process. Needs no quiet machine.
 """
 
 import argparse
@@ -18,12 +19,15 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from ops.bench.peers.speech import read_samples
+from ops.bench.peers.compare import CACHE
+from ops.bench.peers.environment import peer_python
+from ops.bench.peers.hub.compare import FAMILIES, make_model
+from ops.bench.peers.speech import read_speech
 from worker.audio import SAMPLE_RATE
 from worker.machine.huge_pages import with_huge_pages
 
 ROOT = Path(__file__).parents[3]
-SOURCE = ROOT / "samples" / "open" / "long" / "chapter-with-pauses.m4a"
+SPEECH = ROOT / "samples" / "open"
 WORKER = Path(sys.executable).parent / "spool-worker"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "SPOOL_KERNEL_THREADS")
 
@@ -45,16 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="+", default=["models/demo", "whisper-tiny.en"])
     parser.add_argument("--minutes", nargs="+", type=float, default=[5.0, 40.0])
     chosen = parser.parse_args(arguments)
-    sound = read_samples(SOURCE)
+    sound = np.concatenate(read_speech([SPEECH], max(chosen.minutes) * 60))
     with tempfile.TemporaryDirectory(prefix="spool-memory-") as folder:
         print(f"{'MB resident at most':24}", *(f"{minutes:6g} min" for minutes in chosen.minutes))
         for model in chosen.models:
-            cells = []
+            place, cells = model, []
+            if model in FAMILIES:
+                python = peer_python("transformers", CACHE)
+                place = str(make_model(python, model, FAMILIES[model].layers, CACHE))
             for minutes in chosen.minutes:
                 path = Path(folder) / f"{minutes:g}.flac"
                 if not path.exists():
                     soundfile.write(path, np.resize(sound, round(minutes * 60 * SAMPLE_RATE)), SAMPLE_RATE)
-                cells.append(f"{most_memory(model, path) / 1e6:10.0f}")
+                cells.append(f"{most_memory(place, path) / 1e6:10.0f}")
             print(f"{model:24}", *cells, flush=True)
 
 

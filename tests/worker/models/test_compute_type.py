@@ -64,6 +64,19 @@ def test_a_conformer_in_integers_is_near_float32_and_gives_the_bits_of_an_uttera
     assert np.sqrt(np.mean((frames - np.array(got.frames)) ** 2) / np.mean(frames**2)) < 0.05
 
 
+@needs_integers
+def test_a_conformer_in_integers_holds_no_second_copy_of_its_weights() -> None:
+    samples = np.random.default_rng(3).standard_normal(16_000).astype(np.float32) * 0.1
+    held = {}
+    for int8 in (False, True):
+        before = mx.get_active_memory()
+        model = load_model(DEMO, int8=int8)
+        mx.eval(model.encode([samples]).frames)
+        held[int8] = mx.get_active_memory() - before
+        del model
+    assert held[True] < 0.6 * held[False]
+
+
 def test_a_named_dtype_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOOL_COMPUTE_TYPE", "int8")
     dims = make_dims()

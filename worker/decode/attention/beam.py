@@ -809,6 +809,9 @@ class AttentionSearch:
     def _collect(self) -> list[SearchAnswer]:
         live = self._live
         assert live is not None
+        if live.log_probs is not None:
+            # Nobody reads them yet, but until they are computed they hold the logits of every step.
+            mx.eval(live.beams.done, live.log_probs)
         done = np.array(live.beams.done)
         if self._traced is not None:
             # A trail goes on to the end, which is fed in the step behind the one that found it.

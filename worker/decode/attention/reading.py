@@ -128,10 +128,21 @@ def read_utterances(
     ]
     waiting = [(each, window) for each in utterances for window in _split(model, each.samples)]
     while waiting:
-        searched = _search(model, _encode(model, waiting), options, rule)
-        heard = _ask_others(model, _hear(model, searched), options, rule)
-        waiting = [pair for each in heard for pair in _settle(model, each)]
+        waiting = _read_round(model, waiting, options, rule)
     return [_answer_of(model, each, options.nbest) for each in utterances]
+
+
+def _read_round(
+    model: AttentionModel,
+    waiting: Sequence[tuple[_Utterance, Window]],
+    options: SearchOptions,
+    rule: Beams,
+) -> list[tuple[_Utterance, Window]]:
+    """Leaves each window's answer with its utterance. -> what is asked in the next round, when no encoding of
+    this one is held any more."""
+    searched = _search(model, _encode(model, waiting), options, rule)
+    heard = _ask_others(model, _hear(model, searched), options, rule)
+    return [pair for each in heard for pair in _settle(model, each)]
 
 
 def _split(model: AttentionModel, samples: Samples) -> Sequence[Window]:

@@ -21,9 +21,7 @@ class Linear(GroupedLinear):
     def __call__(self, x: mx.array) -> mx.array:
         """[B, ..., inputs] -> [B, ..., outputs]."""
         if self._int8 and x.dtype == mx.float32 and not self.is_packed:
-            if self._integers is None:
-                self._integers = Int8Products.pack(self.weight, self.get("bias"))
-            return self._integers(x)
+            return self._as_integers()(x)
         if x.ndim < 3 or x.shape[0] == 1 or on_gpu() or self.is_packed:
             together: mx.array = super().__call__(x)
             return together
@@ -32,3 +30,10 @@ class Linear(GroupedLinear):
         weight = self.weight.T[None]
         out = mx.addmm(self.bias, rows, weight) if "bias" in self else rows @ weight
         return out.reshape(*x.shape[:-1], -1)
+
+    def _as_integers(self) -> Int8Products:
+        """The weights in integers, in whose place they then stand: no float32 copy stays beside them."""
+        if self._integers is None:
+            self._integers = Int8Products.pack(self.weight, self.get("bias"))
+            self.weight = mx.zeros((0, self.weight.shape[1]))
+        return self._integers

@@ -70,15 +70,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def make_model(python: Path, family: str, layers: int, cache: Path) -> Path:
+    """The folder of a family's random model, made where it is missing by an interpreter with transformers."""
+    model = cache / f"{family}-{layers}"
+    if not (model / "config.json").is_file():
+        maker = [str(python), "-m", "ops.bench.peers.hub.make", family, str(model), str(layers)]
+        subprocess.run(maker, cwd=ROOT, check=True, stdout=sys.stderr)
+    return model
+
+
 def prepare(chosen: argparse.Namespace, layers: int) -> tuple[Path, Path, Path]:
     """The interpreter with transformers, the model's folder and the file of the audio."""
     cache: Path = chosen.cache
     cache.mkdir(parents=True, exist_ok=True)
     python = chosen.python or peer_python("transformers", cache)
-    model, audio = cache / f"{chosen.family}-{layers}", cache / "half-minutes.npz"
-    if not (model / "config.json").is_file():
-        maker = [str(python), "-m", "ops.bench.peers.hub.make", chosen.family, str(model), str(layers)]
-        subprocess.run(maker, cwd=ROOT, check=True, stdout=sys.stderr)
+    model, audio = make_model(python, chosen.family, layers, cache), cache / "half-minutes.npz"
     seconds = SECONDS * chosen.utterances
     speech = read_speech(chosen.speech or [ROOT / "samples" / "open"], seconds)
     write_utterances(audio, cut_utterances(speech, seconds, shortest=SECONDS, longest=SECONDS))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from worker.decode.attention import reading
 from worker.decode.attention.reading import join_windows
 from worker.models import (
     DecodeRequest,
+    EncodedWindow,
     HeardWindow,
     Languages,
     PromptAnswer,
@@ -72,6 +74,30 @@ def test_hypotheses_of_several_windows_are_put_together(monkeypatch: pytest.Monk
     assert [each.score for each in answer.hypotheses] == pytest.approx(
         [sum(text.score for text in way) for way in ways], abs=1e-3
     )
+
+
+def test_no_encoding_is_held_when_the_next_round_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    middle, held, encode = 2 * RATE, [], WhisperModel.encode
+
+    def judge(
+        _: WhisperModel, window: Window, readings: Sequence[PromptAnswer], *__: object
+    ) -> WindowOutcome:
+        if window.round == 0:
+            return WindowOutcome("divided", again=(Window(0, middle, 1), Window(middle, 2 * middle, 1)))
+        return WindowOutcome("kept", readings[0].tokens)
+
+    def encode_and_count(self: WhisperModel, windows: Sequence[np.ndarray]) -> list[EncodedWindow]:
+        held.append(mx.get_active_memory())
+        return encode(self, windows)
+
+    monkeypatch.setattr(WhisperModel, "judge", judge)
+    monkeypatch.setattr(WhisperModel, "encode", encode_and_count)
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: Unread())
+    monkeypatch.setattr(reading, "beams_of", lambda *_: BeamSettings(max_new_tokens=6))
+    model = tiny_model()
+    read_utterances(model, [tone(4, 4)] * 3, SearchOptions(), [DecodeRequest(language="en")] * 3)
+    assert len(held) == 2
+    assert held[1] - held[0] < model.cross_nbytes  # of one of the three windows
 
 
 def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

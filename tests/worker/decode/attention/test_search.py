@@ -56,6 +56,20 @@ def test_every_list_is_openais(beam: int, patience: float, vocabulary: int) -> N
             assert abs(found[tokens].score - score) < TOLERANCE
 
 
+def test_a_greedy_search_holds_no_logits_of_earlier_steps() -> None:
+    vocabulary = 51865
+    model = tiny_model(vocabulary)
+    search = AttentionSearch(model.head, model.rules, BeamSettings(max_new_tokens=40))
+    for request in requests(4, vocabulary):
+        search.add(request)
+    held = []
+    while search.pending:
+        search.step()
+        held.append(mx.get_active_memory())
+    assert len(held) > 6
+    assert max(held[4:]) - held[2] < vocabulary * 4  # a row of one step
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_batch_order_and_neighbours_change_nothing(beam: int) -> None:
     settings = BeamSettings(beam, max_new_tokens=MOST)
