@@ -28,6 +28,7 @@ HEADER = struct.Struct("<BHI")
 _SURE_STEPS = round(4.0 / STEP)
 """Where silence is the best class and every phone is this much less likely, a frame is not busy."""
 _BEYOND = 15
+_KNOWN = bytes(range(SILENCE + 1))
 _UNHEARD = round(7.0 / STEP)
 """What a class that was not kept counts as, in steps of the table."""
 
@@ -122,18 +123,18 @@ def _open(block: bytes) -> OpenBlock:
             raise DamagedSounds(f"version {version} is unknown")
         if zlib.crc32(memoryview(block)[HEADER.size :]) != checksum:
             raise DamagedSounds("its checksum does not match")
-        body = np.frombuffer(zlib.decompress(block[HEADER.size :]), np.uint8)
+        body = zlib.decompress(memoryview(block)[HEADER.size :])
         marks = -(-count // 8)
-        busy = int(np.bitwise_count(body[:marks]).sum())
+        busy = int.from_bytes(body[:marks], "big").bit_count()
         if count > FRAMES or len(body) != marks + (CLASSES + CLASSES // 2) * busy:
             raise DamagedSounds("its length does not match its frames")
-        classes = body[marks : marks + CLASSES * busy].reshape(CLASSES, busy)
-        halves = body[marks + CLASSES * busy :].reshape(CLASSES // 2, busy)
-        if busy and classes.max() > SILENCE:
+        if body[marks : marks + CLASSES * busy].translate(None, _KNOWN):
             raise DamagedSounds("it has a class that does not exist")
     except (struct.error, zlib.error) as cause:
         raise DamagedSounds(str(cause)) from cause
-    return OpenBlock(count, body[:marks], classes, halves)
+    parts = np.frombuffer(body, np.uint8)
+    classes, halves = parts[marks : marks + CLASSES * busy], parts[marks + CLASSES * busy :]
+    return OpenBlock(count, parts[:marks], classes.reshape(CLASSES, busy), halves.reshape(CLASSES // 2, busy))
 
 
 def open_blocks(blocks: Sequence[bytes]) -> list[OpenBlock | None]:

@@ -7,7 +7,6 @@ pairs are a matrix of bits, [PAIRS, width]: a row for each pair, a bit for each 
 highest bit. Plain numpy.
 """
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ PAIRS = len(PHONES) ** 2
 MOST_PAIRS = 16
 """Of all ways to say a query: each takes time."""
 Bits = NDArray[np.uint8]
-_SLICES = 6
+_PIECE = 8192
 _RARE, _USUAL = 0.02, 0.08
 """Shares of all cells: a pair that is rarer counts three or two."""
 
@@ -60,68 +59,69 @@ def pairs_of_phones(phones: Pronunciation, most: int = MOST_PAIRS) -> list[int]:
 
 
 def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) -> NDArray[np.int64]:
-    """The `most` cells with the most of these rows, the rarer ones counting more; each has one at least.
-    open_cells: the only ones to look at. Adds up all cells at once, a bit of the sum at a time."""
+    """The `most` cells with the most of these rows, the rarer ones counting more; each has one at least. Rows
+    have one length, a multiple of eight bytes. open_cells: the only ones to look at."""
     if not rows or not len(rows[0]):
         return np.zeros(0, np.int64)
-    width = len(rows[0])
-    padded = -(-width // 8) * 8
-    sums = np.zeros((_SLICES, padded // 8), np.uint64)
-    carry = np.zeros(padded, np.uint8)
-    for row in rows:
-        carry[:width] = row
-        share = int(np.bitwise_count(row).sum()) / (8 * width)
-        for bit in _bits_of_weight(share):
-            _add(sums[bit:], carry.view(np.uint64))
-    allowed = np.full(padded, 255, np.uint8)
-    allowed[width:] = 0
+    sums = _add_up([row.view(np.uint64) for row in rows])
+    equal = np.full_like(sums[0], np.iinfo(np.uint64).max)
     if open_cells is not None:
-        allowed[:width] = open_cells
-    mask = allowed.view(np.uint64)
-    low, high = 1, (1 << _SLICES) - 1
-    while low < high:  # the least sum that not too many cells have
-        middle = (low + high) // 2
-        if int(np.bitwise_count(_at_least(sums, middle) & mask).sum()) > most:
-            low = middle + 1
+        equal &= open_cells.view(np.uint64)
+    # The least sum that not too many cells have, from its highest bit on: `more` have a larger one, `equal`
+    # have this one so far.
+    more, both, either = (np.zeros_like(equal) for _ in range(3))
+    least = 0
+    for number in range(len(sums) - 1, -1, -1):
+        np.bitwise_and(equal, sums[number], out=both)
+        np.bitwise_or(more, both, out=either)
+        if _count(either) > most:
+            least |= 1 << number
+            equal, both = both, equal
         else:
-            high = middle
-    sure = _cells_of((_at_least(sums, low) & mask).view(np.uint8)[:width])
-    if low == 1 or len(sure) >= most:
+            more, either = either, more
+            equal ^= both
+    sure = _cells_of(more)
+    if least == 0 or len(sure) >= most:
         return sure[:most]
-    # Of those with the next smaller sum as many as there is room for, from everywhere.
-    tied = _cells_of((_at_least(sums, low - 1) & ~_at_least(sums, low) & mask).view(np.uint8)[:width])
+    # Of those with this sum as many as there is room for, from everywhere.
+    tied = _cells_of(equal)
     room = most - len(sure)
     return np.sort(np.append(sure, tied[np.linspace(0, len(tied) - 1, min(room, len(tied))).astype(np.intp)]))
 
 
-def _bits_of_weight(share: float) -> tuple[int, ...]:
-    return (0, 1) if share < _RARE else (1,) if share < _USUAL else (0,)
+def _add_up(rows: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """The weighted sums of all cells at once, lowest bit first; in pieces that stay in a core's cache."""
+    length = len(rows[0])
+    weights = [_weight(_count(row) / (64 * length)) for row in rows]
+    sums = np.zeros((sum(weights).bit_length(), length), np.uint64)
+    carry, next_carry = np.zeros((2, _PIECE), np.uint64)
+    for begin in range(0, length, _PIECE):
+        piece = sums[:, begin : begin + _PIECE]
+        carry, next_carry = carry[: piece.shape[1]], next_carry[: piece.shape[1]]
+        most = 0
+        for row, weight in zip(rows, weights, strict=True):
+            own = row[begin : begin + _PIECE]
+            for bit in range(weight.bit_length()):
+                if weight >> bit & 1:
+                    most += 1 << bit
+                    np.copyto(carry, own)
+                    for total in piece[bit : most.bit_length()]:
+                        np.bitwise_and(total, carry, out=next_carry)
+                        total ^= carry
+                        carry, next_carry = next_carry, carry
+    return sums
 
 
-def _add(sums: NDArray[np.uint64], row: NDArray[np.uint64]) -> None:
-    """Add a bit to each sum, lowest slice first."""
-    carry = row
-    for number in itertools.count():
-        if number == len(sums):
-            return
-        sums[number], carry = sums[number] ^ carry, sums[number] & carry
+def _count(row: NDArray[np.uint64]) -> int:
+    """How many bits are set."""
+    return int(np.bitwise_count(row).sum(dtype=np.int64))
 
 
-def _at_least(sums: NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
-    """A bit for each sum that is not smaller."""
-    more = np.zeros_like(sums[0])
-    equal = np.full_like(more, np.iinfo(np.uint64).max)
-    for number in range(_SLICES - 1, -1, -1):
-        if least >> number & 1:
-            equal &= sums[number]
-        else:
-            more |= equal & sums[number]
-            equal &= ~sums[number]
-    found: NDArray[np.uint64] = more | equal
-    return found
+def _weight(share: float) -> int:
+    return 3 if share < _RARE else 2 if share < _USUAL else 1
 
 
-def _cells_of(mask: Bits) -> NDArray[np.int64]:
-    bytes_ = np.flatnonzero(mask)
-    where, bit = np.nonzero(np.unpackbits(mask[bytes_][:, None], axis=1))
-    return np.asarray(bytes_[where] * 8 + bit, np.int64)
+def _cells_of(mask: NDArray[np.uint64]) -> NDArray[np.int64]:
+    words = np.flatnonzero(mask)
+    where, bit = np.nonzero(np.unpackbits(mask[words].view(np.uint8)).reshape(-1, 64))
+    return np.asarray(words[where] * 64 + bit, np.int64)

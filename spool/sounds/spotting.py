@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from spool.sounds.lexicon import Pronunciation
 from spool.sounds.phones import SILENCE, STEP
 
-_NEVER = np.float32(-1e9)
+_NEVER = -(1 << 30)
 _AT_ONCE = 512
+_BEGIN_BITS = 8
+"""Of a path's number below its score: where it began."""
+MOST_FRAMES = 1 << _BEGIN_BITS
 
 
 class Spots(NamedTuple):
@@ -26,7 +29,7 @@ class Spots(NamedTuple):
 
 
 def spot_phones(costs: NDArray[np.uint8], phones: Pronunciation) -> Spots:
-    """costs: uint8 [N, T, SILENCE + 1], as `blocks.KeptFrames` has them."""
+    """costs: uint8 [N, T, SILENCE + 1] of at most `MOST_FRAMES` frames, as `blocks.KeptFrames` has them."""
     parts = [_spot(costs[at : at + _AT_ONCE], phones) for at in range(0, max(len(costs), 1), _AT_ONCE)]
     return Spots(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -36,35 +39,22 @@ def _spot(costs: NDArray[np.uint8], phones: Pronunciation) -> Spots:
     classes = np.full(2 * len(phones) - 1, SILENCE, np.intp)
     classes[::2] = phones
     # Two steps at once: over the silence between two phones, unless they are the same.
-    blocked = np.array([0 if one != other else 1 for one, other in zip(phones[1:], phones, strict=False)])
-    emissions = np.multiply(costs.transpose(1, 2, 0)[:, classes], np.float32(-STEP), dtype=np.float32)
-    states = len(classes)
-    best = np.full((states, windows), _NEVER, np.float32)
-    begun = np.zeros((states, windows), np.int32)
-    scores = np.full(windows, _NEVER, np.float32)
-    first, last = np.zeros(windows, np.int32), np.zeros(windows, np.int32)
-    same = np.flatnonzero(blocked) * 2 + 2
+    same = np.array([one == other for one, other in zip(phones[1:], phones, strict=False)], np.bool_)
+    emissions = costs.transpose(1, 2, 0)[:, classes].astype(np.int32) << _BEGIN_BITS
+    # Of equal scores the later beginning is the larger number.
+    best = np.full((len(classes), windows), _NEVER, np.int32)
+    came, skipping = np.empty_like(best), np.empty_like(best[2::2])
+    top, last = np.full(windows, _NEVER, np.int32), np.zeros(windows, np.int32)
     for at in range(frames):
-        came, since = best.copy(), begun.copy()
-        _take(came[1:], since[1:], best[:-1], begun[:-1])
-        skipping = best[:-2:2].copy()
-        if len(same):
-            skipping[(same - 2) // 2] = _NEVER
-        _take(came[2::2], since[2::2], skipping, begun[:-2:2])
-        fresh = came[0] < 0
-        came[0] = np.where(fresh, 0, came[0])
-        since[0] = np.where(fresh, at, since[0])
-        best, begun = came + emissions[at], since
-        better = best[-1] > scores
-        scores = np.where(better, best[-1], scores)
-        first, last = np.where(better, begun[-1], first), np.where(better, at + 1, last)
-    return Spots(scores / np.float32(len(phones)), first, last)
-
-
-def _take(
-    came: NDArray[np.float32], since: NDArray[np.int32], other: NDArray[np.float32], begun: NDArray[np.int32]
-) -> None:
-    """Take the other paths where they are better."""
-    better = other > came
-    np.copyto(came, other, where=better)
-    np.copyto(since, begun, where=better)
+        np.copyto(came, best)
+        np.maximum(came[1:], best[:-1], out=came[1:])
+        np.copyto(skipping, best[:-2:2])
+        skipping[same] = _NEVER
+        np.maximum(came[2::2], skipping, out=came[2::2])
+        np.maximum(came[0], at, out=came[0])
+        np.subtract(came, emissions[at], out=best)
+        better = best[-1] > top
+        np.copyto(top, best[-1], where=better)
+        np.copyto(last, at + 1, where=better)
+    scores = (top >> _BEGIN_BITS).astype(np.float32) * np.float32(STEP / len(phones))
+    return Spots(scores, top & (MOST_FRAMES - 1), last)

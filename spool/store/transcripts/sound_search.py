@@ -29,7 +29,7 @@ from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import find_jobs
 from spool.store.transcripts.passages import passage_of
 from spool.store.transcripts.sounds import read_pairs
-from spool.tables import jobs, passages, sound_pairs, sound_recordings, sound_segments
+from spool.tables import jobs, sound_pairs, sound_recordings, sound_segments
 
 CANDIDATES = 1000
 """Cells that are aligned, for all ways to say the query together."""
@@ -38,6 +38,8 @@ LEAST_SCORE = -3.0
 BEFORE, AFTER = 25, 75
 """Frames around a cell that are aligned with it."""
 SAME_FRAMES = 10
+_ROWS = 500
+"""Fetched at once."""
 _WINDOW = BEFORE + CELL + AFTER
 
 
@@ -122,6 +124,7 @@ class _Index:
         self._packed = int(starts[-1])
         self._loose = tx.execute(self._recordings().where(sound_recordings.c.segment.is_(None))).all()
         self._width = self._packed + sum(row.width for row in self._loose)
+        self._padded = -(-self._width // 8) * 8
 
     def measure(self) -> tuple[float, int]:
         """Hours that are searched, and transcripts that cannot be."""
@@ -144,16 +147,17 @@ class _Index:
 
     def _read(self, pairs: Collection[int]) -> dict[int, Bits]:
         """The whole row of each pair."""
-        whole = {pair: np.zeros(self._width, np.uint8) for pair in pairs}
+        whole = {pair: np.zeros(self._padded, np.uint8) for pair in pairs}
         c = sound_pairs.c
         own = select(sound_segments.c.id)
         if self._project is not None:
             own = own.where(sound_segments.c.project == self._project)
         if self._starts:
             rows = select(c.pair, c.segment, c.bits).where(c.pair.in_(pairs), c.segment.in_(own))
-            for pair, segment, bits in self._tx.execute(rows):
-                at = self._starts[segment]
-                whole[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
+            for some in self._tx.execute(rows).partitions(_ROWS):
+                for pair, segment, bits in some:
+                    at = self._starts[segment]
+                    whole[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
         at = self._packed
         for row in self._loose:
             matrix = read_pairs(row.pairs, row.width)
@@ -164,13 +168,15 @@ class _Index:
 
     def _mask(self) -> Bits:
         """The cells of the jobs that are searched."""
-        open_cells = np.zeros(self._width, np.uint8)
+        open_cells = np.zeros(self._padded, np.uint8)
         c = sound_recordings.c
         packed = select(c.segment, c.first_byte, c.width).where(c.segment.is_not(None), *self._conditions())
         for segment, first, width in self._tx.execute(packed):
             at = self._starts[segment] + first
             open_cells[at : at + width] = 255
-        open_cells[self._packed :] = 255  # of those that are not packed only what is searched was read
+        open_cells[self._packed : self._width] = (
+            255  # of those that are not packed only what is searched was read
+        )
         return open_cells
 
     def _recordings(self) -> Select[Any]:
@@ -223,6 +229,12 @@ _BLOCKS = (
     "b.job_id = {0} AND b.channel = {1} AND b.number = {2}",
     ("text", "integer", "integer", "integer"),
 )
+_PASSAGES = (
+    "SELECT {3} AS key, p.channel, p.speaker, p.own_words, p.start_seconds, p.text, p.times, p.alternatives "
+    "FROM {given} passages AS p ON p.id = (SELECT o.id FROM passages AS o WHERE o.job_id = {0} AND "
+    "o.channel = {1} AND o.start_seconds <= {2} ORDER BY o.start_seconds DESC LIMIT 1)",
+    ("text", "integer", "double precision", "integer"),
+)
 
 
 def _join(
@@ -235,7 +247,7 @@ def _join(
     dialect = tx.dialect.name
     items = [_ITEM[dialect].format(at, kind) for at, kind in enumerate(types)]
     sql = text(statement.format(*items, given=_GIVEN[dialect]))
-    for row in tx.execute(sql, {"keys": json.dumps(keys)}):
+    for row in tx.execute(sql, {"keys": json.dumps(keys)}).all():
         yield row.key, row
 
 
@@ -243,11 +255,11 @@ def _load_windows(tx: Connection, wanted: _Cells) -> tuple[NDArray[np.uint8], se
     """What was heard in and around each cell, uint8 [N, _WINDOW, SILENCE + 1]; and the jobs of which a block
     is damaged, which counts as silence."""
     firsts = wanted.cells * CELL - BEFORE
-    lows = firsts // FRAMES
+    lows, lasts = firsts // FRAMES, (firsts + _WINDOW - 1) // FRAMES
     keys = [
         (*owner, number)
-        for owner, low in zip(wanted.owners, lows.tolist(), strict=True)
-        for number in (low, low + 1)
+        for owner, both in zip(wanted.owners, np.stack([lows, lasts], axis=1).tolist(), strict=True)
+        for number in both
     ]
     used = {key: at for at, key in enumerate(dict.fromkeys(keys)) if key[2] >= 0}
     rows = list(_join(tx, _BLOCKS, [(*key, at) for key, at in used.items()]))
@@ -296,12 +308,12 @@ def _open_hits(tx: Connection, places: Sequence[_Place], *, opened: bool, limit:
         new = find_jobs(tx, {each.job_id for each in some} - owners.keys())
         owners |= new
         parts |= closed_parts(tx, new.values())
-        for place in some:
-            if place.job_id not in owners:
-                continue
-            start, end = round(max(place.first, 0) * FRAME_SECONDS, 2), round(place.last * FRAME_SECONDS, 2)
-            passage = _passage_at(tx, place, start)
-            hit = SoundHit(owners[place.job_id], place.channel, start, end, place.score, passage)
+        kept = [place for place in some if place.job_id in owners]
+        written = _passages_at(tx, kept)
+        for at, place in enumerate(kept):
+            hit = SoundHit(
+                owners[place.job_id], place.channel, *_seconds(place), place.score, written.get(at)
+            )
             closed = _is_closed(parts[place.job_id], hit)
             if not closed or opened:
                 hits.append(replace(hit, closed=closed))
@@ -320,13 +332,12 @@ def _is_closed(closed: ClosedParts, hit: SoundHit) -> bool:
     return closed.covers(words[0].start, max(word.end for word in words), hit.passage.speaker)
 
 
-def _passage_at(tx: Connection, place: _Place, start: float) -> Passage | None:
-    """What is written there: the last passage that begins before its middle."""
-    c = passages.c
+def _seconds(place: _Place) -> tuple[float, float]:
+    return round(max(place.first, 0) * FRAME_SECONDS, 2), round(place.last * FRAME_SECONDS, 2)
+
+
+def _passages_at(tx: Connection, places: Sequence[_Place]) -> dict[int, Passage]:
+    """What is written at each place, by its number: the last passage that begins before its middle."""
     # Of a recording of several channels that was transcribed as one the words have one channel, as here.
-    own = select(passages).where(c.job_id == place.job_id, c.channel == place.channel)
-    middle = (start + place.last * FRAME_SECONDS) / 2
-    row = tx.execute(
-        own.where(c.start_seconds <= middle).order_by(c.start_seconds.desc()).limit(1)
-    ).one_or_none()
-    return None if row is None else passage_of(row)
+    keys = [(place.job_id, place.channel, sum(_seconds(place)) / 2, at) for at, place in enumerate(places)]
+    return {at: passage_of(row) for at, row in _join(tx, _PASSAGES, keys)}

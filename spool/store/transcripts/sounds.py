@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Self
 
 import numpy as np
-from sqlalchemy import Connection, delete, false, func, insert, null, select, true, update
+from sqlalchemy import Connection, bindparam, delete, false, func, insert, null, select, true, update
 
 from spool.sounds.blocks import pack_blocks, unpack_blocks
 from spool.sounds.pairs import PAIRS, Bits, make_pairs
@@ -135,14 +135,15 @@ def clear_stale(tx: Connection) -> int:
         tx.execute(delete(sound_pairs).where(pairs.segment == segment.id))
         tx.execute(delete(sound_segments).where(own))
         return 1
-    for pair in range(PAIRS):
-        one = (pairs.pair == pair, pairs.segment == segment.id)
-        bits = tx.scalar(select(pairs.bits).where(*one))
-        tx.execute(
-            update(sound_pairs)
-            .where(*one)
-            .values(bits=(np.frombuffer(bits or b"", np.uint8) & kept).tobytes())
-        )
+    rows = tx.execute(select(pairs.pair, pairs.bits).where(pairs.segment == segment.id)).all()
+    changed = [
+        {"cleared": row.pair, "kept": (bits & kept).tobytes()}
+        for row in rows
+        if ((bits := np.frombuffer(row.bits, np.uint8)) & ~kept).any()
+    ]
+    if changed:
+        own_pair = (pairs.pair == bindparam("cleared"), pairs.segment == segment.id)
+        tx.execute(update(sound_pairs).where(*own_pair).values(bits=bindparam("kept")), changed)
     tx.execute(update(sound_segments).where(own).values(stale=false()))
     return 1
 

@@ -41,13 +41,28 @@ def test_a_flipped_byte_anywhere_is_noticed() -> None:
 def test_a_word_is_in_the_cells_where_it_was_said_and_nowhere_else() -> None:
     pairs = make_pairs(unpack_blocks(pack_blocks(HEARD)).table)
     assert pairs.shape == (len(PHONES) ** 2, -(-len(HEARD.table) // CELL // 8) or 1)
-    rows = [pairs[pair] for pair in pairs_of_phones(LEXICON.pronounce("expected")[0])]
+    padded = np.pad(pairs, ((0, 0), (0, -pairs.shape[1] % 8)))
+    rows = [padded[pair] for pair in pairs_of_phones(LEXICON.pronounce("expected")[0])]
     found = best_cells(rows, 2)
     assert set(found.tolist()) <= {11, 12}
     assert len(found)
-    closed = np.full(pairs.shape[1], 255, np.uint8)
+    closed = np.full(padded.shape[1], 255, np.uint8)
     closed[1] = 0
     assert not {11, 12} & set(best_cells(rows, 2, closed).tolist())
+
+
+@pytest.mark.parametrize("most", [1, 7, 100, 5000])
+@pytest.mark.parametrize("rare", [0.9, 0.97, 0.999])
+def test_the_best_cells_are_those_with_the_largest_sums(most: int, rare: float) -> None:
+    rng = np.random.default_rng(most)
+    has = rng.random((9, 64 * 9000)) > rng.uniform(rare - 0.05, rare, (9, 1))  # rows of more than one piece
+    allowed = rng.random(has.shape[1]) > 0.1
+    weights = np.array([3 if share < 0.02 else 2 if share < 0.08 else 1 for share in has.mean(axis=1)])
+    sums = (has * weights[:, None]).sum(axis=0) * allowed
+    found = best_cells([np.packbits(row) for row in has], most, np.packbits(allowed))
+    best = np.sort(sums)[::-1][:most]
+    assert len(set(found.tolist())) == len(found)
+    assert sorted(sums[found], reverse=True) == best[best > 0].tolist()
 
 
 def test_nothing_heard_has_no_cells() -> None:
