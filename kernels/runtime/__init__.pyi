@@ -19,5 +19,4 @@ from .source import (
     cpu_text as cpu_text,
     cuda_text as cuda_text,
     metal_text as metal_text,
-    strict_text as strict_text,
 )

@@ -53,10 +53,10 @@ METAL_TYPES = {name: f"{name}_t" for name in _PLAIN_TYPES} | {
 }
 CUDA_TYPES = METAL_TYPES | {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 
-_THREADGROUP_ARRAY = re.compile(
+THREADGROUP_ARRAY = re.compile(
     r"^(\s*)threadgroup\s+([\w:]+(?:<[^<>]*>)?)\s+(\w+)\s*\[([^\]]+)\]\s*;", re.MULTILINE
 )
-_ANNOTATION = re.compile(r" \[\[\w+(?:\(\d+\))?\]\]")
+ANNOTATION = re.compile(r" \[\[\w+(?:\(\d+\))?\]\]")
 _PARAMETER = re.compile(r"(.*?)\s*(\w+)\s*\[\[(\w+)(?:\((\d+)\))?\]\]")
 
 # A template argument is an int, a bool, or the name of a dtype.
@@ -163,14 +163,6 @@ def metal_text(
     return name, text
 
 
-def strict_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template) -> str:
-    """The Metal text without its annotations, for a C++ compiler with `shim/strict/metal_strict.h`."""
-    _, text = metal_text(kernel, arguments, outputs, template)
-    text = _THREADGROUP_ARRAY.sub(r"\1static threadgroup \2 \3[\4];", text)
-    text = re.sub(r'\[\[host_name\(".*?"\)\]\] ', "", _ANNOTATION.sub("", text)).replace("[[kernel]] ", "")
-    return f'#define SIMD_W 32\n#include "metal_strict.h"\n#line 1 "{kernel.name}.metal"\n{text}'
-
-
 def cuda_text(
     kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template
 ) -> tuple[str, str]:
@@ -212,7 +204,7 @@ def cuda_header(kernel: Kernel) -> str:
 
 def cuda_body(kernel: Kernel) -> str:
     """The body with its threadgroup arrays in shared memory."""
-    return _THREADGROUP_ARRAY.sub(r"\1__shared__ \2 \3[\4];", kernel.body)
+    return THREADGROUP_ARRAY.sub(r"\1__shared__ \2 \3[\4];", kernel.body)
 
 
 def cpu_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template) -> str:
@@ -238,8 +230,8 @@ def cpu_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], temp
         else:
             call.append(f"ids.{attribute}")
     text = re.sub(r"\ntemplate \[\[host_name.*", "", text)
-    text = _THREADGROUP_ARRAY.sub(r"\1SPOOL_THREADGROUP_ARRAY(\2, \3, \4);", text)
-    text = _ANNOTATION.sub("", text.replace("[[kernel]] void", "static inline SPOOL_KERNEL void"))
+    text = THREADGROUP_ARRAY.sub(r"\1SPOOLTHREADGROUP_ARRAY(\2, \3, \4);", text)
+    text = ANNOTATION.sub("", text.replace("[[kernel]] void", "static inline SPOOL_KERNEL void"))
     values = _template_values(template, METAL_TYPES)
     instance = f"{name}<{', '.join(values)}>" if values else name
     return (

@@ -4,9 +4,7 @@ from .cueing import (
     Preset as Preset,
     RULES as RULES,
     SubtitleRules as SubtitleRules,
-    Violation as Violation,
     cues_of as cues_of,
-    violations_of as violations_of,
 )
 from .digits import DIGIT_LANGUAGES as DIGIT_LANGUAGES, with_digits as with_digits
 from .english_numbers import write_english_numbers as write_english_numbers

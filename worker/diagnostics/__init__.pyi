@@ -3,7 +3,8 @@ from .check import check_machine as check_machine
 from .confirm.quality import (
     ROOT as ROOT,
     compare_words as compare_words,
-    measure_quality as measure_quality,
+    compare_with as compare_with,
+    listen_reference as listen_reference,
     spoken_words as spoken_words,
     spread as spread,
 )

@@ -275,11 +275,6 @@ class Engine:
         """The running child's process id."""
         return self._process.pid if self._process is not None else None
 
-    @property
-    def free_slots(self) -> int:
-        """The number of utterances that can be submitted without waiting."""
-        return self._slots.free
-
     def _fill_control(self, slot: int) -> int:
         samples = _control_sound()[: self.options.slot_samples]
         with contextlib.suppress(EngineStopped):  # closed, so it will not run

@@ -39,8 +39,7 @@ from worker.models.base import ModelInfo
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counts since the engine started. `busy_ns` includes the speech detector's time in this process.
-    `child_busy_ns` is the running child's total; the rest is summed over children. `shapes` says how large
-    and how well filled the answered batches were."""
+    `shapes` says how large and how well filled the answered batches were."""
 
     busy_ns: int = 0
     lost_ns: int = 0
@@ -48,7 +47,6 @@ class EngineStats:
     batches: int = 0
     utterances: int = 0
     restarts: int = 0
-    child_busy_ns: int = 0
     died_ns: int = 0
     loads: int = 0
     """The number of model loads."""
@@ -232,7 +230,7 @@ class PendingRequests:
             )
             died_ns = self._stats.died_ns + self._out_ns()
             restarts = self._stats.restarts + (not asked)
-            self._stats = replace(self._stats, restarts=restarts, child_busy_ns=0, died_ns=died_ns)
+            self._stats = replace(self._stats, restarts=restarts, died_ns=died_ns)
             self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
             if not asked:
                 self._starts_without_ready += 1
@@ -273,7 +271,6 @@ class PendingRequests:
                 lost_ns=stats.lost_ns + report.lost_ns,
                 batches=stats.batches + 1,
                 utterances=stats.utterances + len(report.results),
-                child_busy_ns=report.busy_total_ns,
                 shapes=stats.shapes.with_batch(self._lengths([ticket for ticket, _ in report.results])),
             )
         for ticket, answer in report.results:

@@ -230,12 +230,11 @@ class Started:
 class Finished:
     """The batch of the tickets `batch` ended (empty if it never started). `busy_ns` is the time of `results`,
     exactly the sum of their `engine_ns`; `lost_ns` is that of a batch that raised and of utterances that
-    failed. `busy_total_ns` is the child's total since it started."""
+    failed."""
 
     results: tuple[tuple[int, Recognition | SpoolError], ...]
     busy_ns: int
     lost_ns: int
-    busy_total_ns: int
     batch: tuple[int, ...] = ()
 
 

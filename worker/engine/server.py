@@ -122,7 +122,6 @@ class BatchRunner:
         self._measured = options.measured
         self._model_cache: ModelCache[Recognizer] = ModelCache(options.model_cache)
         self.may_serve = self._model_cache.may_serve
-        self._busy_total_ns = 0
         self.worked_ns = 0
         self._pace = BatchPace()
         self._live_seconds = math.inf  # the shortest chunk of the live sessions that are open
@@ -318,10 +317,9 @@ class BatchRunner:
         busy_ns: int,
         lost_ns: int,
     ) -> None:
-        self._busy_total_ns += busy_ns
         tickets = tuple(utterance.ticket for utterance in batch)
         self._unsettled.end(batch, results)
-        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns, tickets))
+        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, tickets))
         failpoint("engine.reported")
 
 

@@ -72,10 +72,10 @@ class PreparedRequest:
 class Capabilities:
     """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
     options: names of `DecodeRequest` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
-    name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
-    attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
-    first. any_context: it may be run with any. family: as the catalogue calls it. detects: whether it finds
-    out which language is spoken. streams: whether it is a `worker.models.streaming.StreamingModel`."""
+    name. att_contexts: the attention contexts (encoder frames left, right) that a cache-aware model may be
+    run with, its default first. any_context: it may be run with any. family: as the catalogue calls it.
+    detects: whether it finds out which language is spoken. streams: whether it is a
+    `worker.models.streaming.StreamingModel`."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -83,7 +83,6 @@ class Capabilities:
     timing: Literal["frames", "alignment", "tokens", "none"]
     options: frozenset[str]
     chunking: ChunkPolicy
-    replay_seconds: float = 0.0
     detects: bool = False
     att_contexts: tuple[tuple[int, int], ...] = ()
     family: str = ""

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from kernels.contracts import CASES, DTYPES, Case
-from kernels.runtime import SHIM, strict_text
+from kernels.runtime import SHIM, metal_text
+from kernels.runtime.source import ANNOTATION, THREADGROUP_ARRAY
 from ops.testbed.kernel_cases import Launched, every_case, recorded
 
 pytestmark = pytest.mark.slow
@@ -49,9 +50,17 @@ def clang() -> str:
     return found
 
 
+def strict_text(launched: Launched) -> str:
+    """The Metal text without its annotations, for a C++ compiler with `shim/strict/metal_strict.h`."""
+    _, text = metal_text(launched.kernel, launched.arguments, launched.made, launched.template)
+    text = THREADGROUP_ARRAY.sub(r"\1static threadgroup \2 \3[\4];", text)
+    text = re.sub(r'\[\[host_name\(".*?"\)\]\] ', "", ANNOTATION.sub("", text)).replace("[[kernel]] ", "")
+    return f'#define SIMD_W 32\n#include "metal_strict.h"\n#line 1 "{launched.kernel.name}.metal"\n{text}'
+
+
 def complaints(launched: Launched, folder: Path) -> str:
     source = folder / f"{launched.kernel.name}.cpp"
-    source.write_text(strict_text(launched.kernel, launched.arguments, launched.made, launched.template))
+    source.write_text(strict_text(launched))
     command = [clang(), *FLAGS, f"-I{SHIM / 'strict'}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode or done.stderr.strip() else ""

@@ -21,8 +21,8 @@ from spool.formats import (
     cues_of,
     render,
     render_bytes,
-    violations_of,
 )
+from tests.spool.formats.violations import violations_of
 
 STAMP = r"(\d{2,}):(\d\d):(\d\d)[,.](\d{3})"
 

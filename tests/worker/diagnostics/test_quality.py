@@ -8,7 +8,7 @@ import soundfile
 
 from spool.errors import InvalidRequest
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
-from worker.diagnostics import ROOT, measure_quality, spoken_words, spread
+from worker.diagnostics import ROOT, compare_with, listen_reference, spoken_words, spread
 
 pytestmark = pytest.mark.integration
 SAMPLES = ROOT / "samples" / "demo-tdt"
@@ -19,9 +19,9 @@ def test_float32_is_no_worse_than_itself() -> None:
     name, words = next(iter(json.loads((SAMPLES / "words.json").read_text()).items()))
     # When the demo model hears it as this device does by default
     told: list[str] = []
-    quality, outcome = measure_quality(
-        str(ROOT / "models" / "demo"), spoken={str(SAMPLES / name): words}, progress=told.append
-    )
+    demo, spoken = str(ROOT / "models" / "demo"), {str(SAMPLES / name): words}
+    reference = listen_reference(demo, spoken, told.append)
+    quality, outcome = compare_with(reference, demo, "default", spoken, told.append)
     # Then it is as good as the reference, and says how fast it was
     assert (quality.qoi, quality.recordings) == (1.0, 1)
     assert quality.wer == quality.reference_wer
@@ -39,7 +39,7 @@ def seconds_of(path: Path) -> float:
 
 def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"cannot transcribe in float32: .*UnknownModel"):
-        measure_quality(str(tmp_path), spoken={str(SAMPLES / "none.wav"): "nothing"})
+        listen_reference(str(tmp_path), [str(SAMPLES / "none.wav")], print)
 
 
 def test_the_set_of_recordings_has_words_and_files() -> None:
@@ -62,4 +62,4 @@ def test_quantised_weights_are_no_reference(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidRequest, match="are quantised and cannot be the reference: name with --against"
     ):
-        measure_quality(str(folder), spoken=spoken)
+        listen_reference(str(folder), spoken, print)

@@ -248,7 +248,7 @@ def test_a_poison_utterance_fails_its_own_job_alone(
     good = [harness.submit(harness.record(f"good{i}.wav", speechlike(60)), model="gated") for i in range(3)]
     harness.engine.describe(f"gate={gate}").result()
     running = [harness.start(job_id) for job_id in (bad, *good)]
-    until(lambda: harness.engine.free_slots == 0, "all jobs in the engine")
+    until(lambda: harness.engine._slots.free == 0, "all jobs in the engine")
     gate.touch()
     assert [thread.end() for thread in running] == ["failed", "done", "done", "done"]
     job = harness.job(bad)
@@ -607,4 +607,4 @@ def test_bills_equal_busy_time_whatever_happens_to_the_jobs(
         states[job_id] is JobState.FAILED for job_id, fate in jobs.items() if fate in {"poison", "raise"}
     )
     assert harness.assert_bills_equal_busy_time() > 0
-    assert harness.engine.free_slots == 8
+    assert harness.engine._slots.free == 8

@@ -123,7 +123,6 @@ class _Reader:
         self._last = lines[-1].number if lines else 0
         self._pieces = pieces
         self._found = Arpa()
-        self._unknown = False
 
     def read(self) -> Arpa:
         line = self._next()

@@ -56,25 +56,6 @@ def spread(spoken: Mapping[str, str], count: int) -> dict[str, str]:
     return {name: spoken[name] for name in chosen}
 
 
-def measure_quality(
-    model: str,
-    against: str = "",
-    dtype: str = "default",
-    spoken: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> tuple[Quality, StepOutcome]:
-    """The model's quality here in `dtype`, and as an outcome for a report; `progress` is called with a line
-    for each recording.
-
-    against: the model whose float32 words are the reference, by default the one that `model` was quantised
-    from, or else `model` itself. Raises as `listen_reference` and `compare_with`.
-    """
-    spoken = spoken_words() if spoken is None else spoken
-    report = progress or (lambda _: None)
-    reference = listen_reference(against or original_of(model), spoken, report)
-    return compare_with(reference, model, dtype, spoken, report)
-
-
 def original_of(model: str) -> str:
     """The model of the catalogue that this one, a name or a folder of the store, was quantised from; else
     itself."""
@@ -109,7 +90,8 @@ def compare_with(
     spoken: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> tuple[Quality, StepOutcome]:
-    """As `measure_quality`, of a reference that was heard. Raises InvalidRequest if the model cannot
+    """The model's quality here in `dtype`, and as an outcome for a report; `progress` is called with a line
+    for each recording. reference: of `listen_reference`. Raises InvalidRequest if the model cannot
     transcribe."""
     heard = listen(model, dtype, "default", spoken, progress)
     no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
