@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from api.cli.main import build_app as build_spool
-from ops.client_options import MODULE, client_options
+from ops.client_options import FIELDS, MODULE, client_fields, client_options
 from spool.commandline.app import GROUPS
 from spool.domain.declaration import declaration_of, flag_of, model_in
 from spool.domain.options import AskedOptions
@@ -145,4 +145,5 @@ def _arguments(command: App) -> Iterator[str]:
 if __name__ == "__main__":
     # The commands import it.
     MODULE.write_text(client_options(), encoding="utf-8")
+    FIELDS.write_text(client_fields(), encoding="utf-8")
     PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,57 +1,59 @@
 """What calls take by name: the fields of submissions, and what narrows a list.
 
-A type checker refuses a name that the server does not know; tests compare these with the server's own. The
-options of jobs are written from their declarations.
-"""
-
-from __future__ import annotations
+None means the server's default. Written by `python -m ops.command_line` from `spool/schemas/` and
+`api/routes/`: change it there."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from spool.client.options import Options
 from spool.domain.jobs import JobState
-from spool.domain.priority import PriorityName
-
-if TYPE_CHECKING:  # it needs much that a client does not
-    from spool.domain.archive.review import Reason
 
 State = JobState | Literal["queued", "running", "done", "failed", "cancelled"]
 
 
-class _Fields(TypedDict, total=False):
-    name: str | None
+class JobFields(TypedDict, total=False):
+    """A submission's fields besides its source."""
+
     project: str | None
     options: Options | None
     pool: str | None
     worker: str | None
     requires: Mapping[str, Any] | None
     tags: Mapping[str, str] | None
-    reuse: bool | None
-    deduplicate: bool | None
-    priority: PriorityName | None
+    priority: Literal["low", "normal", "high"] | None
     output: Mapping[str, Any] | None
+    deduplicate: bool | None
+    name: str | None
+    reuse: bool | None
+    deadline: datetime | str | None
     connection: str | None
 
 
-class JobFields(_Fields, total=False):
-    """A submission's fields besides its source; None means the server's default."""
-
-    deadline: datetime | str | None
-
-
 class BatchFields(JobFields, total=False):
-    """A batch's fields besides its source; lines have their own over these."""
+    """A batch's, besides its source; lines have their own over these."""
 
     strict: bool | None
 
 
-class SourceFields(_Fields, total=False):
-    """A watched source's fields besides its address."""
+class SourceFields(TypedDict, total=False):
+    """A watched source's, besides its address."""
 
+    project: str | None
+    options: Options | None
+    pool: str | None
+    worker: str | None
+    requires: Mapping[str, Any] | None
+    tags: Mapping[str, str] | None
+    priority: Literal["low", "normal", "high"] | None
+    output: Mapping[str, Any] | None
+    deduplicate: bool | None
+    name: str | None
     every_seconds: float | None
     settle_seconds: float | None
+    reuse: bool | None
+    connection: str | None
 
 
 class JobQuery(TypedDict, total=False):
@@ -78,28 +80,28 @@ class JobListQuery(JobQuery, total=False):
 class SearchQuery(JobQuery, total=False):
     """What the search finds."""
 
-    sound: str | None
-    spelling: str | None
     speaker: str | None
     language: str | None
     confidence: float | None
     alternatives: bool | None
-    closed: bool | None
     versions: Literal["newest", "all"] | None
+    closed: bool | None
+    sound: str | None
+    spelling: str | None
 
 
 class ReviewQuery(JobQuery, total=False):
     """Which recordings the review lists."""
 
     model: str | None
-    reason: Reason | None
+    reason: Literal["confidence", "versions", "speech", "evidence", "language"] | None
 
 
 class PassageQuery(ReviewQuery, total=False):
     """Which passages the review lists."""
 
-    checked: bool | None
     sample: str | None
     job: str | None
-    closed: bool | None
+    checked: bool | None
     versions: Literal["newest", "all"] | None
+    closed: bool | None

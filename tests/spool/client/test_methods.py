@@ -10,13 +10,12 @@ from starlette.routing import compile_path
 
 from api.app import create_app
 from api.routing import DOCUMENTED, ROUTES
-from ops.client_options import MODULE, client_options
-from spool.client import AsyncSpool, Spool, fields
+from ops.client_options import FIELDS, MODULE, client_fields, client_options
+from spool.client import AsyncSpool, Spool
 from spool.client.exchange import Ask, Lines, Pages
 from spool.client.methods import Call, Many, Methods
 from spool.client.options import Options
 from spool.domain import AskedOptions
-from spool.schemas import BatchRequest, JobRequest, SourceRequest
 from spool.settings import load_settings
 
 WITHOUT_METHOD = {
@@ -87,20 +86,9 @@ def test_a_method_sends_only_what_its_route_takes(name: str) -> None:
         assert {*kind.__annotations__, *(set(ask.params) | {"cursor", "limit"})} == taken
 
 
-@pytest.mark.parametrize(
-    ("request_model", "kind"),
-    [
-        (JobRequest, fields.JobFields),
-        (BatchRequest, fields.BatchFields),
-        (SourceRequest, fields.SourceFields),
-    ],
-)
-def test_a_submission_takes_the_fields_that_the_server_knows(request_model: Any, kind: Any) -> None:
-    assert set(get_type_hints(kind)) == set(request_model.model_fields) - {"source"}
-
-
 def test_options_are_written_from_their_declarations() -> None:
     assert MODULE.read_text() == client_options(), "run: .venv/bin/python -m ops.command_line"
+    assert FIELDS.read_text() == client_fields(), "the same"
     typed, known = get_type_hints(Options), AskedOptions.model_fields
     assert typed.keys() == known.keys()
     assert typed["decoder"] == known["decoder"].annotation
