@@ -49,7 +49,7 @@ def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) ->
         (
             SearchOptions(decoder="beam", max_symbols=3),
             DecodeRequest(),
-            "max_symbols: .* beam, length_penalty",
+            "max_symbols: .* length_penalty",
         ),
         (SearchOptions(), DecodeRequest(prompt="so"), "prompt: .* takes: language"),
         (
