@@ -17,7 +17,7 @@ from api.submission.bodies import json_body
 from spool.domain.api_keys import Scope
 from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.review import Reason
-from spool.errors import NotFound
+from spool.errors import Forbidden, NotFound
 from spool.schemas.common import Page, Project, Versions
 from spool.schemas.review import (
     CheckRequest,
@@ -143,10 +143,12 @@ def get_size(
 ) -> SizeOut:
     """Say how many passages to listen to.
 
-    To know the word error rate within ± `margin` with 95 % confidence.
+    To know the word error rate within ± `margin` with 95 % confidence. For keys without the scope `closed`,
+    recordings of which something is closed do not count.
     """
     with services.database.read() as tx:
-        return SizeOut.of(samples.size_for(tx, _scope(tx, caller, project, batch, model), margin))
+        scope = _scope(tx, caller, project, batch, model)
+        return SizeOut.of(samples.size_for(tx, scope, margin, closed=caller.may(Scope.CLOSED)))
 
 
 def draw(
@@ -155,28 +157,36 @@ def draw(
     """Draw a sample of passages.
 
     At random, and stored. `GET /v1/review?sample=…` lists them: listen to each, and correct or check it; the
-    sample then has the error rate.
+    sample then has the error rate. For keys without the scope `closed`, none of recordings of which something
+    is closed.
     """
     with services.database.begin() as tx:
         scope = _scope(tx, caller, body.project, body.batch, body.model)
         author = body.author or caller.name
-        sample = samples.draw_sample(tx, scope, body.margin, author, body.passages, body.seed)
+        closed = caller.may(Scope.CLOSED)
+        sample = samples.draw_sample(tx, scope, body.margin, author, body.passages, body.seed, closed=closed)
         return SampleOut.of(samples.result_of(tx, sample))
 
 
 def list_samples(
     services: ServicesDep,
+    caller: CallerDep,
     project: ListedProject,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Page[SampleOut]:
     """List samples and their error rates.
 
-    All samples, newest first.
+    All samples, newest first; for keys without the scope `closed` without those that have passages of
+    recordings of which something is closed.
     """
     with services.database.read() as tx:
         page = samples.list_samples(tx, project, cursor, limit)
-        items = [SampleOut.of(samples.result_of(tx, sample)) for sample in page.items]
+        items = [
+            SampleOut.of(samples.result_of(tx, sample))
+            for sample in page.items
+            if caller.may(Scope.CLOSED) or not samples.has_closed_passages(tx, sample)
+        ]
     return Page(items=items, next_cursor=page.next_cursor)
 
 
@@ -189,6 +199,10 @@ def get_sample(services: ServicesDep, caller: CallerDep, sample_id: str) -> Samp
         sample = samples.get_sample(tx, sample_id)
         if not caller.sees(sample.project):
             raise NotFound(f"There is no sample {sample_id}.")
+        if not caller.may(Scope.CLOSED) and samples.has_closed_passages(tx, sample):
+            raise Forbidden(
+                "Something is closed of recordings in this sample: it requires a key with the scope closed."
+            )
         return SampleOut.of(samples.result_of(tx, sample))
 
 

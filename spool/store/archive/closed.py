@@ -6,7 +6,7 @@ Every way out of a transcript or a recording asks here, over HTTP through `api.a
 from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
 from spool.domain.archive.closures import ClosedParts, Closure
 from spool.domain.jobs import Job
@@ -56,6 +56,21 @@ def any_content_closed(tx: Connection, project: str) -> bool:
     """Whether something of the project is closed: a recording whose content is not known yet may be it."""
     return bool(
         tx.scalar(select(exists(select(closures.c.id).where(closures.c.project == project, *STANDS))))
+    )
+
+
+def has_closures(project: str) -> ColumnElement[bool]:
+    """Whether something is closed of a job of this project, for queries of `jobs`."""
+    standing = select(closures).where(closures.c.project == project, *STANDS).subquery()
+    closed_on = jobs.alias()
+    content = func.coalesce(standing.c.content_sha256, closed_on.c.content_sha256)
+    contents = select(content).join_from(standing, closed_on, closed_on.c.id == standing.c.job_id)
+    return or_(
+        func.coalesce(jobs.c.rerun_of, jobs.c.id).in_(select(standing.c.recording)),
+        and_(
+            jobs.c.content_sha256.is_not(None),
+            jobs.c.content_sha256.in_(contents.where(content.is_not(None))),
+        ),
     )
 
 

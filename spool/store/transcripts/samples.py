@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, exists, func, insert, select
 
 from spool.domain.archive.sampling import Estimate, Population, estimate, sample_size
 from spool.errors import Conflict, NotFound
 from spool.ids import is_id, new_id
+from spool.store.archive.closed import has_closures
 from spool.store.archive.versions import has_later_transcript
 from spool.store.sql import Page, fetch_page, now_utc
 from spool.tables import jobs
@@ -50,15 +51,16 @@ class SampleResult:
     by_model: Mapping[str, Estimate]
 
 
-def size_for(tx: Connection, scope: SampleScope, margin: float) -> Size:
-    """How many passages are needed to know the rate within ± `margin`."""
+def size_for(tx: Connection, scope: SampleScope, margin: float, *, closed: bool) -> Size:
+    """How many passages are needed to know the rate within ± `margin`. closed: recordings of which something
+    is closed count too."""
     n, p = passages.c.words, passages.c.confidence
     e = n * p
     sums = (n, e, n * n, e * e, e * n, e * (1 - p))
     row = tx.execute(
         select(func.count(), *(func.sum(each) for each in sums))
         .select_from(passages.join(jobs, jobs.c.id == passages.c.job_id))
-        .where(*_within(scope))
+        .where(*_within(scope, closed=closed))
     ).one()
     count, *totals = row
     population = Population(int(count), *(float(each or 0) for each in totals))
@@ -72,16 +74,18 @@ def draw_sample(
     author: str,
     size: int | None = None,
     seed: int | None = None,
+    *,
+    closed: bool,
 ) -> Sample:
     """Draw a sample of `size` passages, by default as many as `size_for` says, and store it. The same seed
-    draws the same sample from the same passages.
+    draws the same sample from the same passages. closed: also from recordings of which something is closed.
 
     Raises Conflict if there is nothing to draw from.
     """
     if size is None:
-        size = size_for(tx, scope, margin).passages
+        size = size_for(tx, scope, margin, closed=closed).passages
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    population, chosen = _draw(tx, scope, min(size, MOST), seed)
+    population, chosen = _draw(tx, scope, min(size, MOST), seed, closed=closed)
     sample_id = new_id("smp")
     row = tx.execute(
         insert(samples)
@@ -120,6 +124,13 @@ def list_samples(tx: Connection, project: str | None, cursor: str | None, limit:
     return fetch_page(tx, samples, query, _sample_of, ("samples", project), cursor=cursor, limit=limit)
 
 
+def has_closed_passages(tx: Connection, sample: Sample) -> bool:
+    """Whether it has a passage of a recording of which something is closed by now."""
+    of_sample = select(drawn.c.job_id).where(drawn.c.sample_id == sample.id)
+    closed = select(jobs.c.id).where(jobs.c.id.in_(of_sample), has_closures(sample.project))
+    return bool(tx.scalar(select(exists(closed))))
+
+
 def result_of(tx: Connection, sample: Sample) -> SampleResult:
     """The result of the checked passages of a sample."""
     c = passages.c
@@ -147,7 +158,7 @@ def result_of(tx: Connection, sample: Sample) -> SampleResult:
     )
 
 
-def _within(scope: SampleScope) -> list[ColumnElement[bool]]:
+def _within(scope: SampleScope, *, closed: bool) -> list[ColumnElement[bool]]:
     conditions = [passages.c.project == scope.project, passages.c.first_word <= passages.c.last_word]
     if scope.batch is not None:
         conditions.append(jobs.c.batch_id == scope.batch)
@@ -157,18 +168,22 @@ def _within(scope: SampleScope) -> list[ColumnElement[bool]]:
             jobs.c.project == scope.project, has_later_transcript(scope.model)
         )
         conditions.append(passages.c.job_id.not_in(superseded.correlate(None)))
+    if not closed:
+        conditions.append(~has_closures(scope.project))
     if scope.model is not None:
         conditions.append(jobs.c.options["model"].as_string() == scope.model)
     return conditions
 
 
-def _draw(tx: Connection, scope: SampleScope, size: int, seed: int) -> tuple[int, list[tuple[str, int]]]:
+def _draw(
+    tx: Connection, scope: SampleScope, size: int, seed: int, *, closed: bool
+) -> tuple[int, list[tuple[str, int]]]:
     """How many passages there are, and `size` of them, all equally likely."""
     of_jobs = passages.join(jobs, jobs.c.id == passages.c.job_id)
     counted = tx.execute(
         select(passages.c.job_id, func.count())
         .select_from(of_jobs)
-        .where(*_within(scope))
+        .where(*_within(scope, closed=closed))
         .group_by(passages.c.job_id)
         .order_by(passages.c.job_id)
     ).all()
@@ -184,7 +199,7 @@ def _draw(tx: Connection, scope: SampleScope, size: int, seed: int) -> tuple[int
         numbers = tx.scalars(
             select(passages.c.number)
             .select_from(of_jobs)
-            .where(passages.c.job_id == job_id, *_within(scope))
+            .where(passages.c.job_id == job_id, *_within(scope, closed=closed))
             .order_by(passages.c.number)
         ).all()
         chosen += [(job_id, numbers[place]) for place in places]

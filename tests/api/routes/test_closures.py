@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from zipfile import ZipFile
 
 import httpx
@@ -17,6 +18,8 @@ import numpy as np
 import pytest
 import soundfile
 from sqlalchemy import update
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 from api.routing import SCOPES
 from ops.testbed.running_api import Live, problem, start, transcript_of
@@ -354,12 +357,11 @@ STATEMENTS: Mapping[str, dict[str, Any] | str] = {
     "GET /v1/models/{model}": {},
     "PUT /v1/models/default": NOTHING,
     "GET /metrics": {},
-    # A live session says only what its own caller has just sent.
-    "GET /v1/listen": NOTHING,
-    "GET /v1/listen/wenet": NOTHING,
-    "GET /v1/realtime": NOTHING,
+    "GET /v1/listen": {"socket": {"session": "{job_id}", "from": "0"}},
+    "GET /v1/listen/wenet": {"socket": {"session": "{job_id}", "from": "0"}},
+    "GET /v1/realtime": {"socket": {"session": "{job_id}"}},
 }
-"""How each route is asked, or why it is not."""
+"""How each route is asked, or why it is not; `socket`: the query of a WebSocket."""
 
 RANGE: dict[str, Any] = {"kind": "range", "start": 2.0, "end": 3.0, "reason": f"{SECRET} asked for it"}
 VOICE: dict[str, Any] = {"kind": "speaker", "speaker": "speaker_1"}
@@ -388,7 +390,8 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
     # Then no route gives a reader anything of it, in any format, and for no version of the recording
     for name, statement in STATEMENTS.items():
         if not isinstance(statement, str):
-            for which in ("job_id", "rerun", "copy", "late") if "{job_id}" in name else ("job_id",):
+            told = f"{name} {statement}"
+            for which in ("job_id", "rerun", "copy", "late") if "{job_id}" in told else ("job_id",):
                 _attack(archive, name, statement, which)
     for which, renderings in (("job_id", RENDERINGS), ("rerun", ONE), ("copy", ONE), ("late", ONE)):
         path = f"/v1/jobs/{archive.parameters[which]}"
@@ -411,7 +414,13 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
         _refuse_bytes(message.body, "webhook")
     assert archive.openings() == []
 
-    # But with the right, and asked for, all of it is there, and each opening in the log
+    _open_with_the_right(archive, rerun)
+    _lift(archive)
+
+
+def _open_with_the_right(archive: Archive, rerun: str) -> None:
+    """With the right, and asked for, all of it is there, and each opening in the log."""
+    job = f"/v1/jobs/{archive.parameters['job_id']}"
     opened = archive.get(f"{job}/transcript", "archivist", closed="true")
     assert SECRET in opened.text
     assert SPEAKER in opened.text
@@ -448,7 +457,10 @@ def test_nothing_closed_leaves_by_any_way_and_every_opening_is_logged(
     for path, more in (*ways, ("/v1/search", {"q": "x"})):
         problem(archive.get(path, closed="true", **more), 403, "forbidden")
 
-    # And once it is lifted, it is open to all again
+
+def _lift(archive: Archive) -> None:
+    """Once it is lifted, it is open to all again."""
+    job = f"/v1/jobs/{archive.parameters['job_id']}"
     closed = archive.parameters["closure_id"]
     problem(archive.ask("DELETE", f"{job}/closures/{closed}"), 403, "forbidden")
     assert archive.ask("DELETE", f"{job}/closures/{closed}", "archivist").json()["lifted_at"]
@@ -468,6 +480,9 @@ def _attack(archive: Archive, name: str, statement: dict[str, Any], which: str) 
         else statement
     )
     caller = "admin" if SCOPES[name] is Scope.ADMIN else "reader"
+    if "socket" in statement:
+        query = {key: value.format_map(known) for key, value in statement["socket"].items()}
+        return _refuse_bytes(_listen(archive, path, caller, query), name)
     if name.endswith("/events"):
         with archive.http.stream(
             method, archive.live.url + path.format_map(known), headers=bearer(archive.keys[caller]), **parts
@@ -477,6 +492,23 @@ def _attack(archive: Archive, name: str, statement: dict[str, Any], which: str) 
     answer = archive.ask(method, path.format_map(known), caller, **parts)
     assert answer.status_code < 500 or answer.status_code in (503, 504), (name, answer.text)
     return _refuse_secrets(answer, f"{name} of the {which}")
+
+
+def _listen(archive: Archive, path: str, caller: str, query: dict[str, str]) -> bytes:
+    """All that a WebSocket says to somebody who asks for a recording's session, however it refuses."""
+    address = f"{archive.live.url.replace('http', 'ws', 1)}{path}?{urlencode(query)}"
+    told: list[str] = []
+    try:
+        with connect(address, proxy=None, additional_headers=bearer(archive.keys[caller])) as socket:
+            socket.send(json.dumps({"type": "session.update", "session": {"type": "transcription"}}))
+            while True:
+                told.append(str(socket.recv(timeout=60)))
+    except ConnectionClosed as end:
+        told.append(str(end))
+    except InvalidStatus as refused:
+        told.append((refused.response.body or b"").decode())
+    assert any(told), "it says why"
+    return "\n".join(told).encode()
 
 
 ONE: tuple[dict[str, str], ...] = ({},)
@@ -666,6 +698,31 @@ def test_a_recording_that_cannot_be_silenced_is_not_played_at_all(archive: Archi
     silence = archive.get(path).content
     assert len(silence) == 44 + 2 * 6 * RATE
     assert not any(silence[44:])
+
+
+def test_samples_and_their_size_count_nothing_of_closed_recordings_without_the_right(
+    archive: Archive, recordings: Path
+) -> None:
+    open_job = _finish_another(archive, recordings / "open.wav", recording())
+    drawn, size = archive.parameters["sample_id"], archive.get("/v1/review/size").json()
+    archive.close(archive.parameters["job_id"], **RANGE)
+
+    seen = archive.get("/v1/review/size").json()
+    assert seen["words"] == len(WORDS), "those of the open recording"
+    assert archive.get("/v1/review/size", "archivist").json() == size
+    assert size["words"] > seen["words"]
+    assert drawn not in archive.get("/v1/review/samples").text
+    assert "error_rate" not in archive.get(f"/v1/review/samples/{drawn}").text
+    problem(archive.get(f"/v1/review/samples/{drawn}"), 403, "forbidden")
+    assert archive.get(f"/v1/review/samples/{drawn}", "archivist").json()["id"] == drawn
+
+    own = archive.ask("POST", "/v1/review/samples", json={"passages": 1000}).json()
+    assert (own["population"], own["size"]) == (seen["population"], seen["population"])
+    listed = archive.get("/v1/review", sample=own["id"]).json()["items"]
+    assert {each["job"] for each in listed} == {open_job}
+    assert own["id"] in archive.get("/v1/review/samples").text
+    whole = archive.ask("POST", "/v1/review/samples", "archivist", json={"passages": 1000}).json()
+    assert whole["population"] == size["population"]
 
 
 def test_a_speaker_stays_closed_when_more_words_are_found_to_be_theirs(archive: Archive) -> None:
