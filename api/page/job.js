@@ -3,6 +3,7 @@
 import { bar, clock, count, facts, fill, h, moment, money, notice, number, span, state } from "./dom.js";
 import { get, send } from "./http.js";
 import { lengthOf } from "./jobs.js";
+import { receiptOf } from "./receipt.js";
 import { openDiarize } from "./speakers.js";
 import { showTranscript } from "./transcript.js";
 import { versionsOf } from "./versions.js";
@@ -17,10 +18,10 @@ export async function showJob(root, id, query) {
   const head = h("div", { class: "title" });
   const about = h("div", { class: "about" });
   const body = h("div", { class: "body" });
-  const places = { downloads: h("span"), history: h("div"), closures: h("div"), details: h("div"), versions: h("div") };
+  const places = { downloads: h("span"), history: h("div"), closures: h("div"), details: h("div"), receipt: h("div"), versions: h("div") };
   const panel = h("aside", { class: "panel", id: "panel", hidden: true, tabindex: "-1", "aria-label": "Details of the recording" },
     h("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: () => open(false) }, "×"),
-    places.history, places.closures, places.versions, places.details);
+    places.history, places.closures, places.versions, places.details, places.receipt);
   const opener = h("button", { type: "button", "aria-controls": "panel", "aria-expanded": "false", onclick: () => open(panel.hidden) }, "Details");
   panel.addEventListener("keydown", (event) => { if (event.key === "Escape") open(false); });
   root.classList.add("recording");
@@ -85,6 +86,7 @@ export async function showJob(root, id, query) {
       job.undelivered ? h("p", { class: "card" }, `${job.undelivered} `,
         h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are being written again.") }, "Write again")) : null);
     fill(places.details, h("h2", {}, "Details"), details(job));
+    if (job.state !== before?.state) fill(places.receipt, job.state === "done" && !job.deleted?.transcript ? receiptOf(job, () => (places.opened ? "?closed=true" : "")) : null);
     if (ENDED.includes(job.state) && job.state !== before?.state) versionsOf(job).then((shown) => fill(places.versions, shown), (error) => notice(error.message, true));
     // While its speakers are being found, a job keeps its words.
     if ((job.state === "done" || job.words !== null) && words === null && !job.deleted?.transcript) {

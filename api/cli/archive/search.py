@@ -16,7 +16,7 @@ from api.cli.tables import format_duration
 from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.schemas.common import Versions
-from spool.schemas.search import HitOut, MatchOut, SoundOut, SoundsOut
+from spool.schemas.search import FoundOut, HitOut, MatchOut, SoundOut, SoundsOut
 
 SAME_SECONDS = 1.0
 """Hits of two transcripts of a recording that are at most so far apart are the same place."""
@@ -112,7 +112,8 @@ def search(
 ) -> None:
     """Search all transcripts for words.
 
-    The newest recording comes first.
+    The newest recording comes first. With `--sound` or `--spelling` the likeliest places do, and `--json` has
+    beside the `items` what was searched, as `sounds`.
     """
     if not words and not by_sound.to_request():
         _print_collections(server)
@@ -132,7 +133,7 @@ def search(
         address = spool.url
     more, hits = len(hits) > limit, hits[:limit]
     if server.as_json:
-        print_json(hits)
+        print_json(hits if said is None else FoundOut(items=hits, next_cursor=None, sounds=said))
         return
     if said is not None:
         for note in _describe(said):

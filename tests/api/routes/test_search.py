@@ -223,6 +223,9 @@ def test_a_name_is_found_by_its_sound_however_it_was_written(
     assert "sounds like OW K OW NG K W OW" in ran.stdout
     assert "1 transcript cannot be searched by sound" in ran.stdout
     assert "sounds like it from 1.0 s" in ran.stdout
+    told = json.loads(invoke(main, ["search", "--sound", "okonkwo", "--url", live.url, "--json"]).stdout)
+    whole = http.get("/v1/search", params={"sound": "okonkwo", "limit": 20}).json()
+    assert told == whole, "also how sure each is, and what was searched"
 
     with live.services.database.begin() as tx:
         tx.execute(update(sound_blocks).where(sound_blocks.c.job_id == first).values(block=b"spoilt"))
