@@ -230,7 +230,7 @@ def cpu_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], temp
         else:
             call.append(f"ids.{attribute}")
     text = re.sub(r"\ntemplate \[\[host_name.*", "", text)
-    text = THREADGROUP_ARRAY.sub(r"\1SPOOLTHREADGROUP_ARRAY(\2, \3, \4);", text)
+    text = THREADGROUP_ARRAY.sub(r"\1SPOOL_THREADGROUP_ARRAY(\2, \3, \4);", text)
     text = ANNOTATION.sub("", text.replace("[[kernel]] void", "static inline SPOOL_KERNEL void"))
     values = _template_values(template, METAL_TYPES)
     instance = f"{name}<{', '.join(values)}>" if values else name
