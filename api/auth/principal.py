@@ -4,7 +4,10 @@ An object of another project is reported like one that does not exist. `authenti
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -28,6 +31,14 @@ from spool.tables.webhooks import Webhook
 
 _CLIMBS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 DEFAULT_PROJECT = "default"
+
+
+class _Owned(Protocol):
+    @property
+    def project(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Owned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +102,24 @@ def is_below(address: str, beginning: str) -> bool:
     return address.startswith(beginning if beginning.endswith("/") else f"{beginning}/")
 
 
+def _get_visible(caller: Principal, prefix: str, kind: str, own_id: str, read: Callable[[str], T]) -> T:
+    """What `read` finds. Raises NotFound, worded alike for what belongs to other projects."""
+    if is_id(own_id, prefix):  # no query for a malformed id
+        found = read(own_id)
+        if caller.sees(found.project):
+            return found
+    raise NotFound(f"There is no {kind} {own_id}.")
+
+
 def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
-    """The caller's job. Raises NotFound, worded alike for jobs of other projects."""
-    if is_id(job_id, "job"):  # no query for a malformed id
-        job = get_job(tx, job_id)
-        if caller.sees(job.project):
-            set_subject(job.ids)
-            return job
-    raise NotFound(f"There is no job {job_id}.")
+    """The caller's job. Raises NotFound."""
+    job = _get_visible(caller, "job", "job", job_id, partial(get_job, tx))
+    set_subject(job.ids)
+    return job
 
 
 def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) -> tuple[Job, CostSums]:
-    """The caller's job and its cost so far, in one statement. Raises like `get_visible_job`."""
+    """The caller's job and its cost so far, in one statement. Raises NotFound."""
     if is_id(job_id, "job"):
         job, cost = job_with_cost(tx, job_id)
         if caller.sees(job.project):
@@ -112,37 +129,22 @@ def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) ->
 
 
 def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch:
-    """The caller's batch. Raises NotFound, worded alike for batches of other projects."""
-    if is_id(batch_id, "bat"):
-        batch = get_batch(tx, batch_id)
-        if caller.sees(batch.project):
-            set_subject({"batch_id": batch.id})
-            return batch
-    raise NotFound(f"There is no batch {batch_id}.")
+    """The caller's batch. Raises NotFound."""
+    batch = _get_visible(caller, "bat", "batch", batch_id, partial(get_batch, tx))
+    set_subject({"batch_id": batch.id})
+    return batch
 
 
 def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> Webhook:
-    """The caller's webhook. Raises NotFound, worded alike for webhooks of other projects."""
-    if is_id(webhook_id, "whk"):
-        webhook = get_webhook(tx, webhook_id)
-        if caller.sees(webhook.project):
-            return webhook
-    raise NotFound(f"There is no webhook {webhook_id}.")
+    """The caller's webhook. Raises NotFound."""
+    return _get_visible(caller, "whk", "webhook", webhook_id, partial(get_webhook, tx))
 
 
 def get_visible_upload(tx: Connection, caller: Principal, upload_id: str) -> StoredUpload:
-    """The caller's upload. Raises NotFound, worded alike for uploads of other projects."""
-    if is_id(upload_id, "upl"):
-        upload = get_upload(tx, upload_id)
-        if caller.sees(upload.project):
-            return upload
-    raise NotFound(f"There is no upload {upload_id}.")
+    """The caller's upload. Raises NotFound."""
+    return _get_visible(caller, "upl", "upload", upload_id, partial(get_upload, tx))
 
 
 def get_visible_source(tx: Connection, caller: Principal, source_id: str) -> WatchedSource:
-    """The caller's source. Raises NotFound, worded alike for sources of other projects."""
-    if is_id(source_id, "src"):
-        source = get_source(tx, source_id)
-        if caller.sees(source.project):
-            return source
-    raise NotFound(f"There is no source {source_id}.")
+    """The caller's source. Raises NotFound."""
+    return _get_visible(caller, "src", "source", source_id, partial(get_source, tx))

@@ -22,10 +22,11 @@ from spool.commandline.app import GROUPS
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
-from spool.planning.model_size import ModelShape, Shape, read_shape
+from spool.planning.model_size import read_shape
 from spool.planning.plan import Ownership, Surroundings, Workload, by_chip, make_plan, what_if
 from spool.planning.recordings import CHUNK_SECONDS, Lengths, parse_lengths, read_lengths, summarize
 from spool.planning.roofline import Reads
+from spool.planning.shapes import ModelShape, Shape
 from spool.planning.throughput import ASSUMED_EFFICIENCY, PEER_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database

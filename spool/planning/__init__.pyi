@@ -1,11 +1,7 @@
 from .chips import CHIPS as CHIPS, Chip as Chip, chip_named as chip_named, parse_fleet as parse_fleet
 from .fleet import Known as Known, build_fleet as build_fleet, read_calibration as read_calibration
-from .model_size import (
-    BlockShape as BlockShape,
-    DecoderShape as DecoderShape,
-    ModelShape as ModelShape,
-    read_shape as read_shape,
-)
+from .model_size import read_shape as read_shape
+from .shapes import BlockShape as BlockShape, DecoderShape as DecoderShape, ModelShape as ModelShape
 from .plan import (
     Machine as Machine,
     Ownership as Ownership,

@@ -12,10 +12,10 @@ from pathlib import Path
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest
 from spool.planning.chips import THIS_MACHINE, Chip, chip_named, parse_fleet
-from spool.planning.model_size import Shape
 from spool.planning.plan import Machine, Ownership
 from spool.planning.recordings import CHUNK_SECONDS
 from spool.planning.roofline import Batch, cap
+from spool.planning.shapes import Shape
 from spool.planning.throughput import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, fit
 
 LEDGER_SECONDS = 600.0

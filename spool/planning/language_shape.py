@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spool.planning.weight_bits import WHOLE, read_values
+from spool.planning.weight_bits import WHOLE, Weighed
 
 ROWS_PER_SECOND = 13
 WINDOW_ROWS = 104
@@ -19,7 +19,7 @@ _STEM = (64 * 50, 32 * 25, 16 * 13)
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageShape:
+class LanguageShape(Weighed):
     """Sizes in numbers of values: of the audio tower, and of the language model, whose `groups` of keys and
     values serve `heads` of queries, each `head_width` wide."""
 
@@ -58,19 +58,18 @@ class LanguageShape:
         return self.layers * (attention + 3 * self.width * self.inner)
 
     @property
+    def encoder_weights(self) -> int:
+        """Of the tower and, for a prompt, of the language model."""
+        return self.tower_weights + self.layer_weights
+
+    @property
+    def step_kept(self) -> int:
+        return self.vocabulary * self.width
+
+    @property
     def step_weights(self) -> int:
         """What one step reads: the layers' matrices and the token table."""
         return self.layer_weights + self.vocabulary * self.width
-
-    @property
-    def encoder_values(self) -> float:
-        """What reading the tower's and the language model's weights takes, in numbers of 16 bits."""
-        return read_values(self.tower_weights + self.layer_weights, self.bits)
-
-    @property
-    def step_values(self) -> float:
-        """The same of `step_weights`; the token table is never quantised."""
-        return read_values(self.layer_weights, self.bits) + self.vocabulary * self.width
 
     @property
     def position_values(self) -> int:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
-from spool.planning.model_size import Shape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
 from spool.planning.roofline import Batch, Reads, cost_of, cost_of_reading
+from spool.planning.shapes import Shape
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 

@@ -13,7 +13,7 @@ from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
 from spool.planning.language_shape import LanguageShape
-from spool.planning.model_size import (
+from spool.planning.shapes import (
     FEATURE_FRAMES,
     HEAD_WIDTH,
     WINDOW_FRAMES,

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
-from spool.planning.model_size import Shape
 from spool.planning.roofline import Batch, Cost, cost_of, cost_of_reading
+from spool.planning.shapes import Shape
 
 ASSUMED_EFFICIENCY = 0.5
 """The share of a chip's roofline if nothing was measured. Products of matrices alone reach 0.6 to 0.9 on

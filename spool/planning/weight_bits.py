@@ -18,3 +18,39 @@ def bits_in_name(model: str) -> int:
 def read_values(weights: int, bits: int) -> float:
     """What reading so many weights takes, in numbers of 16 bits."""
     return float(weights) if bits == WHOLE else weights * (bits / WHOLE + 2 / GROUP)
+
+
+class Weighed:
+    """What reading the weights of a model takes, in numbers of 16 bits, of those that may be quantised."""
+
+    bits: int
+
+    @property
+    def encoder_weights(self) -> int:
+        """Matrices of the encoder."""
+        raise NotImplementedError
+
+    @property
+    def encoder_kept(self) -> int:
+        """Those of them that are never quantised."""
+        return 0
+
+    @property
+    def step_weights(self) -> int:
+        """What one step of the search reads."""
+        raise NotImplementedError
+
+    @property
+    def step_kept(self) -> int:
+        """Those of them that are never quantised, such as the token table."""
+        raise NotImplementedError
+
+    @property
+    def encoder_values(self) -> float:
+        """What reading the encoder's weights takes."""
+        return read_values(self.encoder_weights - self.encoder_kept, self.bits) + self.encoder_kept
+
+    @property
+    def step_values(self) -> float:
+        """What reading those of a step takes."""
+        return read_values(self.step_weights - self.step_kept, self.bits) + self.step_kept

@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # MLX is imported once the number of threads is set
     import numpy as np
     from numpy.typing import NDArray
 
-    from spool.planning.model_size import Shape
     from spool.planning.roofline import Batch
+    from spool.planning.shapes import Shape
     from worker.engine.protocol import Recognizer
 
 TOLERANCE = 0.15
@@ -104,7 +104,8 @@ class Check:
     def _model(self, name: str) -> "tuple[Recognizer, Shape, NDArray[np.float32]]":
         """A recognizer, its shape and what it hears."""
         from ops.bench.engine.random_model import SMALL, TINY, random_model
-        from spool.planning.model_size import ModelShape, read_shape
+        from spool.planning.model_size import read_shape
+        from spool.planning.shapes import ModelShape
         from worker.diagnostics.bench import speech_of, synthetic_speech
         from worker.engine.recognizer import ModelRecognizer, load_recognizer
 

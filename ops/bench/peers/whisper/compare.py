@@ -22,7 +22,7 @@ from ops.bench.peers.compare import CACHE, ROOT, Peer, Target, agreement, measur
 from ops.bench.peers.environment import peer_python
 from ops.bench.peers.speech import batches_of, cut_utterances, read_speech
 from ops.bench.peers.whisper.layouts import write_layouts
-from spool.planning.model_size import WhisperShape
+from spool.planning.shapes import WhisperShape
 from worker.models.load import model_files
 from worker.models.whisper.artifacts import open_folder
 

@@ -11,7 +11,7 @@ from typing import Any  # noqa: E402
 import mlx.core as mx  # noqa: E402
 
 from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
-from spool.planning.model_size import WINDOW_FRAMES  # noqa: E402
+from spool.planning.shapes import WINDOW_FRAMES  # noqa: E402
 from worker.decode.attention.beam import AttentionSearch, BeamSettings, SearchRequest  # noqa: E402
 from worker.models.whisper.model import load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
