@@ -49,6 +49,7 @@ from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.intake import QueueIntake
+from worker.service.integers import IntegerMeasurement, WorkerIdleness
 from worker.service.schedule import OffHours
 from worker.service.supervisor import Supervisor
 from worker.service.wasted_time import WastedTime
@@ -148,6 +149,10 @@ class Worker:
             services, live = self._job_services(context, sweeper)
             live.start()
             stop.callback(live.stop)
+            measurement = IntegerMeasurement(self._settings, WorkerIdleness(context))
+            if measurement.applies:
+                measurement.start()
+                stop.callback(measurement.stop)
             celery_signals.worker_ready.connect(self._on_ready)
             self._stop = stop.pop_all()
             return services

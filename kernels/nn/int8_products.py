@@ -7,7 +7,6 @@ are exact. For x86-64 with AVX-512 VNNI or AVX-VNNI. Knows no model.
 
 import ctypes
 import logging
-import platform
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -15,7 +14,13 @@ from typing import Self
 import mlx.core as mx
 import numpy as np
 
-from kernels.runtime.build_cpu import FAST_FLAGS, BuildFailed, build_library, cpu_model, thread_pool
+from kernels.runtime.build_cpu import (
+    FAST_FLAGS,
+    BuildFailed,
+    build_library,
+    has_integer_products,
+    thread_pool,
+)
 from kernels.runtime.device import Backend, backend, fresh_array, read_backend, threads_for
 
 _log = logging.getLogger(__name__)
@@ -31,9 +36,7 @@ def can_run() -> bool:
 
     Raises BuildFailed if it does not compile though `SPOOL_KERNELS` asks for kernels.
     """
-    flags = cpu_model().split()
-    has_instructions = "avx512_vnni" in flags or "avx_vnni" in flags
-    if backend() is not Backend.CPU or platform.machine() != "x86_64" or not has_instructions:
+    if backend() is not Backend.CPU or not has_integer_products():
         return False
     try:
         _library()

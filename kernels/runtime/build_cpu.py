@@ -71,6 +71,12 @@ def cpu_model() -> str:
         return f"{platform.machine()} {platform.processor()}"
 
 
+def has_integer_products() -> bool:
+    """Whether this CPU has the instructions of `kernels.nn.int8_products`."""
+    flags = cpu_model().split()
+    return platform.machine() == "x86_64" and ("avx512_vnni" in flags or "avx_vnni" in flags)
+
+
 def cache_folder() -> Path:
     """Where libraries are kept; read at each call, so that a test can move it."""
     named = os.environ.get("SPOOL_KERNEL_CACHE")

@@ -10,6 +10,7 @@ from spool.domain.fleet.quality import INT8, Quality, quality_of
 from spool.settings import Settings
 
 NAME = "quality.json"
+UNMEASURED = "quality-unmeasured.json"
 
 
 def read_qualities(home: Path) -> dict[str, Quality]:
@@ -29,6 +30,20 @@ def write_quality(home: Path, model: str, quality: Quality) -> None:
     path = home / f"{NAME}.{os.getpid()}"
     path.write_text(json.dumps(documents, indent=2) + "\n", encoding="utf-8")
     path.replace(home / NAME)
+
+
+def read_unmeasured(home: Path) -> list[str]:
+    """The models that an idle worker with this home could not measure."""
+    try:
+        return [str(name) for name in json.loads((home / UNMEASURED).read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def note_unmeasured(home: Path, model: str) -> None:
+    """Adds a model to them. Raises OSError."""
+    names = sorted({*read_unmeasured(home), model})
+    (home / UNMEASURED).write_text(json.dumps(names, indent=2) + "\n", encoding="utf-8")
 
 
 def list_measured(home: Path, models: Mapping[str, str], least: float) -> dict[str, int | None]:
