@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spool.domain.transcript import Word
+from worker.models.attention.unread import pause_spans
 from worker.models.base import TokenSpan
 from worker.models.base_attention import TokenTimes
 
@@ -35,6 +38,21 @@ class TimedWord:
     def seconds(self) -> float:
         """How long it lasts."""
         return self.end - self.start
+
+
+def find_words(
+    spans: Sequence[TokenSpan], times: TokenTimes, samples: NDArray[np.float32], *, spaced: bool
+) -> tuple[Word, ...]:
+    """The words of a window of these samples in seconds from its start. spans, times: as for `time_words`;
+    spaced: whether the language is written with spaces."""
+    if not spans:
+        return ()
+    timed = without_pauses(time_words(spans, times), pause_spans(samples, WORD_PAUSE_SECONDS))
+    return tuple(
+        Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)
+        for word in (join_unspaced(timed) if spaced else timed)
+        if (text := word.text.strip())
+    )
 
 
 def time_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord]:

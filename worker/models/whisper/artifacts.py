@@ -21,8 +21,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.ctranslate2 import hub_names, read_binary
+from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from worker.models.artifacts.ctranslate2 import Array, hub_names, read_binary
 from worker.models.artifacts.grouped import bits_of
 from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
@@ -94,7 +94,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         dims = parse_dims(config, source)
     elif weights.name == BINARY:
         variables, bits = read_binary(weights, "WhisperSpec")
-        heads = {side: int(variables[f"{side}/num_heads"]) for side in ("encoder", "decoder")}
+        heads = {side: _heads_of(side, variables, source) for side in ("encoder", "decoder")}
         named = openai_names({key: mx.array(value) for key, value in hub_names(variables, source).items()})
         dims = dims_of(named, heads, source)
         del variables
@@ -154,6 +154,13 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
         if not isinstance(sizes, Mapping):
             raise ModelUnreadable("it holds no 'dims', so it is no checkpoint of OpenAI's Whisper")
         return dict(sizes), {name: checkpoint.read(name) for name in checkpoint.shapes}
+
+
+def _heads_of(side: str, variables: Mapping[str, Array], source: str) -> int:
+    heads = variables.get(f"{side}/num_heads")
+    if heads is None or heads.ndim:
+        raise WeightsMismatch(f"{source}: {side}/num_heads is missing or no number")
+    return int(heads.item())
 
 
 def _weights_file(folder: Path) -> Path:

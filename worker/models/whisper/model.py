@@ -12,15 +12,15 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.domain.transcript import ChunkLanguage, Word
+from spool.domain.transcript import ChunkLanguage
 from worker.models.attention.alignment import align_tokens
 from worker.models.attention.decoder import AttentionDecoder
 from worker.models.attention.languages import Languages
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.model import DecodingModel
 from worker.models.attention.state import EncodedBatch, EncodedWindow
-from worker.models.attention.unread import find_unread, pause_spans
-from worker.models.attention.words import WORD_PAUSE_SECONDS, join_unspaced, time_words, without_pauses
+from worker.models.attention.unread import find_unread
+from worker.models.attention.words import find_words
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -217,7 +217,10 @@ class WhisperModel(DecodingModel):
         times = align_tokens(self.head, encoded, prompts, texts, FRAME_SECONDS, trails)
         for each, text, spoken in zip(windows, texts, times, strict=True):
             spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
-            timed.append(TimedText(spoken, tuple(self._words(text, spoken, each))))
+            language = each.prompt.language
+            spans = self.tokenizer.words(text, language)
+            words = find_words(spans, spoken, each.samples, spaced=language not in UNSPACED)
+            timed.append(TimedText(spoken, words))
         return timed
 
     def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
@@ -225,18 +228,6 @@ class WhisperModel(DecodingModel):
         spelled = (any(map(str.isalnum, self.tokenizer.pieces[token])) for token in text)
         starts = [float(start) for start, word in zip(times.starts, spelled, strict=False) if word]
         return find_unread(heard.window, heard.samples, starts)
-
-    def _words(self, tokens: Sequence[int], times: TokenTimes, heard: HeardWindow) -> list[Word]:
-        if not tokens:
-            return []
-        timed = time_words(self.tokenizer.words(tokens, heard.prompt.language), times)
-        timed = without_pauses(timed, pause_spans(heard.samples, WORD_PAUSE_SECONDS))
-        timed = timed if heard.prompt.language in UNSPACED else join_unspaced(timed)
-        return [
-            Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)
-            for word in timed
-            if (text := word.text.strip())
-        ]
 
     def detect_languages(self, encoded: Sequence[EncodedWindow]) -> list[Languages]:
         """The language of each window: a softmax over the language tokens behind sot. A model

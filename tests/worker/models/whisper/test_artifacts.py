@@ -104,6 +104,14 @@ def test_ctranslate2_tensor_that_is_missing_is_named(tmp_path: Path) -> None:
         open_folder(write_ctranslate2(tmp_path, DIMS, tensors))
 
 
+def test_a_binary_without_its_number_of_heads_is_refused(tmp_path: Path) -> None:
+    folder = write_ctranslate2(tmp_path, DIMS, make_tensors(DIMS))
+    data = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(data.replace(b"encoder/num_heads", b"encoder/num_hands", 1))
+    with pytest.raises(WeightsMismatch, match="encoder/num_heads is missing"):
+        open_folder(folder)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.999])
 def test_half_a_binary_is_refused(tmp_path: Path, share: float) -> None:
     folder = write_ctranslate2(tmp_path, DIMS, make_tensors(DIMS))
