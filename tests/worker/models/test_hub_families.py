@@ -423,6 +423,22 @@ def test_a_tokenizer_of_another_model_is_named(tmp_path: Path) -> None:
         load_model(folder)
 
 
+def test_an_rnnt_with_the_tokenizer_of_a_tdt_alone_is_refused(tmp_path: Path) -> None:
+    folder = copy("parakeet_rnnt", tmp_path / "parakeet_rnnt")
+    tree = json.loads((folder / "tokenizer.json").read_text())
+    (unknown,) = (each for each in tree["added_tokens"] if each["id"] == 0)
+    (piece,) = (each for each, token in tree["model"]["vocab"].items() if token == 1)
+    merges = [each for each in tree["model"]["merges"] if piece not in (*each, "".join(each))]
+    del tree["model"]["vocab"][piece]
+    tree["model"] |= {"vocab": {"<pad>": 1, **tree["model"]["vocab"]}, "merges": merges}
+    tree["added_tokens"].append(unknown | {"id": 1, "content": "<pad>"})
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    with pytest.raises(
+        ModelUnreadable, match=r"tokenizer.json: the tokenizer has <pad> at 1, but the model's pad"
+    ):
+        load_model(folder)
+
+
 def test_older_conversions_of_canary_are_refused_by_name(tmp_path: Path) -> None:
     folder = copy("canary", tmp_path / "canary")
     rename(folder, lambda name: name.replace("embedding_layernorm", "layernorm_embedding"))

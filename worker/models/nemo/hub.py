@@ -21,6 +21,7 @@ from worker.models.nemo.model import NemoModel
 from worker.models.tokenizers.hub import HubPieces
 from worker.models.weights import NameMap, default_dtype
 
+PAD = "<pad>"
 TYPES = ("parakeet_ctc", "parakeet_rnnt", "parakeet_tdt")
 VOCABULARY = {"parakeet_ctc": 1025, "parakeet_rnnt": 8193, "parakeet_tdt": 8193}
 NAMES = NameMap(
@@ -101,6 +102,14 @@ def check_special_tokens(folder: HubFolder, labels: int) -> None:
             raise ModelUnreadable(
                 f"{folder.path / TOKENIZER}: the tokenizer has {has}, but the model's {role} is token "
                 f"{wanted}: it is another model's"
+            )
+    pad, specials = folder.config.get("pad_token_id"), folder.tokenizer.get_added_tokens_decoder()
+    # A TDT's tokenizer may have an RNNT's blank as well, but an RNNT's pad is its blank.
+    for place, special in specials.items():
+        if special.special and special.content == PAD and pad not in (None, place):
+            raise ModelUnreadable(
+                f"{folder.path / TOKENIZER}: the tokenizer has {PAD} at {place}, but the model's pad is "
+                f"token {pad}: it is another model's"
             )
 
 
