@@ -1293,6 +1293,8 @@ CREATE TABLE sound_pairs (
 
 CREATE INDEX ix_sound_pairs_segment ON sound_pairs (segment);
 
+ALTER TABLE sound_pairs ALTER COLUMN bits SET STORAGE EXTERNAL;
+
 CREATE TABLE sources (
     project VARCHAR(200) NOT NULL,
     name TEXT NOT NULL,

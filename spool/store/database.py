@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExecutionContext
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool import clock
@@ -39,6 +39,7 @@ WATCHDOG_INTERVAL_S = 0.5
 PING_AFTER_S = 1.0
 PING_TIMEOUT_S = 3.0
 POOLER = "pooler"  # in the URL's query
+BINARY = "binary_results"  # an execution option
 # A server that vanished silently is given up after this; TCP alone would wait for hours.
 KEEPALIVE = {
     "keepalives_idle": 5,
@@ -115,6 +116,7 @@ class Database:
         else:
             # Shares the pool. Without BEGIN and ROLLBACK a statement is a single round trip.
             self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            event.listen(self.engine, "before_cursor_execute", _fetch_binary)
             event.listen(self.engine, "checkin", _note_use)
             event.listen(self.engine, "checkout", self._ping_if_idle)
             self._watchdog.watch(self.engine)
@@ -268,6 +270,19 @@ def _limit_transaction(limits: dict[str, str], connection: Connection) -> None:
         return
     settings = ", ".join(f"set_config('{k}', '{v}', true)" for k, v in limits.items())
     connection.exec_driver_sql(f"SELECT {settings}")
+
+
+def _fetch_binary(
+    _connection: object,
+    cursor: Any,  # noqa: ANN401 - psycopg's
+    _statement: object,
+    _parameters: object,
+    context: ExecutionContext | None,
+    _many: bool,
+) -> None:
+    """Bytes come as they are, not as twice as many digits, where a statement asks for it."""
+    if context is not None and context.execution_options.get(BINARY):
+        cursor.format = psycopg.pq.Format.BINARY
 
 
 def _configure_pooled(connection: Any, _record: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool

@@ -4,7 +4,8 @@ The blocks are the truth (`spool.sounds.blocks`); all else is an index that is m
 (`spool.sounds.pairs`): of each channel by itself at first, then of many together in a segment.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, text
+from sqlalchemy import DDL, BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, event, text
+from sqlalchemy.schema import ExecutableDDLElement
 
 from spool.tables.base import NAME, job_key, metadata
 
@@ -49,3 +50,8 @@ sound_pairs = Table(
     Column("bits", LargeBinary, nullable=False),
     Index("ix_sound_pairs_segment", "segment"),
 )
+# Compressed, a search would spend half of PostgreSQL's time on undoing that.
+_STORED_PLAIN: ExecutableDDLElement = DDL(  # type: ignore[no-untyped-call]
+    "ALTER TABLE sound_pairs ALTER COLUMN bits SET STORAGE EXTERNAL"
+)
+event.listen(sound_pairs, "after_create", _STORED_PLAIN.execute_if(dialect="postgresql"))

@@ -25,6 +25,7 @@ from spool.sounds.queries import SoundQuery
 from spool.sounds.spotting import Spots, spot_phones
 from spool.store.archive.closed import closed_parts
 from spool.store.archive.versions import has_later_transcript
+from spool.store.database import BINARY
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import find_jobs
 from spool.store.transcripts.passages import passage_of
@@ -154,7 +155,7 @@ class _Index:
             own = own.where(sound_segments.c.project == self._project)
         if self._starts:
             rows = select(c.pair, c.segment, c.bits).where(c.pair.in_(pairs), c.segment.in_(own))
-            for some in self._tx.execute(rows).partitions(_ROWS):
+            for some in self._tx.execute(rows, execution_options={BINARY: True}).partitions(_ROWS):
                 for pair, segment, bits in some:
                     at = self._starts[segment]
                     whole[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
@@ -247,7 +248,8 @@ def _join(
     dialect = tx.dialect.name
     items = [_ITEM[dialect].format(at, kind) for at, kind in enumerate(types)]
     sql = text(statement.format(*items, given=_GIVEN[dialect]))
-    for row in tx.execute(sql, {"keys": json.dumps(keys)}).all():
+    found = tx.execute(sql, {"keys": json.dumps(keys)}, execution_options={BINARY: True})
+    for row in found.all():
         yield row.key, row
 
 
