@@ -38,15 +38,18 @@ def verify(
     """Decode a sample of a job's chunks again, and compare it with the job's receipt. The exit code is 1 if
     one differs."""
     preload_blas()
+    from spool.domain.archive.stretch import Stretch
     from spool.domain.options import JobOptions
     from spool.domain.receipts import digest
     from spool.objects.integrity import hash_file
     from worker.local.verify import read_statement, report
     from worker.local.verify import verify as verify_sample
+    from worker.segmentation.stretch import StretchCore
 
     try:
         statement = read_statement(receipt.read_bytes())
-        options = json.loads(transcript.read_bytes())["options"]
+        record = json.loads(transcript.read_bytes())
+        options = record["options"]
         spoken = () if phrases is None else tuple(json.loads(phrases.read_bytes()))
         found = hash_file(audio, lambda: None)[0]
     except OSError as error:
@@ -58,7 +61,10 @@ def verify(
     if found != statement.audio_sha256:
         raise InvalidRequest(f"{audio}: the recording is not that of the receipt: SHA-256 is {found}.")
     chosen = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
-    done = verify_sample(statement, JobOptions.model_validate(options), audio, sample, chosen, spoken, model)
+    stretch = record.get("stretch")
+    core = stretch and StretchCore.of(Stretch.model_validate(stretch), record["audio"]["duration"])
+    asked = JobOptions.model_validate(options)
+    done = verify_sample(statement, asked, audio, sample, chosen, spoken, model, core)
     print(done.model_dump_json(indent=2) if as_json else report(done))
     if done.differences:
         raise SystemExit(1)

@@ -7,7 +7,6 @@ transcript as it is corrected by then.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
@@ -16,7 +15,7 @@ from pydantic import JsonValue
 from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.stretch import Stretch
 from spool.domain.receipts import Origin
-from spool.domain.recognition import ChunkSpan, DecodedChunk
+from spool.domain.recognition import DecodedChunk
 from spool.domain.retention import Content
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.errors import Conflict
@@ -26,17 +25,12 @@ from spool.store.deletions import refuse_deleted
 from spool.store.jobs import get_job
 from spool.store.transcripts.edits import edits_of
 from worker.audio import SAMPLE_RATE, AudioStream
-from worker.audio.base import Samples
 from worker.jobs.attempt import Attempt
 from worker.jobs.splice import move, splice
 from worker.models.requests import DecodeRequest
-from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
+from worker.segmentation.chunker import Chunk, ChunkOptions
+from worker.segmentation.stretch import StretchCore, move_span
 from worker.speech.listener import listeners
-
-MARGIN_SECONDS = 2
-"""Heard on both sides of the stretch, so that no word is cut at its edges."""
-_GRID = SAMPLE_RATE // 1000
-"""Times are kept in milliseconds."""
 
 
 @dataclass
@@ -59,16 +53,10 @@ class StretchAttempt(Attempt):
         return Origin(job=self.stretch.job, transcript_sha256=self.base_key)
 
     @property
-    def core(self) -> tuple[int, int]:
+    def core(self) -> StretchCore:
         """The stretch in samples."""
         assert self.base is not None
-        most = round(self.base.audio.duration * SAMPLE_RATE)
-        return round(self.stretch.start * SAMPLE_RATE), min(round(self.stretch.end * SAMPLE_RATE), most)
-
-    @property
-    def first(self) -> int:
-        """The first sample that is heard."""
-        return max(0, self.core[0] - MARGIN_SECONDS * SAMPLE_RATE) // _GRID * _GRID
+        return StretchCore.of(self.stretch, self.base.audio.duration)
 
     def ready_request(self, objects: ObjectStore) -> DecodeRequest:
         """As `Attempt.ready_request`, once the other job's transcript is read. Raises Deleted, and Conflict
@@ -94,19 +82,7 @@ class StretchAttempt(Attempt):
         lengths = ChunkOptions(**asdict(self.info.chunking))
         if detector:
             self.listeners = listeners(audio.channels)
-        first, last = self.core
-        numbers = Counter[int]()
-        for chunk in plan_channels(self._read(audio), audio.channels, lengths, self.listeners):
-            span = _move_span(chunk.span, self.first)
-            span = replace(
-                span,
-                index=numbers[span.channel],
-                core_start=max(span.core_start, first),
-                core_end=min(span.core_end, last),
-            )
-            if span.core > 0:
-                numbers[span.channel] += 1
-                yield Chunk(span, chunk.samples)
+        return self.core.plan(self.blocks_of(audio), audio.channels, lengths, self.listeners)
 
     def transcript(
         self,
@@ -117,17 +93,18 @@ class StretchAttempt(Attempt):
     ) -> Transcript:
         """The other job's transcript, corrected, with the words of the stretch. Raises StorageError."""
         assert self.base is not None
-        spoken = self.decoded
-        heard = min(self.core[1] + MARGIN_SECONDS * SAMPLE_RATE, audio.samples_read) - self.first
-        self.decoded = list(_as_whole(spoken, self.first, heard))
+        spoken, core = self.decoded, self.core
+        first = core.first_heard
+        heard = min(core.last_heard, audio.samples_read) - first
+        self.decoded = list(_as_whole(spoken, first, heard))
         try:
             fresh = self.heard(heard, audio, job_id, options, language_model)
         finally:
             self.decoded = spoken
         with self.context.db.read() as tx:
             edits = edits_of(tx, self.stretch.job)
-        start, end = (at / SAMPLE_RATE for at in self.core)
-        fresh = self.with_doubts(move(fresh, self.first / SAMPLE_RATE))
+        start, end = (at / SAMPLE_RATE for at in core)
+        fresh = self.with_doubts(move(fresh, first / SAMPLE_RATE))
         return splice(apply_edits(self.base, edits), fresh, start, end).model_copy(
             update={"stretch": self.stretch}
         )
@@ -137,22 +114,6 @@ class StretchAttempt(Attempt):
         facts = [of_words, self.stretch.model_dump(mode="json"), self.base_key]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def _read(self, audio: AudioStream) -> Iterator[Samples]:
-        """The blocks that are heard; reading ends with them."""
-        at, last = 0, self.core[1] + MARGIN_SECONDS * SAMPLE_RATE
-        for block in self.blocks_of(audio):
-            first, until = max(0, self.first - at), min(len(block), last - at)
-            at += len(block)
-            if first < until:
-                yield block[first:until]
-            if at >= last:
-                return
-
-
-def _move_span(span: ChunkSpan, samples: int) -> ChunkSpan:
-    places = ("core_start", "core_end", "start", "end")
-    return replace(span, **{name: getattr(span, name) + samples for name in places})
-
 
 def _as_whole(chunks: Iterable[DecodedChunk], first: int, samples: int) -> Iterator[DecodedChunk]:
     """The chunks as those of a recording of `samples` samples that begins at `first`: the outermost cores
@@ -160,7 +121,7 @@ def _as_whole(chunks: Iterable[DecodedChunk], first: int, samples: int) -> Itera
     ordered = sorted(chunks, key=lambda chunk: (chunk.span.channel, chunk.span.index))
     last = {chunk.span.channel: chunk.span.index for chunk in ordered}
     for chunk in ordered:
-        span = _move_span(chunk.span, -first)
+        span = move_span(chunk.span, -first)
         if span.index == 0:
             span = replace(span, core_start=0, start=0)
         if span.index == last[span.channel]:

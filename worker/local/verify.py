@@ -7,8 +7,8 @@ asked. Imports MLX, so import it only in the process that decodes, and only when
 import json
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -19,11 +19,13 @@ from spool.domain.recognition import ChunkSpan, Recognition
 from spool.domain.search.phrases import phrase_list
 from spool.errors import InvalidRequest, UnknownModel
 from spool.settings import Settings, load_settings
-from worker.audio import SAMPLE_RATE, open_audio
+from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.jobs.code import running_code
 from worker.jobs.request import resolve_files
 from worker.local.transcribe import LocalDecoder, LocalEngine
 from worker.models.load import load_model, load_reader
+from worker.segmentation.chunker import Chunk, ChunkOptions
+from worker.segmentation.stretch import StretchCore
 
 _AT_ONCE = 12
 
@@ -61,11 +63,12 @@ def verify(
     seed: int,
     phrases: tuple[str, ...] = (),
     model: str | None = None,
+    core: StretchCore | None = None,
 ) -> Verification:
     """Decode a share of the chunks, such as 1%, or a number of them. model: instead of the place that the
-    settings have for the job's model. Raises InvalidRequest for what cannot be compared, and what
-    `open_audio` and `load_model` raise."""
-    _refuse_incomparable(statement, options, phrases)
+    settings have for the job's model. core: the stretch, if the job replaced one. Raises InvalidRequest for
+    what cannot be compared, and what `open_audio` and `load_model` raise."""
+    _refuse_incomparable(statement, options, phrases, core)
     settings = load_settings()
     place = model or _place_of(options.model, settings)
     request = resolve_files(options, settings, statement.job, phrases)
@@ -79,7 +82,7 @@ def verify(
     chosen = choose_sample(statement.chunks, sample, seed)
     everything = {(each.channel, each.number) for each in statement.chunks}
     decoded = everything if request.carries else chosen
-    checker = _ChunkChecker(audio, engine, decoded, request=request, info=engine.info)
+    checker = _ChunkChecker(audio, engine, decoded, core, request=request, info=engine.info)
     with open_audio(audio, channels=options.channels) as stream:
         checker.send(checker.plan(stream, detector=options.speech_detector))
         checker.finish()
@@ -130,13 +133,12 @@ def _line(each: Difference) -> str:
     return f"chunk {each.number}{channel}, {each.start:.1f} to {each.end:.1f} s: {each.what}"
 
 
-def _refuse_incomparable(statement: Statement, options: JobOptions, phrases: tuple[str, ...]) -> None:
-    if statement.words_from is not None and statement.chunks:
-        raise InvalidRequest(
-            f"{statement.job} cannot be decoded again by itself: it replaces a stretch of the transcript "
-            f"of job {statement.words_from.job}."
-        )
-    if statement.words_from is not None:
+def _refuse_incomparable(
+    statement: Statement, options: JobOptions, phrases: tuple[str, ...], core: StretchCore | None
+) -> None:
+    if statement.words_from is not None and statement.chunks and core is None:
+        raise InvalidRequest(f"{statement.job} replaced a stretch, and this transcript does not say which.")
+    if statement.words_from is not None and not statement.chunks:
         raise InvalidRequest(
             f"Nothing was decoded for this receipt: the words are those of job {statement.words_from.job}, "
             f"transcript {statement.words_from.transcript_sha256}. Verify that receipt."
@@ -179,7 +181,17 @@ class _ChunkChecker(LocalDecoder):
     """Plans all chunks of a recording, and decodes the chosen ones."""
 
     chosen: set[Place]
+    core: StretchCore | None
     spans: dict[Place, ChunkSpan] = field(default_factory=dict)
+
+    def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
+        """The chunks of the recording, or of the stretch that the job replaced."""
+        whole = super(_ChunkChecker, self).plan(audio, detector=detector)
+        if self.core is None:
+            return whole
+        assert self.info is not None
+        lengths = ChunkOptions(**asdict(self.info.chunking))
+        return self.core.plan(self.blocks_of(audio), audio.channels, lengths, self.listeners)
 
     def is_known(self, span: ChunkSpan) -> bool:
         """Whether the chunk is not to be decoded."""

@@ -4,9 +4,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 from cyclopts import Parameter
@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from api.cli.completion import JobId
 from api.cli.connection import Exit, Server, Url, connect, out
 from spool.client import Spool
-from spool.domain.receipts import PublicKey, Receipt
+from spool.domain.receipts import Origin, PublicKey, Receipt
 from spool.errors import InvalidRequest
 from spool.settings.signing_key import check_audio, check_options, check_receipt, check_transcript
 
@@ -22,6 +22,7 @@ Key = Annotated[
     Path | None,
     Parameter(name="--key", metavar="FILE", help="Public keys in PEM, of which one signed the receipt."),
 ]
+_OF_WORDS = ("words", "segments", "nbest", "lattice")
 _Closed = Annotated[
     bool, Parameter(negative=(), help="Also of a recording that is closed in part; this is logged.")
 ]
@@ -121,11 +122,20 @@ def verify(
         checked = _fetch_receipt(spool, job_id, folder, key, closed)
         own = folder / "transcript.json"
         own.write_bytes(spool.transcript_file(job_id, "json", recorded=True, closed=closed))
-        options = check_transcript(checked.statement, own)["options"]
-        check_options(checked.statement, options)
-        if audio is None and checked.statement.words_from is None:
+        record = check_transcript(checked.statement, own)
+        origin = checked.statement.words_from
+        if audio is None:
             audio = _fetch_audio(spool, job_id, folder, closed)
-        flags = ["--transcript", str(own), "--audio", str(audio or own), "--sample", sample]
+        if origin is not None and not checked.statement.chunks:
+            # Its words were decoded for another job, whose receipt has the chunks.
+            check_audio(checked.statement, audio)
+            job_id = origin.job
+            _fetch_origin(spool, origin, record, folder, key, closed)
+            if not server.as_json:
+                note = f"The words are those of job {job_id}: its receipt is checked, its chunks decoded."
+                out.print(note, markup=False, soft_wrap=True)
+        options = record["options"]
+        flags = ["--transcript", str(own), "--audio", str(audio), "--sample", sample]
         if options.get("boost") is not None:
             phrases = folder / "phrases.json"
             phrases.write_text(json.dumps(spool.phrases(job_id)), encoding="utf-8")
@@ -138,11 +148,35 @@ def verify(
         raise SystemExit(Exit.USAGE if code == Exit.USAGE else Exit.FAILED)
 
 
-def _fetch_receipt(spool: Spool, job_id: str, folder: Path, key: Path | None, closed: bool) -> Receipt:
-    data = spool.receipt(job_id, closed=closed)
+def _fetch_receipt(
+    spool: Spool, job_id: str, folder: Path, key: Path | None, closed: bool, attempt: int | None = None
+) -> Receipt:
+    data = spool.receipt(job_id, attempt=attempt, closed=closed)
     (folder / "receipt.json").write_bytes(data)
     known = key.read_bytes() if key is not None else _pem_of(spool.receipt_keys()).encode()
     return check_receipt(data, [known])
+
+
+def _fetch_origin(
+    spool: Spool, origin: Origin, record: Mapping[str, Any], folder: Path, key: Path | None, closed: bool
+) -> None:
+    """Fetch the receipt of the transcript that a job reused, in place of its own. Raises ReceiptInvalid for
+    other options, and InvalidRequest if there is none any more, or if the transcripts differ."""
+    found = _fetch_receipt(spool, origin.job, folder, key, closed)
+    last = found.statement.attempt
+    for attempt in range(last - 1, 0, -1):
+        if found.statement.transcript_sha256 == origin.transcript_sha256:
+            break
+        found = _fetch_receipt(spool, origin.job, folder, key, closed, attempt)
+    if found.statement.transcript_sha256 != origin.transcript_sha256:
+        raise InvalidRequest(f"Job {origin.job} has no receipt of the transcript that was reused.")
+    check_options(found.statement, record["options"])
+    if found.statement.attempt == last:
+        path = folder / "origin.json"
+        path.write_bytes(spool.transcript_file(origin.job, "json", recorded=True, closed=closed))
+        other = check_transcript(found.statement, path)
+        if any(other.get(name) != record.get(name) for name in _OF_WORDS):
+            raise InvalidRequest(f"The words are not those of job {origin.job}, which the receipt names.")
 
 
 def _fetch_audio(spool: Spool, job_id: str, folder: Path, closed: bool) -> Path:

@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,12 +11,18 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from ops.testbed.running_api import Live, file_job, problem
+from ops.testbed.running_api import Live, file_job, problem, transcript_of
+from spool.bundled import bundled_folder
 from spool.domain import Scope
-from spool.domain.receipts import Receipt
+from spool.domain.archive.passages import passages_of
+from spool.domain.receipts import Origin, Receipt
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
+from spool.formats import render
 from spool.settings import Settings
 from spool.settings.signing_key import check_receipt
+from spool.store import Outcome, finish_job
 from tests.api.auth.keys import bearer, new_key
+from worker.jobs.receipt import state
 
 DOCS = Path(__file__).parents[3] / "docs" / "receipts.md"
 
@@ -156,3 +162,43 @@ def test_the_commands_and_the_documented_snippet_check_a_receipt(
     missing = command("verify-receipt", tmp_path / "none", "--key", keys)
     assert missing.returncode == 2
     assert "none: the file cannot be read: No such file" in missing.stderr
+
+
+def end(live: Live, job_id: str, audio: Path, words: Sequence[str], origin: Origin | None) -> Origin:
+    """End the job as a worker does that decoded these words, or took them from another job."""
+    claim = live.work().claim(job_id)
+    record = transcript_of(job_id, tuple(words)).model_copy(
+        update={"options": claim.job.options.model_dump(mode="json")}
+    )
+    key = f"jobs/{job_id}/transcript.1.json"
+    sha256 = live.services.objects.put_bytes(key, render(record, "json").encode()).sha256 or ""
+    content = hashlib.sha256(audio.read_bytes()).hexdigest()
+    outcome = Outcome(record.audio.duration, key, sha256, 1.0, len(words), content_sha256=content)
+    last = round(record.audio.duration * 16_000)
+    heard = [DecodedChunk(ChunkSpan(0, 0, 0, last, 0, last), Recognition(words=record.words))]
+    with live.services.database.begin() as tx:
+        statement = state(claim, record, outcome, [] if origin else heard, None, origin)
+        finish_job(tx, claim, outcome, passages_of(record), (), statement)
+    return Origin(job=job_id, transcript_sha256=sha256)
+
+
+def test_a_reused_transcript_is_verified_by_the_receipt_of_the_job_that_decoded_it(
+    live: Live, http: httpx.Client, recordings: Path
+) -> None:
+    first, second, forged = (submitted(http, recordings) for _ in range(3))
+    audio, asked = recordings / "reel 1.wav", ("--url", live.url, "--model", bundled_folder("models/demo"))
+    origin = end(live, first, audio, ("keep", "the", "light"), None)
+    end(live, second, audio, ("keep", "the", "light"), origin)
+    ran = command("verify", second, *asked)
+    assert f"The words are those of job {first}: its receipt is checked" in ran.stdout, ran.stderr
+    # Nothing was really decoded in this test: the receipt's model has no weights.
+    assert "these weights are not those of the job" in ran.stderr
+    assert ran.returncode == 2
+    end(live, forged, audio, ("keep", "the", "lamp"), origin)
+    refused = command("verify", forged, *asked)
+    assert refused.returncode == 2
+    assert f"The words are not those of job {first}, which the receipt names." in refused.stderr
+    http.delete(f"/v1/jobs/{first}/content", params={"what": "transcript"}).raise_for_status()
+    gone = command("verify", second, *asked)
+    assert gone.returncode != 0
+    assert "deleted" in gone.stderr

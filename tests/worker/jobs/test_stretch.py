@@ -12,13 +12,16 @@ from sqlalchemy import select
 from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.audit import audit
 from spool.domain import AskedOptions, Content, Diarization, JobState, Stretch, Transcript, Word
+from spool.domain.options import JobOptions
 from spool.domain.receipts import Origin, Statement, receipts_of
-from spool.errors import Deleted, StorageError
+from spool.errors import Deleted, InvalidRequest, StorageError
 from spool.store import NewEdit, NewJob, add_edit, claim_job, diarize_job, get_job, mark_deleted, rerun_job
 from spool.store.archive.receipts import receipt_of
 from spool.tables import cost_lines
 from worker.engine import DEFAULT_LOADER, Engine
 from worker.jobs import run_claimed
+from worker.local.verify import verify
+from worker.segmentation.stretch import StretchCore
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -73,6 +76,20 @@ def assert_lawful(harness: WorkerHarness) -> None:
     assert {b.rule for b in report.breaches} <= {"source"}, report.breaches
 
 
+def verify_stretch(harness: WorkerHarness, stated: Statement, record: Transcript) -> None:
+    """Its chunks are cut and decoded again as the receipt says; of another stretch they are not."""
+    options = JobOptions.model_validate(record.options)
+    assert record.stretch is not None
+    model, path = str(ROOT / "models" / "demo"), harness.folder / "reading.wav"
+    core = StretchCore.of(record.stretch, record.audio.duration)
+    again = verify(stated, options, path, "100%", 1, model=model, core=core)
+    assert (again.decoded, again.chunks, again.differences) == (len(stated.chunks), len(stated.chunks), [])
+    later = core._replace(first=core.first + 16_000)
+    assert verify(stated, options, path, "1", 1, model=model, core=later).differences
+    with pytest.raises(InvalidRequest, match="Nothing was decoded for this receipt"):
+        verify(stated.model_copy(update={"chunks": ()}), options, path, "1", 1, model=model)
+
+
 @pytest.mark.parametrize(("channels", "options"), [(1, {}), (2, {"channels": "separate"})])
 def test_the_same_model_finds_the_same_words_and_only_the_stretch_is_paid(
     harness: WorkerHarness, channels: int, options: dict[str, object]
@@ -103,6 +120,7 @@ def test_the_same_model_finds_the_same_words_and_only_the_stretch_is_paid(
         stated = Statement.model_validate_json(receipt_of(tx, job_id).statement)
     assert stated.words_from == Origin(job=base, transcript_sha256=first.transcript_sha256 or "")
     assert stated.chunks == receipts_of(harness.chunks(job_id))
+    verify_stretch(harness, stated, after)
     assert_lawful(harness)
 
 
