@@ -142,6 +142,7 @@ ROUTES = (
     Route("DELETE", f"{_JOB}/closures/{{closure_id}}", closures.lift, CLOSED, "not_found"),
     Route("GET", f"{_JOB}/openings", closures.list_openings, CLOSED, "not_found"),
     Route("GET", f"{_JOB}/closure-suggestions", closures.suggest, READ, "not_found not_done deleted"),
+    Route("POST", f"{_JOB}/closure-suggestions", closures.decide, SUBMIT, "not_found not_done deleted"),
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, "not_found conflict deleted", 202),
     Route("GET", "/voices", speakers.list_voices, READ),
     Route("DELETE", "/voices/{voice_id}", speakers.forget_voice, SUBMIT, "not_found", 204),

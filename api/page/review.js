@@ -48,7 +48,7 @@ export async function showReview(root, query) {
 }
 
 function filters(query, byRecording) {
-  const chosen = [...Object.keys(FILTERS), "reason", "checked", "by"].filter((name) => query.get(name));
+  const chosen = [...Object.keys(FILTERS), "reason", "checked", "closed", "by"].filter((name) => query.get(name));
   const form = h("form", { class: "filters", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
@@ -61,9 +61,11 @@ function filters(query, byRecording) {
     h("option", { value: "recording", selected: byRecording }, "recordings"))),
   h("label", {}, "Show", h("select", { name: "checked", disabled: byRecording }, h("option", { value: "" }, "not checked"),
     h("option", { value: "true", selected: query.get("checked") === "true" }, "checked"))),
+  h("label", {}, "Closed passages", h("select", { name: "closed", disabled: byRecording }, h("option", { value: "" }, "left out"),
+    h("option", { value: "true", selected: query.get("closed") === "true" }, "shown, which is logged"))),
   h("button", { class: "primary" }, "Filter"));
   return h("details", { class: "choose", open: chosen.length > 0 },
-    h("summary", {}, chosen.length ? `Chosen: ${chosen.map((name) => query.get(name)).join(", ")}` : "Choose what to review"), form);
+    h("summary", {}, chosen.length ? `Chosen: ${chosen.map((name) => (name === "closed" ? "closed passages too" : query.get(name))).join(", ")}` : "Choose what to review"), form);
 }
 
 function parametersOf(query, names, cursor) {
@@ -82,6 +84,7 @@ async function passages(query, by, status, decidedOne) {
   const list = h("ol", { class: "queue", "aria-label": "Passages" });
   const audio = h("audio", { preload: "auto" });
   const help = helpOf("Keys of the review", KEYS);
+  const opening = query.get("closed") === "true" ? "?closed=true" : "";
   let at = 0;
   let cursor = null;
   let until = 0;
@@ -89,7 +92,7 @@ async function passages(query, by, status, decidedOne) {
   let busy = false;
 
   async function load() {
-    const page = await get(`/v1/review?${parametersOf(query, [...Object.keys(FILTERS), "reason", "checked", "sample", "job"], cursor)}`);
+    const page = await get(`/v1/review?${parametersOf(query, [...Object.keys(FILTERS), "reason", "checked", "closed", "sample", "job"], cursor)}`);
     cursor = page.next_cursor;
     for (const one of page.items) {
       items.push(one);
@@ -137,7 +140,7 @@ async function passages(query, by, status, decidedOne) {
   function wordsOf(job) {
     if (!records.has(job)) {
       records.set(job, get(`/v1/jobs/${job}`).then(async (shown) => shown.words > MARKED_WORDS ? null
-        : (await readRecord(await ask(`/v1/jobs/${job}/transcript?original=true`), () => {})).words).catch(() => null));
+        : (await readRecord(await ask(`/v1/jobs/${job}/transcript${opening ? `${opening}&` : "?"}original=true`), () => {})).words).catch(() => null));
       if (records.size > 8) records.delete(records.keys().next().value);
     }
     return records.get(job);
@@ -164,7 +167,7 @@ async function passages(query, by, status, decidedOne) {
   async function play() {
     const one = items[at];
     playing = true;
-    const link = links.get(one.job) ?? await audioLink(one.job);
+    const link = links.get(one.job) ?? await audioLink(one.job, opening);
     if (typeof link !== "string") return notice(link.message, true);
     links.set(one.job, link);
     if (items[at] !== one) return;
@@ -221,7 +224,7 @@ async function passages(query, by, status, decidedOne) {
     const last = decisions.at(-1);
     if (!last) return notice("Nothing to undo.");
     const one = items[last.place];
-    if (last.revision !== null) await send("POST", `/v1/jobs/${one.job}/edits/${last.revision}/undo`, { author: by() });
+    if (last.revision !== null) await send("POST", `/v1/jobs/${one.job}/edits/${last.revision}/undo${opening}`, { author: by() });
     await check(one, last.before.checked_by !== null);
     decisions.pop();
     Object.assign(one, last.before, { edited: false });
@@ -253,9 +256,9 @@ async function passages(query, by, status, decidedOne) {
       if (!change) return keep(one, { checked_by: (await check(one, true)).checked_by });
       const range = { first_word: one.first_word + change.first_word, last_word: one.first_word + change.last_word, text: change.text };
       try {
-        const edit = await send("POST", `/v1/jobs/${one.job}/edits`, { ...range, seen, author: by() });
+        const edit = await send("POST", `/v1/jobs/${one.job}/edits${opening}`, { ...range, seen, author: by() });
         await keep(one, { checked_by: edit.author, text: input.value.trim(), edited: true }, edit.revision);
-        offerSpread(one.job, edit, "", () => {}).catch((error) => notice(error.message, true));
+        offerSpread(one.job, edit, opening, () => {}).catch((error) => notice(error.message, true));
       } catch (error) {
         if (error.code !== "edited") throw error;
         seen = error.body.other.revision;

@@ -10,17 +10,18 @@ from fastapi import Path
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
-from api.auth.sight import SightDep
+from api.auth.sight import Sight, SightDep
 from api.presenters.transcripts import read_record, read_transcript
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
 from spool.domain.api_keys import Scope
 from spool.domain.archive.closures import Closure, NewClosure, check_closure, spans_of
 from spool.domain.archive.edits import apply_edits
-from spool.domain.archive.private import find_private
+from spool.domain.archive.private import Private, digest_of, find_private
+from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.errors import NotFound
-from spool.schemas.closures import ClosureOut, ClosureRequest, OpeningOut, PrivateOut
+from spool.schemas.closures import ClosureOut, ClosureRequest, OpeningOut, PrivateDecision, PrivateOut
 from spool.schemas.common import ListOf
 from spool.store.archive import closures as store
 from spool.store.deletions import refuse_deleted
@@ -102,14 +103,45 @@ def suggest(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: s
     """Suggest what to close.
 
     Words that look like names, phone numbers or addresses, by simple rules that miss some and mark others
-    wrongly. A person decides; nothing is closed by itself.
+    wrongly. A person decides; nothing is closed by itself. Without what somebody decided about.
     """
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+        decided = store.decided_not_private(tx, job)
+    found = _find_private(services, sight, job)
+    return ListOf(items=[PrivateOut.of(each) for each in found if each.digest not in decided])
+
+
+def decide(
+    services: ServicesDep,
+    caller: CallerDep,
+    sight: SightDep,
+    job_id: str,
+    body: Annotated[PrivateDecision, json_body(PrivateDecision)],
+) -> ListOf[PrivateOut]:
+    """Decide about a suggestion.
+
+    That these words are not private: they are suggested no more, in no version of the recording. What is left
+    of the suggestions is the answer.
+    """
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+    found = _find_private(services, sight, job)
+    digest = digest_of(body.kind, body.text)
+    if digest not in {each.digest for each in found}:
+        raise NotFound(f"Job {job_id} has no such suggestion.")
+    with services.database.begin() as tx:
+        store.decide_not_private(tx, job, digest, caller.name, private=body.private)
+        decided = store.decided_not_private(tx, job)
+    return ListOf(items=[PrivateOut.of(each) for each in found if each.digest not in decided])
+
+
+def _find_private(services: Services, sight: Sight, job: Job) -> list[Private]:
+    """In the transcript as the caller sees it."""
+    with services.database.read() as tx:
         edits = edits_of(tx, job.id)
     view = sight.look_at(services.database, job)
-    transcript = read_transcript(services.objects, job, edits, view)
-    return ListOf(items=list(map(PrivateOut.of, find_private(transcript))))
+    return find_private(read_transcript(services.objects, job, edits, view))
 
 
 def _shown(closure: Closure, right: bool) -> ClosureOut:

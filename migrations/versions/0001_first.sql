@@ -539,6 +539,18 @@ CREATE TABLE openings (
 
 CREATE INDEX ix_openings_job_id_at ON openings (job_id, at);
 
+CREATE TABLE not_private (
+    recording VARCHAR(40) NOT NULL,
+    text_sha256 VARCHAR(64) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    decided_by VARCHAR(200) NOT NULL,
+    decided_at DATETIME NOT NULL,
+    CONSTRAINT pk_not_private PRIMARY KEY (recording, text_sha256),
+    CONSTRAINT fk_not_private_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_not_private_job_id ON not_private (job_id);
+
 CREATE TABLE deletions (
     id VARCHAR(40) NOT NULL,
     job_id VARCHAR(40) NOT NULL,
@@ -1457,6 +1469,18 @@ CREATE TABLE openings (
 );
 
 CREATE INDEX ix_openings_job_id_at ON openings (job_id, at);
+
+CREATE TABLE not_private (
+    recording VARCHAR(40) NOT NULL,
+    text_sha256 VARCHAR(64) NOT NULL,
+    job_id VARCHAR(40) NOT NULL,
+    decided_by VARCHAR(200) NOT NULL,
+    decided_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_not_private PRIMARY KEY (recording, text_sha256),
+    CONSTRAINT fk_not_private_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_not_private_job_id ON not_private (job_id);
 
 CREATE TABLE deletions (
     id VARCHAR(40) NOT NULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Unpack
+from typing import Literal, Unpack
 
 from spool import schemas
 from spool.client.exchange import Ask, Flow, all_pages, body_of, read, read_list, receive
@@ -168,6 +168,21 @@ def closure_suggestions(job_id: str, *, closed: bool = False) -> Flow[list[schem
     """Words that look like names, phone numbers or addresses: for a person to decide about."""
     query = {"closed": closed or None}
     return read_list(Ask("GET", f"/v1/jobs/{job_id}/closure-suggestions", query), schemas.PrivateOut)
+
+
+def decide_not_private(
+    job_id: str,
+    kind: Literal["name", "phone", "address"],
+    text: str,
+    *,
+    private: bool = False,
+    closed: bool = False,
+) -> Flow[list[schemas.PrivateOut]]:
+    """Suggest these words no more, in no version of the recording; `private`: again. Returns the suggestions
+    that are left."""
+    body = {"kind": kind, "text": text, "private": private}
+    path = f"/v1/jobs/{job_id}/closure-suggestions"
+    return read_list(Ask("POST", path, {"closed": closed or None}, json=body), schemas.PrivateOut)
 
 
 def search_page(

@@ -155,6 +155,7 @@ class Methods:
     lift_closure = Call(_archive.lift_closure)
     openings = Call(_archive.openings)
     closure_suggestions = Call(_archive.closure_suggestions)
+    decide_not_private = Call(_archive.decide_not_private)
     diarize = Call(_archive.diarize)
     name_speakers = Call(_archive.name_speakers)
     speakers = Call(_archive.speakers)

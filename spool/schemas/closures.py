@@ -51,6 +51,14 @@ class OpeningOut(AnswerModel):
     at: datetime
 
 
+class PrivateDecision(RequestModel):
+    """What a person decided about a suggestion."""
+
+    kind: Literal["name", "phone", "address"]
+    text: Annotated[str, Field(min_length=1, max_length=1000, description="The words, as suggested.")]
+    private: bool = Field(False, description="True: suggest these words again.")
+
+
 class PrivateOut(AnswerModel):
     """Words that may name somebody: for a person to decide about."""
 

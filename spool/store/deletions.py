@@ -43,6 +43,7 @@ from spool.tables import (
     edits,
     glossaries,
     jobs,
+    not_private,
     phrase_lists,
     source_hashes,
 )
@@ -121,6 +122,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_prints(tx, ids)
         drop_sounds(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
+        tx.execute(delete(not_private).where(not_private.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)
         drop_receipts(tx, ids)
         drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})

@@ -8,7 +8,7 @@ exact on both databases.
 from spool.tables.admin import api_keys, audits, counters, system_settings
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
-from spool.tables.closures import closures, openings
+from spool.tables.closures import closures, not_private, openings
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
@@ -50,6 +50,7 @@ __all__ = [
     "language_models",
     "locks",
     "metadata",
+    "not_private",
     "openings",
     "outbox",
     "passage_words",

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index
 
 from spool.domain.archive.closures import Closure
-from spool.domain.columns import Id, Name
+from spool.domain.columns import Id, Name, Sha256
 from spool.tables.base import partial_index
 from spool.tables.record import table_of
 
@@ -23,6 +23,21 @@ class Opening:
     way: Name
     """How, such as `GET /v1/search`."""
     at: datetime
+
+
+@dataclass(frozen=True)
+class NotPrivate:
+    """A person decided that some words of a recording need not be closed: they are suggested no more, in any
+    version of it."""
+
+    recording: Id
+    """The first job on the recording."""
+    text_sha256: Sha256
+    """Of the kind of the suggestion and its words."""
+    job_id: Id
+    """Whose transcript had them: the decision is deleted with it."""
+    decided_by: Name
+    decided_at: datetime
 
 
 closures = table_of(
@@ -44,4 +59,12 @@ openings = table_of(
     Opening,
     ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
     Index("ix_openings_job_id_at", "job_id", "at"),
+)
+
+not_private = table_of(
+    "not_private",
+    NotPrivate,
+    ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
+    Index("ix_not_private_job_id", "job_id"),
+    key=("recording", "text_sha256"),
 )

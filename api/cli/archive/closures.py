@@ -11,6 +11,7 @@ from api.cli.connection import Server
 from api.cli.tables import Cell
 from api.cli.times import Time, seconds_of
 from spool.commandline.app import new_app
+from spool.errors import NotFound
 from spool.schemas.closures import ClosureOut, OpeningOut, PrivateOut
 
 app = new_app("Close passages, speakers or recordings to readers, and open them.", "embargo")
@@ -88,6 +89,25 @@ def suggest(job_id: JobId, /, *, server: Server = Server()) -> None:
     with server.connect() as spool:
         found = spool.closure_suggestions(job_id)
     server.show_rows(found, "no suggestions", ("from", "to", "looks like", "words"), _suggestion_cells)
+
+
+@app.command(name="ignore")
+def ignore(
+    job_id: JobId,
+    words: Annotated[str, Parameter(help="The words, as `suggest` shows them.")],
+    /,
+    *,
+    server: Server = Server(),
+) -> None:
+    """Suggest these words no more: they are not private."""
+    with server.connect() as spool:
+        kinds = {each.kind for each in spool.closure_suggestions(job_id) if each.text == words}
+        if not kinds:
+            raise NotFound(f"{words!r} is not suggested for {job_id}.")
+        left: list[PrivateOut] = []
+        for kind in sorted(kinds):
+            left = spool.decide_not_private(job_id, kind, words)
+    server.show_rows(left, "no more suggestions", ("from", "to", "looks like", "words"), _suggestion_cells)
 
 
 def _what(closure: ClosureOut) -> str:

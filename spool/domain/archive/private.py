@@ -5,6 +5,7 @@ numbers: seven or more digits in a row of words. Addresses: a number beside a wo
 miss much and are often wrong; in texts without capitals no name is found.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,14 +42,28 @@ _BETWEEN = 3
 """Words between a house number and the word for the street, at most."""
 
 
+PrivateKind = Literal["name", "phone", "address"]
+
+
 @dataclass(frozen=True, slots=True)
 class Private:
     """A suggestion: what it looks like, and where."""
 
-    kind: Literal["name", "phone", "address"]
+    kind: PrivateKind
     text: str
     start: float
     end: float
+
+    @property
+    def digest(self) -> str:
+        """Of what it is and its words, wherever they are said; SHA-256 (hex)."""
+        return digest_of(self.kind, self.text)
+
+
+def digest_of(kind: PrivateKind, text: str) -> str:
+    """What a decision about a suggestion is known by, whatever the case of its letters."""
+    words = " ".join(text.casefold().split()).rstrip(".,;:?!\u2026")
+    return hashlib.sha256(f"{kind}\n{words}".encode()).hexdigest()
 
 
 def find_private(transcript: Transcript) -> list[Private]:
@@ -62,7 +77,7 @@ def find_private(transcript: Transcript) -> list[Private]:
     return sorted(found, key=lambda each: (each.start, each.kind))
 
 
-def _of(kind: Literal["name", "phone", "address"], words: Sequence[Word], first: int, after: int) -> Private:
+def _of(kind: PrivateKind, words: Sequence[Word], first: int, after: int) -> Private:
     own = words[first:after]
     return Private(kind, join_words(word.text for word in own), own[0].start, own[-1].end)
 

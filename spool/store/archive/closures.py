@@ -6,7 +6,7 @@ they are made for nobody in particular, and so without what is closed.
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from spool.domain.archive.closures import BY_DATE, Closure, NewClosure, speaker_spans
 from spool.domain.jobs import Job
@@ -17,8 +17,8 @@ from spool.store.archive.closed import STANDS, closure_of, find_closures, of_job
 from spool.store.archive.exports import enqueue_exports
 from spool.store.archive.versions import versions_of
 from spool.store.jobs import get_job
-from spool.store.sql import find_row, now_utc
-from spool.tables import closures, openings
+from spool.store.sql import find_row, now_utc, upsert
+from spool.tables import closures, not_private, openings
 from spool.tables.closures import Opening
 from spool.tables.record import reader_of, values_of
 
@@ -106,6 +106,22 @@ def openings_of(tx: Connection, job_id: str, limit: int = 1000) -> list[Opening]
     """The last openings of a job, newest first."""
     own = select(*openings.c).where(openings.c.job_id == job_id)
     return [_opening_of(row) for row in tx.execute(own.order_by(openings.c.id.desc()).limit(limit))]
+
+
+def decide_not_private(tx: Connection, job: Job, digest: str, by: str, *, private: bool) -> None:
+    """Suggest these words of the job's recording no more; private: again."""
+    row = {"recording": job.recording, "text_sha256": digest}
+    if private:
+        own = (not_private.c.recording == job.recording, not_private.c.text_sha256 == digest)
+        tx.execute(delete(not_private).where(*own))
+    else:
+        decision = {"job_id": job.id, "decided_by": by, "decided_at": now_utc()}
+        upsert(tx, not_private, decision, [row], update=decision)
+
+
+def decided_not_private(tx: Connection, job: Job) -> set[str]:
+    """The digests of what people decided about the job's recording."""
+    return set(tx.scalars(select(not_private.c.text_sha256).where(not_private.c.recording == job.recording)))
 
 
 def _write_again(tx: Connection, job: Job) -> None:

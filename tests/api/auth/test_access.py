@@ -166,6 +166,7 @@ def bodies_of(recordings: Any) -> dict[str, dict[str, Any]]:
         "POST /v1/jobs/{job_id}/edits/{revision}/spread/undo": {"json": {}},
         "POST /v1/jobs/{job_id}/passages/{passage}/check": {"json": {}},
         "POST /v1/jobs/{job_id}/closures": {"json": {"kind": "whole"}},
+        "POST /v1/jobs/{job_id}/closure-suggestions": {"json": {"kind": "name", "text": "Ada"}},
         "POST /v1/jobs/{job_id}/rerun": {"json": {}},
         "POST /v1/review/samples": {"json": {}},
         "GET /v1/search": {"params": {"q": "keep"}},

@@ -239,6 +239,7 @@ def _closures(story: Story) -> None:
     story.live.work().finish(job, ("then", "Ada", "Lund", "called", "0171", "555", "01"))
     path = f"/v1/jobs/{job}"
     story.get(f"{path}/closure-suggestions")
+    story.post(f"{path}/closure-suggestions", json={"kind": "phone", "text": "0171 555 01"})
     asked = {"kind": "range", "start": 0.5, "end": 1.5, "until": "2099-01-01T00:00:00Z", "reason": "Her wish"}
     closure = story.post(f"{path}/closures", json=asked)["id"]
     story.get(f"{path}/closures")

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -25,19 +25,21 @@ from api.routing import SCOPES
 from ops.testbed.running_api import Live, problem, start, transcript_of
 from ops.testbed.waiting import until
 from spool.background.sweeper import upkeep
-from spool.domain import DiarizationFacts, Scope, Speaker, Transcript, Turn
+from spool.domain import Content, DiarizationFacts, Scope, Speaker, Transcript, Turn
 from spool.domain.archive.passages import passages_of
 from spool.domain.transcript import Alternative, ChunkNbest, Lattice, LatticeArc, LatticeEnd, NbestText
 from spool.formats import FORMATS, render
 from spool.settings import Settings
 from spool.sounds.letters import spell_sounds
 from spool.sounds.lexicon import Lexicon
+from spool.store import mark_deleted
 from spool.store.archive.exports import exports_of
 from spool.store.queue import endings
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.sounds import ChannelSounds, write_sounds
 from spool.store.transcripts.voices import write_prints
 from spool.tables import closures as table
+from spool.tables import not_private
 from tests.api.auth.keys import bearer, new_key
 from tests.api.delivery.receiver import Receiver
 from tests.spool.sounds.sounds import hear
@@ -292,6 +294,7 @@ STATEMENTS: Mapping[str, dict[str, Any] | str] = {
     "DELETE /v1/jobs/{job_id}/closures/{closure_id}": {},
     "GET /v1/jobs/{job_id}/openings": {},
     "GET /v1/jobs/{job_id}/closure-suggestions": {},
+    "POST /v1/jobs/{job_id}/closure-suggestions": {"json": {"kind": "name", "text": "Ada"}},
     "POST /v1/jobs/{job_id}/exports": {},
     "GET /v1/voices": {},
     "DELETE /v1/voices/{voice_id}": {},
@@ -723,6 +726,38 @@ def test_samples_and_their_size_count_nothing_of_closed_recordings_without_the_r
     assert own["id"] in archive.get("/v1/review/samples").text
     whole = archive.ask("POST", "/v1/review/samples", "archivist", json={"passages": 1000}).json()
     assert whole["population"] == size["population"]
+
+
+def test_what_somebody_decided_is_not_private_is_suggested_no_more(archive: Archive) -> None:
+    job, rerun = (f"/v1/jobs/{archive.parameters[name]}" for name in ("job_id", "rerun"))
+
+    def suggested(path: str, caller: str = "reader", **asked: str) -> list[str]:
+        found = archive.get(f"{path}/closure-suggestions", caller, **asked).json()["items"]
+        return [one["text"] for one in found]
+
+    assert suggested(rerun) == [f"{SECRET} {OTHER}"]
+    assert suggested(job) == [f"{SECRET} {MAIDEN}"], "as it was corrected"
+    name = {"kind": "name", "text": f"{SECRET} {OTHER}".upper()}
+    assert archive.ask("POST", f"{rerun}/closure-suggestions", json=name).json() == {"items": []}
+    assert suggested(rerun) == []
+    assert suggested(job) == [f"{SECRET} {MAIDEN}"], "these are other words"
+    phone = {"kind": "phone", "text": name["text"]}
+    problem(archive.ask("POST", f"{rerun}/closure-suggestions", json=phone), 404, "not_found")
+    again = archive.ask("POST", f"{rerun}/closure-suggestions", json=name | {"private": True})
+    assert [one["text"] for one in again.json()["items"]] == [f"{SECRET} {OTHER}"]
+
+    # Nobody learns by it which words are closed, and the decision goes with the transcript
+    archive.ask("POST", f"{rerun}/closure-suggestions", json=name).raise_for_status()
+    archive.close(archive.parameters["job_id"], **RANGE)
+    problem(archive.ask("POST", f"{rerun}/closure-suggestions", json=name), 404, "not_found")
+    opened = archive.ask(
+        "POST", f"{rerun}/closure-suggestions", "archivist", json=name, params={"closed": "true"}
+    )
+    assert opened.json() == {"items": []}
+    with archive.live.services.database.begin() as tx:
+        assert tx.scalar(select(func.count()).select_from(not_private)) == 1
+        mark_deleted(tx, [archive.parameters["rerun"]], Content.TRANSCRIPT, "retention")
+        assert tx.scalar(select(func.count()).select_from(not_private)) == 0
 
 
 def test_a_speaker_stays_closed_when_more_words_are_found_to_be_theirs(archive: Archive) -> None:
