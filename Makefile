@@ -13,7 +13,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Lines that run in the tests' own processes; what the servers and workers that they start run is not counted.
 COVERED := --cov=api --cov=spool --cov=worker --cov=kernels --cov=migrations --cov-report=
 
-.PHONY: help run up down test test-all test-long faults soak check test-train train lock vulnerabilities dist clean env env-dev
+.PHONY: help run up down test test-all test-long faults simulate soak check test-train train lock vulnerabilities dist clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -42,6 +42,10 @@ faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a l
 	@SPOOL_FAULTS_LOG=$(CURDIR)/var/faults.jsonl \
 		$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
 	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
+
+simulate: env-dev  ## the whole queue in one process under virtual time: [SEED=a new one] [HOURS=40] [MUTATION=name] [MUTATIONS=all]
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(filter command line,$(origin HOURS)),--hours $(HOURS)) \
+		$(if $(MUTATIONS),--mutation $(MUTATIONS),$(if $(MUTATION),--mutation $(MUTATION))) $(if $(SHOW),--show)
 
 soak: env-dev  ## a storm of faults over a real stack, [SEED=a new one] [HOURS=0.5]
 	@$(BIN)/python -m ops.soak.run --hours $(HOURS) $(if $(SEED),--seed $(SEED))

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
 from itertools import islice
-from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from spool import clock
@@ -37,7 +36,7 @@ class Answering:
     def __init__(self, name: str, *, threaded: bool) -> None:
         self._name = name
         self._threaded = threaded
-        self._calls: SimpleQueue[tuple[Callable[[], object], Future[object]] | None] = SimpleQueue()
+        self._calls: clock.Queue[tuple[Callable[[], object], Future[object]] | None] = clock.Queue()
         self._stuck = False
         self._thread: clock.Thread | None = None
 

@@ -49,7 +49,7 @@ class Shares:
         with self._lock:
             check = self._checks.get(root)
             if check is None or check.done():
-                check = self._checks[root] = Future()
+                check = self._checks[root] = clock.Future()
                 arguments = (root, check)
                 clock.Thread(target=self._answer, args=arguments, name="share-check", daemon=True).start()
             return check

@@ -1,0 +1,51 @@
+"""`make simulate`: one run, or one for each mutation. The last line says how it ended."""
+
+import argparse
+import os
+import sys
+import time
+
+from tests.simulation.mutations.planting import DoesNotApply, plant
+from tests.simulation.mutations.trying import try_all
+
+
+def main() -> int:
+    """Run what the command line asks for; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="an integer; a new one without it")
+    parser.add_argument("--hours", type=float, default=40.0, help="worker-hours")
+    parser.add_argument("--jobs", type=float, default=240.0, help="jobs an hour")
+    parser.add_argument("--faults", type=float, default=60.0, help="faults an hour")
+    parser.add_argument("--show", action="store_true", help="print the whole timeline")
+    parser.add_argument("--mutation", help="plant this defect first; `all` tries each and prints a table")
+    asked = parser.parse_args()
+    seed = time.time_ns() % 1_000_000 if asked.seed is None else asked.seed
+    if asked.mutation == "all":
+        return try_all(seed)
+    if asked.mutation is not None:
+        try:
+            plant(asked.mutation)
+        except DoesNotApply as error:
+            print(error, file=sys.stderr)
+            return 2
+    from tests.simulation.world import Plan, run  # after a defect is planted
+
+    began = time.monotonic()
+    plan = Plan(seed, asked.hours, jobs_an_hour=asked.jobs, faults_an_hour=asked.faults)
+    ending = run(plan, print if asked.show else None)
+    took = time.monotonic() - began
+    if ending.timeline.violations and not asked.show:
+        print(*ending.timeline.lines, sep="\n")
+    print(f"{ending.virtual_hours:.1f} virtual hours in {took:.1f} s", file=sys.stderr)
+    print(ending, flush=True)
+    return 1 if ending.timeline.violations else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of texts depends on it
+        command = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of killed processes must not be collected

@@ -1,0 +1,180 @@
+"""What goes wrong in a simulation, and when: as the seed decides."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulation.broker import Broker
+from tests.simulation.database import DatabaseFaults, SimulatedDatabase
+from tests.simulation.engine import EngineFaults
+from tests.simulation.fleet import Fleet
+from tests.simulation.history import History
+from tests.simulation.objects import Objects
+from tests.simulation.scheduler import NS, Process
+from tests.simulation.timeline import Timeline
+
+AT_A_FAILPOINT = 0.0015
+AT_A_COMMIT = 0.0008
+AT_A_BATCH = 0.003
+SLOW_BATCHES = 0.01
+LOST, DOUBLED, LATE = 0.02, 0.02, 0.05
+HOUR_S = 3600
+
+
+@dataclass
+class Edges:
+    """The simulated parts that faults are injected into."""
+
+    database: SimulatedDatabase
+    database_faults: DatabaseFaults
+    broker: Broker
+    objects: Objects
+    engines: EngineFaults = field(default_factory=EngineFaults)
+
+
+class FaultInjector:
+    """Injects faults until the fleet is to be calm; `count` says how many."""
+
+    def __init__(
+        self, fleet: Fleet, edges: Edges, history: History, timeline: Timeline, faults_an_hour: float
+    ) -> None:
+        self._fleet, self._edges, self._history, self._timeline = fleet, edges, history, timeline
+        self._faults_an_hour = faults_an_hour
+        self._scheduler, self._random = fleet.scheduler, fleet.scheduler.random
+        self.count = 0
+        edges.database_faults.cut = self.cut
+        edges.engines.death = lambda: self._happens(AT_A_BATCH)
+        edges.engines.slowness = lambda: 40.0 if self._happens(SLOW_BATCHES) else 1.0
+        edges.broker.lost, edges.broker.doubled, edges.broker.late = LOST, DOUBLED, LATE
+
+    def run(self) -> None:
+        """Inject one fault after another, each in a thread of its own."""
+        faults: list[Callable[[], None]] = [
+            self._kill_worker,
+            self._kill_worker,
+            self._kill_api,
+            self._freeze_worker,
+            self._freeze_worker,
+            self._freeze_api,
+            self._lose_database,
+            self._lose_broker,
+            self._lose_objects,
+            self._drain_worker,
+            self._unmount_share,
+            self._set_clock,
+        ]
+        while True:
+            self._scheduler.sleep(self._random.expovariate(self._faults_an_hour / HOUR_S))
+            if self._fleet.calm:
+                return
+            self.count += 1
+            self._scheduler.spawn(self._fleet.outside, "fault", self._random.choice(faults))
+
+    def pass_failpoint(self, name: str) -> None:
+        """At each named place of the product another thread may come first, and at times the process ends."""
+        process = self._scheduler.current().process
+        self._scheduler.sleep(0)
+        if process is not self._fleet.outside and self._happens(AT_A_FAILPOINT):
+            self.count += 1
+            self._timeline.note(f"{process.name} at {name}")
+            self._fleet.kill(process)
+
+    def cut(self, process: Process) -> str | None:
+        """Whether the connection is cut at this commit: "before" it, "after" it, or not."""
+        if process is self._fleet.outside or not self._happens(AT_A_COMMIT):
+            return None
+        self.count += 1
+        how = self._random.choice(["before", "after"])
+        self._timeline.note(f"{process.name}: its connection is cut {how} a commit")
+        process.troubled_ns = self._scheduler.now_ns
+        return how
+
+    def _happens(self, share: float) -> bool:
+        return not self._fleet.calm and self._random.random() < share
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    def _kill_worker(self) -> None:
+        if (running := self._fleet.choose_worker()) is not None:
+            self._fleet.kill(running.process)
+
+    def _kill_api(self) -> None:
+        if (running := self._fleet.choose_api()) is not None:
+            self._fleet.kill(running.process)
+
+    def _drain_worker(self) -> None:
+        if (running := self._fleet.choose_worker()) is not None:
+            self._fleet.drain(running)
+
+    def _freeze_worker(self) -> None:
+        if (running := self._fleet.choose_worker()) is not None:
+            self._freeze(running.process)
+
+    def _freeze_api(self) -> None:
+        if (running := self._fleet.choose_api()) is not None:
+            self._freeze(running.process)
+
+    def _freeze(self, process: Process) -> None:
+        seconds = self._random.choice([3, 15, 25, 40, 300])
+        asleep = self._random.random() < 0.5  # the whole machine, with the engine's process
+        all_of_it = [process, *process.children] if asleep else [process]
+        self._timeline.note(f"{process.name} {'asleep' if asleep else 'frozen'} for {seconds} s")
+        for each in all_of_it[1:]:
+            self._scheduler.freeze(each)
+        self._edges.database.freeze(process)
+        self._scheduler.sleep(seconds)
+        for each in all_of_it:
+            self._scheduler.thaw(each)
+        if not process.dead:
+            self._timeline.note(f"{process.name} goes on")
+
+    def _set_clock(self) -> None:
+        if (running := self._fleet.choose_worker()) is None:
+            return
+        process, seconds = running.process, self._random.choice([-7200, -300, 300, 7200])
+        self._timeline.note(f"{process.name}: its clock is set by {seconds} s")
+        process.skew_ns += seconds * NS
+        self._scheduler.sleep(self._random.choice([30, 600]))
+        process.skew_ns -= seconds * NS
+
+    # --- what they depend on --------------------------------------------------------------------------------
+
+    def _lose_database(self) -> None:
+        seconds = self._random.choice([2, 10, 60, 400])
+        self._timeline.note(f"the database is down for {seconds} s")
+        self._edges.database_faults.down += 1
+        self._scheduler.sleep(seconds)
+        self._edges.database_faults.down -= 1
+        for process in self._fleet.processes.values():
+            process.troubled_ns = self._scheduler.now_ns
+        self._timeline.note("the database is back")
+
+    def _lose_broker(self) -> None:
+        seconds = self._random.choice([2, 10, 60, 400])
+        self._timeline.note(f"the broker is down for {seconds} s, and forgets all messages")
+        self._edges.broker.lose_everything()
+        self._edges.broker.down += 1
+        self._scheduler.sleep(seconds)
+        self._edges.broker.down -= 1
+        self._timeline.note("the broker is back")
+
+    def _lose_objects(self) -> None:
+        seconds, share = self._random.choice([5, 60, 200]), self._random.choice([0.3, 1.0])
+        full = self._random.random() < 0.2
+        said = "is full" if full else f"refuses {share:.0%}"
+        self._timeline.note(f"the object store {said} for {seconds} s")
+        self._edges.objects.full = full
+        self._edges.objects.refused = 0.0 if full else share
+        self._scheduler.sleep(seconds)
+        self._edges.objects.full, self._edges.objects.refused = False, 0.0
+        self._timeline.note("the object store is back")
+
+    def _unmount_share(self) -> None:
+        share, seconds = self._fleet.share, self._random.choice([20, 120, 600])
+        away = share.with_name("share-away")
+        if not share.exists():
+            return
+        self._timeline.note(f"the share is away for {seconds} s")
+        share.rename(away)
+        self._scheduler.sleep(seconds)
+        away.rename(share)
+        self._timeline.note("the share is back")

@@ -1,0 +1,244 @@
+"""Reads every change of a job as it is committed, and says which law a change breaks.
+
+Triggers write the changes into a table within the same transaction, so that nothing is missed whatever the
+product does, and nothing is seen that was rolled back.
+"""
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.simulation.scheduler import NS, Process, Scheduler
+from tests.simulation.timeline import Timeline
+
+COLUMNS = (
+    "state",
+    "attempt",
+    "lease_owner",
+    "lease_until",
+    "crashes",
+    "error_code",
+    "cancel_requested",
+    "retries",
+    "suspects",
+)
+ENDED = {"done", "failed", "cancelled"}
+MOVES = {
+    ("queued", "running"),
+    ("queued", "cancelled"),
+    ("queued", "failed"),
+    ("running", "queued"),
+    ("running", "done"),
+    ("running", "failed"),
+    ("running", "cancelled"),
+    ("failed", "queued"),
+    ("cancelled", "queued"),
+}
+CALM_S = 45.0
+"""A worker that could work for so long has renewed its leases: a lease, and what a renewal may take."""
+CRASHES = 3
+_AT = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+_PAIRS = ", ".join(f"old_{each}, new_{each}" for each in COLUMNS)
+_VALUES = ", ".join(f"OLD.{each}, NEW.{each}" for each in COLUMNS)
+_CHANGED = " OR ".join(f"OLD.{each} IS NOT NEW.{each}" for each in COLUMNS if each != "lease_until")
+_TABLES = f"""
+CREATE TABLE simulated_history (number INTEGER PRIMARY KEY, at TEXT, job TEXT, chunk INTEGER, {_PAIRS});
+CREATE TRIGGER simulated_jobs AFTER UPDATE ON jobs WHEN {_CHANGED}
+BEGIN INSERT INTO simulated_history (at, job, {_PAIRS}) VALUES ({_AT}, NEW.id, {_VALUES}); END;
+CREATE TRIGGER simulated_submissions AFTER INSERT ON jobs
+BEGIN INSERT INTO simulated_history (at, job, new_state) VALUES ({_AT}, NEW.id, NEW.state); END;
+CREATE TRIGGER simulated_chunks AFTER INSERT ON chunks
+BEGIN INSERT INTO simulated_history (at, job, chunk, new_attempt)
+    VALUES ({_AT}, NEW.job_id, NEW.number, NEW.attempt); END;
+CREATE TRIGGER simulated_drops AFTER DELETE ON chunks
+BEGIN INSERT INTO simulated_history (at, job, chunk, old_attempt)
+    VALUES ({_AT}, OLD.job_id, OLD.number, OLD.attempt); END;
+"""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a job is called, and the error codes that its recording deserves."""
+
+    name: str
+    codes: frozenset[str] = frozenset()
+
+
+class Row(NamedTuple):
+    """A job's columns before or after a change."""
+
+    state: str | None
+    attempt: int
+    lease_owner: str | None
+    lease_until: str | None
+    crashes: int
+    error_code: str | None
+    cancel_requested: int
+    retries: int
+    suspects: str | None
+
+    @property
+    def suspected(self) -> set[str]:
+        """The ids of workers that may have crashed over it."""
+        return set(json.loads(self.suspects)) if self.suspects else set()
+
+
+class History:
+    """`owners` are the processes of workers, by id."""
+
+    def __init__(
+        self, file: Path, scheduler: Scheduler, timeline: Timeline, owners: dict[str, Process]
+    ) -> None:
+        self._connection = sqlite3.connect(file, isolation_level=None)
+        self._scheduler, self._timeline, self._owners = scheduler, timeline, owners
+        self._last = 0
+        self._claimed_at: dict[tuple[str, int], int] = {}
+        self._saved: dict[tuple[str, int], int] = {}
+        self._kills: Counter[str] = Counter()
+        self._endings: dict[str, Counter[str]] = defaultdict(Counter)
+        self._received: dict[str, Counter[str]] = defaultdict(Counter)
+        self.running: dict[str, str] = {}
+        """The worker of each running job."""
+        self.submitted: list[str] = []
+        self.ended: dict[str, str] = {}
+        self.expected: dict[str, Expected] = {}
+        self.changed_by_people: set[str] = set()
+        self.fleet_is_calm: Callable[[], bool] = lambda: True
+        """Whether nothing outside a worker keeps it from its work now."""
+
+    @staticmethod
+    def install(file: Path) -> None:
+        """Make the triggers."""
+        connection = sqlite3.connect(file)
+        connection.executescript(_TABLES)
+        connection.close()
+
+    def collect(self, committer: Process) -> None:
+        """Judge what this process has just committed."""
+        query = "SELECT * FROM simulated_history WHERE number > ? ORDER BY number"
+        for number, at, job, chunk, *values in self._connection.execute(query, (self._last,)).fetchall():
+            self._last = number
+            old, new = Row(*values[::2]), Row(*values[1::2])
+            if chunk is not None:
+                self._note_chunk(job, chunk, saved=new.attempt is not None)
+            elif old.state is None:
+                self.submitted.append(job)
+            else:
+                self._judge(at, job, old, new, committer)
+
+    def note_decoded(self, job: str, attempt: int, index: int) -> None:
+        """An engine decoded a chunk."""
+        saved, claimed = self._saved.get((job, index)), self._claimed_at.get((job, attempt))
+        if saved is not None and claimed is not None and saved < claimed:
+            self._violate("a chunk is decoded once", job, f"chunk {index} again, by attempt {attempt}")
+
+    def note_killed(self, worker_id: str) -> None:
+        """This worker was killed."""
+        self._kills.update(job for job, owner in self.running.items() if owner == worker_id)
+
+    def receive(self, body: str) -> None:
+        """The receiver of the webhook has got this."""
+        message = json.loads(body)
+        job = message["data"].get("job") or message["data"].get("job_id") or ""
+        self._received[job][message["type"].removeprefix("job.")] += 1
+
+    def check_webhooks(self) -> None:
+        """Every ending that was committed was told to the receiver."""
+        for job, endings in self._endings.items():
+            for state, times in endings.items():
+                if (told := self._received[job][state]) < times:
+                    self._violate("no webhook is lost", job, f"{state} {times} times, and told {told} times")
+
+    # --- laws -----------------------------------------------------------------------------------------------
+
+    def _note_chunk(self, job: str, index: int, *, saved: bool) -> None:
+        if saved:
+            self._saved[job, index] = self._last
+        else:
+            self._saved.pop((job, index), None)
+
+    def _judge(self, at: str, job: str, old: Row, new: Row, committer: Process) -> None:
+        if old.state != new.state and (old.state, new.state) not in MOVES:
+            self._violate("states move as drawn", job, f"{old.state} became {new.state}")
+        if new.attempt != old.attempt:
+            self._judge_claim(job, old, new, committer)
+        if old.lease_owner is not None and new.lease_owner != old.lease_owner:
+            self._judge_loss(at, job, old, committer)
+        if new.crashes > old.crashes:
+            self._judge_crash(job, old, new)
+        if new.retries > old.retries + 1 or (new.retries > old.retries) != (old.state in ENDED):
+            self._violate("a retry is counted once", job, f"{old.retries} became {new.retries}")
+        if old.cancel_requested and old.state == "running" and new.state == "queued":
+            self._violate("a cancel is not forgotten", job, "it was queued again")
+        if old.state != new.state or old.attempt != new.attempt:
+            self._note_move(job, old, new)
+
+    def _judge_claim(self, job: str, old: Row, new: Row, committer: Process) -> None:
+        if new.state != "running" or new.attempt != old.attempt + 1:
+            self._violate("a claim is one attempt", job, f"attempt {old.attempt} became {new.attempt}")
+        since = committer.draining_since_ns
+        if since is not None and self._scheduler.now_ns - since > 5 * NS:
+            self._violate("who drains claims nothing", job, f"claimed by {committer.name}")
+        self._claimed_at[job, new.attempt] = self._last
+
+    def _judge_loss(self, at: str, job: str, old: Row, committer: Process) -> None:
+        """A claim ended. Unless its own worker did that, its lease had run out, and not without a reason."""
+        owner = self._owners.get(str(old.lease_owner))
+        if owner is None or owner is committer:
+            return
+        if str(old.lease_until)[:23] > at:
+            what = f"taken from {owner.name} by {committer.name} before the lease ran out"
+            self._violate("a claim is held by one", job, what)
+        well_s = (self._scheduler.now_ns - owner.troubled_ns) / NS
+        if not (owner.dead or owner.frozen) and self.fleet_is_calm() and well_s > CALM_S:
+            self._violate("who works keeps the job", job, f"taken from {owner.name}, which was well")
+
+    def _judge_crash(self, job: str, old: Row, new: Row) -> None:
+        taken = old.lease_owner is not None and new.lease_owner is None
+        accused = {old.lease_owner} if taken else old.suspected - new.suspected
+        owners = [self._owners[each] for each in sorted(map(str, accused)) if each in self._owners]
+        if sum(owner.dead for owner in owners) < min(len(owners), new.crashes - old.crashes):
+            names = ", ".join(owner.name for owner in owners)
+            self._violate("crashes are deaths", job, f"a crash of {names} was counted, and it lives")
+
+    def _note_move(self, job: str, old: Row, new: Row) -> None:
+        name = self._name(job)
+        if new.state == "running":
+            owner = str(new.lease_owner)
+            self.running[job] = owner
+            process = self._owners.get(owner)
+            claimer = owner if process is None else process.name
+            self._timeline.note(f"{name} claimed by {claimer}, attempt {new.attempt}")
+            return
+        self.running.pop(job, None)
+        why = f" ({new.error_code})" if new.error_code else ""
+        self._timeline.note(f"{name} is {new.state}{why}, was {old.state}")
+        if new.state in ENDED:
+            self.ended[job] = str(new.state)
+            self._endings[job][str(new.state)] += 1
+            self._judge_ending(job, new)
+        else:
+            self.ended.pop(job, None)
+            if old.state in ENDED and job not in self.changed_by_people:
+                self._violate("a job ends once", job, f"{old.state} was queued again, and nobody asked")
+
+    def _judge_ending(self, job: str, new: Row) -> None:
+        deserved = self.expected[job].codes if job in self.expected else frozenset[str]()
+        if new.state == "failed":
+            killed = new.error_code == "poison" and self._kills[job] >= CRASHES
+            if new.error_code not in deserved and not killed:
+                self._violate("no fault of the surroundings fails a job", job, f"failed as {new.error_code}")
+        elif new.state == "done" and deserved:
+            self._violate("bad input is refused", job, f"done, and it deserves {sorted(deserved)}")
+        elif new.state == "cancelled" and job not in self.changed_by_people:
+            self._violate("only people cancel", job, "cancelled, and nobody asked")
+
+    def _violate(self, law: str, job: str, what: str) -> None:
+        self._timeline.violate(law, f"{self._name(job)}: {what}")
+
+    def _name(self, job: str) -> str:
+        return self.expected[job].name if job in self.expected else job

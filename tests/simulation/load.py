@@ -1,0 +1,125 @@
+"""The recordings of a simulation, and the people who submit, cancel and retry jobs."""
+
+import io
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from spool import failpoints
+from spool.domain.jobs import Source
+from spool.domain.options import AskedOptions
+from spool.errors import SpoolError, StorageError
+from spool.ids import new_id
+from spool.store.jobs import NewJob, cancel_job, create_job, retry_job
+from tests.simulation.engine import POISON, RATE
+from tests.simulation.fleet import Fleet, RunningApi
+from tests.simulation.history import Expected, History
+from tests.simulation.timeline import Timeline
+
+DESERVED = {
+    "good": frozenset[str](),
+    "text": frozenset({"audio_unreadable"}),
+    "poison": frozenset({"engine_crashed", "poison"}),
+}
+LENGTHS = (3, 8, 20, 45, 90, 180)
+SHARED = 24
+"""Recordings on the share."""
+
+
+@lru_cache(256)
+def recording(kind: str, seconds: int, level: int) -> bytes:
+    """A recording's bytes: bursts of a tone, which are cut into chunks at their pauses."""
+    if kind == "text":
+        return b"This is not a recording.\n" * (10 + level)
+    t = np.arange(seconds * RATE, dtype=np.float32) / RATE
+    samples = (0.01 * level * ((t % 4.0) < 3.5) * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+    if kind == "poison":
+        samples[len(samples) // 2] = POISON
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def fill_share(folder: Path) -> None:
+    """Put recordings on the share."""
+    folder.mkdir(parents=True)
+    for number in range(SHARED):
+        (folder / f"tape-{number}.wav").write_bytes(recording("good", LENGTHS[number % 5], 10 + number))
+
+
+class Load:
+    """Submits jobs until it is told to stop."""
+
+    def __init__(
+        self, fleet: Fleet, history: History, timeline: Timeline, share: Path, jobs_an_hour: float
+    ) -> None:
+        self._fleet, self._history, self._timeline = fleet, history, timeline
+        self._share, self._jobs_an_hour = share, jobs_an_hour
+        self._random = fleet.scheduler.random
+        self._requests = 0
+
+    def run(self) -> None:
+        """Submit jobs, and now and then change one."""
+        scheduler = self._fleet.scheduler
+        while True:
+            scheduler.sleep(self._random.expovariate(self._jobs_an_hour / 3600))
+            if self._fleet.calm:
+                return
+            if (api := self._fleet.choose_api()) is None:
+                continue
+            self._requests += 1
+            scheduler.spawn(
+                api.process, f"request-{self._requests}", partial(self._submit, api, self._requests)
+            )
+            if self._history.submitted and self._random.random() < 0.1:
+                job = self._random.choice(self._history.submitted[-20:])
+                change = self._random.choice([cancel_job, cancel_job, retry_job])
+                scheduler.spawn(api.process, "change", partial(self._change, api, job, change))
+
+    def _submit(self, api: RunningApi, number: int) -> None:
+        job_id = new_id("job")
+        kind = self._random.choices(["good", "text", "poison"], [94, 3, 3])[0]
+        self._history.expected[job_id] = Expected(f"job {number}", DESERVED[kind])
+        try:
+            source, sha256 = self._make_source(api, job_id, kind)
+            failpoints.failpoint("create.stored")
+            with api.database.begin() as tx:
+                create_job(tx, self._new_job(job_id, number, source, sha256))
+        except StorageError:
+            return  # the client does not know whether the job is there
+        self._timeline.note(f"job {number} accepted: {kind}, {source.kind}")
+        failpoints.failpoint("create.committed")
+        api.sweeper.wake()
+
+    def _make_source(self, api: RunningApi, job_id: str, kind: str) -> tuple[Source, str | None]:
+        if kind == "good" and self._random.random() < 0.3:
+            path = self._share / f"tape-{self._random.randrange(SHARED)}.wav"
+            return Source("file", path.as_uri(), None), None
+        data = recording(kind, self._random.choice(LENGTHS), self._random.randint(10, 25))
+        info = api.objects.put_bytes(f"jobs/{job_id}/source", data)
+        return Source("upload", info.key, info.size), info.sha256
+
+    def _new_job(self, job_id: str, number: int, source: Source, sha256: str | None) -> NewJob:
+        asked = AskedOptions.model_validate({"model": "simulated", "speech_detector": False})
+        return NewJob(
+            source,
+            asked.job_options(),
+            f"recording-{number}.wav",
+            id=job_id,
+            received_sha256=sha256,
+            reuse=self._random.random() < 0.3,
+            project=self._random.choice(["oral", "court"]),
+        )
+
+    def _change(self, api: RunningApi, job: str, change: Callable[..., object]) -> None:
+        self._history.changed_by_people.add(job)
+        try:
+            with api.database.begin() as tx:
+                change(tx, job)
+        except SpoolError:
+            return
+        self._timeline.note(f"{self._history.expected[job].name}: a person asked for {change.__name__}")
+        api.sweeper.wake()

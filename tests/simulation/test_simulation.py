@@ -1,0 +1,169 @@
+"""The simulation runs clean, again in the same way, and finds a defect that is planted."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from spool import clock
+from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.planting import DoesNotApply, mutate, plant
+from tests.simulation.scheduler import NS, Process, Scheduler
+
+LAST = re.compile(r"seed (\d+): (\S+) hours, (\d+) jobs, (\d+) faults, (\d+) violations, digest [0-9a-f]{16}")
+
+
+def simulate(*options: str) -> tuple[int, list[str]]:
+    """The exit code, and the lines of the output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    return done.returncode, (done.stdout or done.stderr).splitlines()
+
+
+@pytest.mark.integration
+def test_a_run_is_clean_and_can_be_replayed() -> None:
+    options = ("--seed", "7", "--hours", "1", "--jobs", "400", "--faults", "200")
+    code, lines = simulate(*options)
+    last = LAST.fullmatch(lines[-1])
+    assert code == 0, lines
+    assert last is not None
+    assert int(last[3]) > 40
+    assert int(last[4]) > 20
+    assert simulate(*options) == (code, lines)
+
+
+@pytest.mark.integration
+def test_a_run_with_a_new_seed_is_clean() -> None:
+    code, lines = simulate("--hours", "2", "--jobs", "400", "--faults", "200")
+    assert code == 0, lines
+
+
+@pytest.mark.integration
+def test_a_planted_defect_is_found_with_its_timeline() -> None:
+    options = ("--seed", "1", "--hours", "1", "--jobs", "200", "--faults", "60")
+    code, lines = simulate("--mutation", "chunk-without-its-charge", *options)
+    assert code == 1
+    assert LAST.fullmatch(lines[-1])
+    assert any("VIOLATION of the audit's rule billed" in line for line in lines)
+    assert any(re.search(r"job \d+ claimed by w\d\.\d+, attempt 1$", line) for line in lines)
+
+
+@pytest.mark.integration
+def test_an_unknown_mutation_is_refused() -> None:
+    code, lines = simulate("--mutation", "no-such-defect")
+    assert code == 2
+    assert lines[0].startswith("There is no mutation 'no-such-defect'; there are fence-without-attempt,")
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_each_mutation_applies_to_the_present_text(name: str) -> None:
+    compile(mutate(name, DEFECTS[name]), DEFECTS[name].module, "exec")
+
+
+def test_a_mutation_of_a_module_that_is_imported_comes_too_late() -> None:
+    import spool.store.queue.leases
+
+    assert spool.store.queue.leases.__doc__
+    with pytest.raises(DoesNotApply, match="comes too late"):
+        plant("fence-without-attempt")
+
+
+class Ran:
+    """Two threads that wait for each other under virtual time."""
+
+    def __init__(self, seed: int) -> None:
+        self.seen: list[str] = []
+        self.scheduler = Scheduler(seed, self.seen.append)
+        self.process = Process("p")
+        self.queue: clock.Queue[int] = clock.Queue(1)
+
+    def produce(self) -> None:
+        for number in range(3):
+            clock.sleep(10)
+            self.queue.put(number)
+
+    def consume(self) -> None:
+        began = clock.monotonic()
+        for _ in range(3):
+            self.seen.append(f"{self.queue.get()} after {clock.monotonic() - began:g} s")
+
+    def run(self) -> list[str]:
+        clock.install(self.scheduler)
+        try:
+            self.scheduler.spawn(self.process, "produce", self.produce)
+            self.scheduler.spawn(self.process, "consume", self.consume)
+            self.scheduler.run(lambda: False)
+        finally:
+            clock.install(None)
+        return self.seen
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_threads_wait_in_virtual_time(seed: int) -> None:
+    assert Ran(seed).run() == ["0 after 10 s", "1 after 20 s", "2 after 30 s"]
+
+
+def test_a_frozen_process_goes_on_later_and_a_killed_one_never() -> None:
+    scheduler = Scheduler(1, print)
+    seen: list[tuple[str, float]] = []
+    frozen, killed, outside = Process("frozen"), Process("killed"), Process("outside")
+
+    def tick(name: str) -> None:
+        try:
+            clock.sleep(10)
+            seen.append((name, scheduler.now_ns / NS))
+        finally:
+            seen.append((f"{name} ended", scheduler.now_ns / NS))
+
+    def meddle() -> None:
+        clock.sleep(5)
+        scheduler.freeze(frozen)
+        scheduler.kill(killed)
+        clock.sleep(60)
+        scheduler.thaw(frozen)
+
+    clock.install(scheduler)
+    try:
+        scheduler.spawn(frozen, "tick", lambda: tick("frozen"))
+        dead = scheduler.spawn(killed, "tick", lambda: tick("killed"))
+        scheduler.spawn(outside, "meddle", meddle)
+        scheduler.run(lambda: False)
+    finally:
+        clock.install(None)
+    assert seen == [("frozen", 65.0), ("frozen ended", 65.0)], "no `finally` of a killed process runs"
+    assert not dead.ended
+
+
+def test_a_lock_and_an_event_are_waited_for_with_a_limit() -> None:
+    scheduler = Scheduler(3, print)
+    process, lock, event = Process("p"), clock.Lock(), clock.Event()
+    seen: list[object] = []
+
+    def hold() -> None:
+        with lock:
+            clock.sleep(30)
+        event.set()
+
+    def try_it() -> None:
+        clock.sleep(1)
+        seen.append(lock.acquire(timeout=5))
+        seen.append(clock.monotonic())
+        seen.append(event.wait(100))
+        seen.append(clock.monotonic())
+
+    clock.install(scheduler)
+    try:
+        scheduler.spawn(process, "hold", hold)
+        scheduler.spawn(process, "try", try_it)
+        scheduler.run(lambda: False)
+    finally:
+        clock.install(None)
+    assert seen == [False, 6.0, True, 30.0]

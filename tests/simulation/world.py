@@ -1,0 +1,233 @@
+"""One run: a fleet, its load and its faults, until everything has ended, and what an audit says then."""
+
+import os
+import random
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+import migrations
+import spool.background.outbox_relay
+import spool.background.sweeper
+import spool.store.database
+import worker.app
+import worker.engine.client
+import worker.jobs.lease
+from spool import clock, failpoints
+from spool.audit.runner import audit
+from spool.domain.events import JOB_ENDS
+from spool.settings.secret_key import SecretBox
+from spool.store.database import Database
+from spool.store.webhooks import create_webhook
+from spool.tables.webhooks import NewWebhook
+from tests.simulation.broker import Broker
+from tests.simulation.database import DatabaseFaults, SimulatedDatabase
+from tests.simulation.engine import SimulatedChild
+from tests.simulation.faults import Edges, FaultInjector
+from tests.simulation.fleet import Fleet
+from tests.simulation.history import History
+from tests.simulation.load import Load, fill_share
+from tests.simulation.objects import Objects, SimulatedStore
+from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
+from tests.simulation.timeline import Timeline
+from worker.engine.audio_slots import AudioView, SlotLayout
+from worker.engine.protocol import EngineOptions
+
+SETTLE_S = 4 * 3600.0
+"""Within this time of the last fault everything has ended: a job that met outages waits up to ten minutes
+between its attempts."""
+AFTER_S = 300.0
+"""After the last ending: until webhooks are delivered and charges written."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of what: `hours` are worker-hours."""
+
+    seed: int
+    hours: float
+    workers: int = 4
+    apis: int = 2
+    jobs_an_hour: float = 240.0
+    faults_an_hour: float = 60.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a run came to."""
+
+    plan: Plan
+    jobs: int
+    faults: int
+    timeline: Timeline
+    virtual_hours: float
+
+    def __str__(self) -> str:
+        """The line that ends a run."""
+        return (
+            f"seed {self.plan.seed}: {self.plan.hours:g} hours, {self.jobs} jobs, {self.faults} faults, "
+            f"{len(self.timeline.violations)} violations, digest {self.timeline.digest}"
+        )
+
+
+class World:
+    """A run of the simulation, in an empty folder."""
+
+    def __init__(self, plan: Plan, folder: Path, show: Callable[[str], None] | None = None) -> None:
+        self._plan, self._file = plan, folder / "spool.db"
+        self._scheduler = Scheduler(plan.seed, lambda text: self.timeline.violate("no thread dies", text))
+        self.timeline = Timeline(lambda: self._scheduler.now_ns / NS, show=show)
+        faults = DatabaseFaults()
+        self._edges = Edges(
+            SimulatedDatabase(self._scheduler, faults),
+            faults,
+            Broker(self._scheduler),
+            Objects(self._scheduler),
+        )
+        self._fleet = Fleet(self._scheduler, self.timeline, self._edges.broker, self._edges.objects, folder)
+        fill_share(self._fleet.share)
+        migrations.upgrade(f"sqlite:///{self._file}")
+        History.install(self._file)
+        self._history = History(self._file, self._scheduler, self.timeline, self._fleet.processes)
+        self._injector = FaultInjector(
+            self._fleet, self._edges, self._history, self.timeline, plan.faults_an_hour
+        )
+        self._connect()
+        self._over = False
+
+    def _connect(self) -> None:
+        """Tell the history what it has to know."""
+        history, edges = self._history, self._edges
+        edges.database_faults.committed = history.collect
+        edges.engines.heard = self._note_heard
+        self._fleet.killed = history.note_killed
+        self._fleet.receive = self._receive
+        history.fleet_is_calm = lambda: not edges.database_faults.down
+
+    def _note_heard(self, job: str, mark: str) -> None:
+        job_id, _, attempt = job.partition("/")
+        parts = mark.split("/")
+        if len(parts) > 3:  # the engine knows the recording's bytes
+            self._history.note_decoded(job_id, int(attempt), int(parts[3]))
+
+    def _receive(self, body: str) -> int:
+        if not self._fleet.calm and self._scheduler.random.random() < 0.1:
+            return 500
+        self._history.receive(body)
+        return 200
+
+    def run(self) -> Ending:
+        """Run to the end."""
+        with self._installed():
+            self._scheduler.spawn(self._fleet.outside, "main", self._main)
+            try:
+                self._scheduler.run(lambda: self._over)
+            except Stalled as error:
+                self.timeline.violate("nothing spins", str(error))
+        hours = self._scheduler.now_ns / NS / 3600
+        return Ending(self._plan, len(self._history.submitted), self._injector.count, self.timeline, hours)
+
+    def _main(self) -> None:
+        database = Database(f"sqlite:///{self._file}")
+        for project in ("oral", "court"):
+            new = NewWebhook(project=project, url="https://example.org/", types=tuple(sorted(JOB_ENDS)))
+            with database.begin() as tx:
+                create_webhook(tx, new, SecretBox(("s" * 32,)))
+        plan, fleet = self._plan, self._fleet
+        names = [f"api{number + 1}" for number in range(plan.apis)]
+        for name in names + [f"w{number + 1}" for number in range(plan.workers)]:
+            fleet.start(name)
+        load = Load(fleet, self._history, self.timeline, fleet.share, plan.jobs_an_hour)
+        self._scheduler.spawn(fleet.outside, "load", load.run)
+        self._scheduler.spawn(fleet.outside, "faults", self._injector.run)
+        self._scheduler.sleep(plan.hours / plan.workers * 3600)
+        fleet.calm = True
+        self.timeline.note("no more jobs and no more faults")
+        self._settle()
+        self._audit(database)
+        self._over = True
+
+    def _settle(self) -> None:
+        """Wait until everything has ended."""
+        history, end = self._history, self._scheduler.now_ns + round(SETTLE_S * NS)
+        while len(history.ended) < len(history.submitted) and self._scheduler.now_ns < end:
+            self._scheduler.sleep(30)
+        for job in history.submitted:
+            if job not in history.ended:
+                name = history.expected[job].name
+                self.timeline.violate("nothing waits", f"{name} has not ended {SETTLE_S / 3600:g} h later")
+        self._scheduler.sleep(AFTER_S)
+        history.check_webhooks()
+
+    def _audit(self, database: Database) -> None:
+        report = audit(database, SimulatedStore(self._edges.objects), remove_orphans=True)
+        for breach in report.breaches:
+            self.timeline.violate(f"the audit's rule {breach.rule}", f"{breach.subject}: {breach.message}")
+        self.timeline.note(f"audited: {report.jobs} jobs, {report.chunks} chunks, {report.lines} cost lines")
+
+    @contextmanager
+    def _installed(self) -> Iterator[None]:
+        """Put the simulated edges in the places of the real ones."""
+        scheduler, edges = self._scheduler, self._edges
+
+        def make_child(layout: SlotLayout, _: EngineOptions) -> SimulatedChild:
+            return SimulatedChild(scheduler, edges.engines, AudioView(layout).read)
+
+        clock.install(scheduler)
+        failpoints.install(self._injector.pass_failpoint)
+        vars(spool.store.database)["create_engine"] = edges.database.create_engine
+        vars(worker.engine.client)["EngineProcess"] = make_child
+        vars(worker.app)["object_store"] = lambda _: SimulatedStore(edges.objects)
+        vars(worker.app)["LiveIntake"] = _NoLiveSessions
+        vars(worker.jobs.lease)["_STARTS"] = _LeaseStarts(scheduler)
+        for module in (spool.background.outbox_relay, spool.background.sweeper):
+            vars(module)["queue_depth"] = edges.broker.queue_depth
+        vars(spool.background.outbox_relay)["send_hints"] = edges.broker.send_hints
+        random.seed(self._plan.seed)
+        entropy = random.Random(self._plan.seed)
+        os.urandom = entropy.randbytes
+        uuid.uuid4 = lambda: uuid.UUID(bytes=entropy.randbytes(16))
+        try:
+            yield
+        finally:
+            clock.install(None)
+            failpoints.install(None)
+
+
+class _LeaseStarts:
+    """The thread that starts those of leases, one in each process."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._own: dict[Process, worker.jobs.lease._Starts] = {}
+
+    def add(self, at: float, lease: worker.jobs.lease.Lease) -> None:
+        process = self._scheduler.current().process
+        self._own.setdefault(process, worker.jobs.lease._Starts()).add(at, lease)
+
+
+class _NoLiveSessions:
+    """Live sessions are not simulated."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def run(plan: Plan, show: Callable[[str], None] | None = None) -> Ending:
+    """Run in a folder of its own, in memory where the machine has one there."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="spool-simulation-", dir=memory if memory.is_dir() else None))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        return World(plan, folder, show).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
