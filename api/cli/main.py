@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(error: Exception) -> None:
-    """Exit with a sentence for an error of Spool or its client; return for any other."""
+    """Exit with a sentence for an error of Spool, its client or a file; return for any other."""
     from rich.console import Console
     from rich.text import Text
 
@@ -178,6 +178,8 @@ def _fail(error: Exception) -> None:
         sentence, code = str(error), Exit.FAILED
     elif isinstance(error, SpoolError):
         sentence, code = error.message, Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+        sentence, code = f"{error.filename}: {error.strerror}.", Exit.USAGE
     else:
         return
     Console(stderr=True).print(Text.assemble(("spool: ", "red"), sentence), soft_wrap=True)

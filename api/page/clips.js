@@ -1,6 +1,7 @@
 // A stretch of a recording to cite: a line for a footnote, its words and its sound.
 
 import { h, notice } from "./dom.js";
+import { fileName } from "./downloads.js";
 import { get, save } from "./http.js";
 import { timesOf } from "./stretch.js";
 
@@ -18,8 +19,7 @@ export function openClip(job) {
   const dialog = h("dialog", { "aria-labelledby": "clip-title" }, form);
   function show(clip) {
     const citation = h("textarea", { rows: "5", readonly: true, "aria-label": "Citation" }, clip.citation);
-    const name = `${clip.name.replace(/\.[^.]*$/, "")} ${clip.start}-${clip.end}`;
-    const take = (title, address, ending) => h("button", { type: "button", onclick: () => save(address, `${name}.${ending}`).catch((error) => notice(error.message, true)) }, title);
+    const take = (title, address, ending) => h("button", { type: "button", onclick: () => save(address, fileName(clip.name, ending, ` ${clip.start}-${clip.end}`)).catch((error) => notice(error.message, true)) }, title);
     const [words, sound] = [clip.transcript_url, clip.audio_url].map((url) => { const { pathname, search } = new URL(url); return pathname + search; });
     found.replaceChildren(h("p", {}, clip.text || h("em", { class: "quiet" }, "no words")), h("div", { class: "editor" }, citation),
       h("div", { class: "row" }, h("button", { type: "button", onclick: () => copy(citation) }, "Copy"),

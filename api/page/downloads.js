@@ -13,7 +13,8 @@ const FORMS = {
 };
 const ENDINGS = { paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt", tei: "tei.xml", iiif: "manifest.json" };
 
-const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${ENDINGS[form] ?? form}`;
+// `part`: which stretch of the recording it is.
+export const fileName = (name, form, part = "") => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}${part}.${ENDINGS[form] ?? form}`;
 
 export function downloadsOf(job, transcript) {
   const there = Object.entries(FORMS).filter(([form]) => form === "rttm" ? transcript.diarization

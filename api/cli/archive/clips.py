@@ -40,20 +40,12 @@ def clip(
     with server.connect() as spool:
         found = spool.clip(job_id, first, last, version=version, closed=closed)
         if audio is not None:
-            _write(audio, spool.clip_audio(job_id, first, last, closed=closed))
+            audio.write_bytes(spool.clip_audio(job_id, first, last, closed=closed))
         if transcript is not None and form is not None:
             words = spool.clip_transcript(job_id, first, last, form, version=found.version, closed=closed)
-            _write(transcript, words)
+            transcript.write_bytes(words)
     changed = "" if found.version == found.newest_version else f"\nThe newest is {found.newest_version}."
     server.show(found, f"{found.text}\n\n{found.citation}{changed}", markup=False)
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Raises InvalidRequest."""
-    try:
-        file.write_bytes(content)
-    except OSError as error:
-        raise InvalidRequest(f"{file}: the file cannot be written: {error.strerror}") from error
 
 
 def _form_of(file: Path) -> ClipFormat:

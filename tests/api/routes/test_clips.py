@@ -109,4 +109,7 @@ def test_the_command_prints_the_citation_and_writes_files(
     nowhere = tmp_path / "no" / "clip.wav"
     refused = invoke(main, [*command, "--audio", nowhere])
     assert refused.exit_code == 2
-    assert f"{nowhere}: the file cannot be written: No such file or directory" in refused.stderr
+    assert f"{nowhere}: No such file or directory." in refused.stderr
+    for into in (["transcript", job_id, "-o"], ["receipt", job_id, "--out"]):
+        refused = invoke(main, [*into, nowhere, "--url", live.url])
+        assert (refused.exit_code, refused.stderr) == (2, f"spool: {nowhere}: No such file or directory.\n")
