@@ -68,7 +68,8 @@ class SearchFields(BaseModel):
     ] = 1
     max_symbols: Annotated[
         int | None,
-        Option("Search", searches=(*TRANSDUCER_GREEDY, *TRANSDUCER_BEAM)),
+        # A CTC head writes at most one a frame: it changes nothing there.
+        Option("Search", searches=(*TRANSDUCER_GREEDY, *TRANSDUCER_BEAM, CTC_GREEDY, *CTC_BEAMS)),
         Field(
             ge=1,
             le=100,
