@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=40.0, help="worker-hours")
     parser.add_argument("--jobs", type=float, default=240.0, help="jobs an hour")
     parser.add_argument("--faults", type=float, default=60.0, help="faults an hour")
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--show", action="store_true", help="print the whole timeline")
     parser.add_argument("--mutation", help="plant this defect first; `all` tries each and prints a table")
     asked = parser.parse_args()
@@ -31,7 +32,7 @@ def main() -> int:
     from tests.simulation.world import Plan, run  # after a defect is planted
 
     began = time.monotonic()
-    plan = Plan(seed, asked.hours, jobs_an_hour=asked.jobs, faults_an_hour=asked.faults)
+    plan = Plan(seed, asked.hours, asked.workers, jobs_an_hour=asked.jobs, faults_an_hour=asked.faults)
     ending = run(plan, print if asked.show else None)
     took = time.monotonic() - began
     if ending.timeline.violations and not asked.show:

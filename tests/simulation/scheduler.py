@@ -8,6 +8,7 @@ killed is never resumed, so no `finally` of it runs, as after SIGKILL.
 
 import heapq
 import itertools
+import math
 import random
 import traceback
 from collections.abc import Callable
@@ -98,7 +99,8 @@ class Scheduler:
         if done():
             return True
         task, key = self.current(), id(on)
-        end = None if timeout is None else self.now_ns + round(timeout * NS)
+        # A wait takes time, however short: what is left of one may be less than a nanosecond.
+        end = None if timeout is None else self.now_ns + max(1, math.ceil(timeout * NS))
         self._waiting.setdefault(key, []).append(task)
         try:
             while True:

@@ -11,6 +11,7 @@ from spool import clock
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.planting import DoesNotApply, mutate, plant
 from tests.simulation.scheduler import NS, Process, Scheduler
+from tests.simulation.shrinking import Size, read_kept, shrink
 
 LAST = re.compile(r"seed (\d+): (\S+) hours, (\d+) jobs, (\d+) faults, (\d+) violations, digest [0-9a-f]{16}")
 
@@ -29,15 +30,33 @@ def simulate(*options: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.integration
-def test_a_run_is_clean_and_can_be_replayed() -> None:
-    options = ("--seed", "7", "--hours", "1", "--jobs", "400", "--faults", "200")
+@pytest.mark.parametrize("size", read_kept(), ids=lambda size: f"seed {size.seed}")
+def test_a_kept_run_is_clean(size: Size) -> None:
+    code, lines = simulate(*size.options)
+    assert code == 0, lines
+    assert LAST.fullmatch(lines[-1])
+
+
+@pytest.mark.integration
+def test_a_run_can_be_replayed() -> None:
+    options = Size(9, hours=0.5, jobs=400, faults=200, workers=4).options
     code, lines = simulate(*options)
     last = LAST.fullmatch(lines[-1])
-    assert code == 0, lines
     assert last is not None
-    assert int(last[3]) > 40
-    assert int(last[4]) > 20
+    assert int(last[3]) > 20
+    assert int(last[4]) > 10
     assert simulate(*options) == (code, lines)
+
+
+@pytest.mark.integration
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_run_that_breaks_a_law_is_made_smaller() -> None:
+    large = Size(1, 0.5, 100.0, 10.0, 2)
+    small, law = shrink(large, "chunk-without-its-charge")
+    assert law == "the audit's rule billed"
+    assert small.hours * small.jobs < large.hours * large.jobs
+    assert small.workers <= large.workers
 
 
 @pytest.mark.integration

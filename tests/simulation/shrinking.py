@@ -1,0 +1,113 @@
+"""Makes a run that breaks a law smaller, and keeps it as a regression test.
+
+`python -m tests.simulation.shrinking --seed 31 --hours 40 [--mutation NAME]` halves the hours, jobs and
+faults and takes workers away, for as long as the same law is broken, and adds what is left to `seeds.txt`,
+which `tests/simulation/test_simulation.py` runs.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+KEPT = Path(__file__).with_name("seeds.txt")
+
+
+@dataclass(frozen=True)
+class Size:
+    """A run's options; `jobs` and `faults` an hour."""
+
+    seed: int
+    hours: float
+    jobs: float
+    faults: float
+    workers: int
+
+    @property
+    def options(self) -> list[str]:
+        """For `python -m tests.simulation`."""
+        values = {"seed": self.seed, "hours": self.hours, "jobs": self.jobs, "faults": self.faults}
+        values |= {"workers": self.workers}
+        return [text for name, value in values.items() for text in (f"--{name}", f"{value:g}")]
+
+    def smaller(self) -> Iterator["Size"]:
+        """Smaller ones, the boldest first."""
+        yield replace(self, hours=self.hours / 2)
+        yield replace(self, jobs=self.jobs / 2)
+        yield replace(self, faults=self.faults / 2)
+        if self.workers > 1:
+            yield replace(
+                self, workers=self.workers - 1, hours=self.hours * (self.workers - 1) / self.workers
+            )
+
+
+def read_kept() -> list[Size]:
+    """The runs that are regression tests."""
+    lines = [line.partition("#")[0].split() for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    return [
+        Size(int(seed), float(hours), float(jobs), float(faults), int(workers))
+        for seed, hours, jobs, faults, workers in filter(None, lines)
+    ]
+
+
+def find_law(size: Size, mutation: str | None) -> str:
+    """The first law that the run breaks; empty if it breaks none."""
+    planted = [] if mutation is None else ["--mutation", mutation]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *planted, *size.options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stderr[-2000:])
+    broken = [line for line in done.stdout.splitlines() if "VIOLATION of " in line]
+    return broken[0].partition("VIOLATION of ")[2].partition(":")[0] if broken else ""
+
+
+def shrink(size: Size, mutation: str | None = None) -> tuple[Size, str]:
+    """The smallest run that was found to break the same law, and the law; empty if it breaks none."""
+    law = find_law(size, mutation)
+    tried = {size}
+    while law:
+        for smaller in size.smaller():
+            if smaller in tried:
+                continue
+            tried.add(smaller)
+            if find_law(smaller, mutation) == law:
+                print(*smaller.options, flush=True)
+                size = smaller
+                break
+        else:
+            break
+    return size, law
+
+
+def main() -> int:
+    """Shrink what the command line names; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.shrinking", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--hours", type=float, default=40.0)
+    parser.add_argument("--jobs", type=float, default=240.0)
+    parser.add_argument("--faults", type=float, default=60.0)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--mutation", help="with this defect; then nothing is kept")
+    asked = parser.parse_args()
+    start = Size(asked.seed, asked.hours, asked.jobs, asked.faults, asked.workers)
+    size, law = shrink(start, asked.mutation)
+    if not law:
+        print(f"seed {asked.seed} breaks no law", file=sys.stderr)
+        return 1
+    print(f"{law}: python -m tests.simulation {' '.join(size.options)}")
+    if asked.mutation is None:
+        with KEPT.open("a", encoding="utf-8") as file:
+            file.write(f"{size.seed} {size.hours:g} {size.jobs:g} {size.faults:g} {size.workers}  # {law}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
