@@ -143,11 +143,13 @@ class History:
     def receive(self, body: str) -> None:
         """The receiver of the webhook has got this."""
         message = json.loads(body)
-        job = message["data"].get("job") or message["data"].get("job_id") or ""
-        self._received[job][message["type"].removeprefix("job.")] += 1
+        self._received[message["data"]["job"]][message["type"].removeprefix("job.")] += 1
 
     def check_webhooks(self) -> None:
-        """Every ending that was committed was told to the receiver."""
+        """Every ending that was committed was told to the receiver, or will be tried again."""
+        waiting = "SELECT body FROM webhook_deliveries WHERE state = 'pending'"
+        for (body,) in self._connection.execute(waiting).fetchall():
+            self.receive(body)
         for job, endings in self._endings.items():
             for state, times in endings.items():
                 if (told := self._received[job][state]) < times:
