@@ -105,6 +105,7 @@ class Stack(Fleet):
             "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
             "SPOOL_SPEECH_DETECTOR": "false",  # the recordings are tones
+            "SPOOL_COMPUTE_TYPE": "float32",  # an idle worker would measure its models, and then change them
             "SPOOL_API_TOKEN": TOKEN,
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_CRASHES": "5",

@@ -217,6 +217,7 @@ class Fleet:
             yield_seconds=60.0,
             disk_floor_bytes=0,
             language_check=False,
+            compute_type="float32",  # an idle worker would start a process that measures its models
             min_qoi=0,
         )
 

@@ -54,8 +54,8 @@ class Plan:
     hours: float
     workers: int = 4
     apis: int = 2
-    jobs_an_hour: float = 240.0
-    faults_an_hour: float = 60.0
+    jobs_an_hour: float = 60.0
+    faults_an_hour: float = 30.0
 
 
 @dataclass(frozen=True)
