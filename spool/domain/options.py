@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from spool.domain.archive.alignment import AsksAlignment, KeepsAlignment
 from spool.domain.archive.diarization import Diarization
-from spool.domain.archive.verbatim import VERBATIM_LANGUAGES
+from spool.domain.archive.disfluencies import VERBATIM_LANGUAGES
 from spool.domain.declaration import Option, find_refusals
 from spool.domain.live.options import Listening
 from spool.domain.search.fields import SearchFields, UtteranceFields

@@ -7,38 +7,12 @@ Pure. Only what can be nothing else is listed: "like" and "you know" are not, an
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from spool.domain.archive.disfluencies import DISFLUENCIES, VERBATIM_LANGUAGES, LanguageLists
 from spool.domain.archive.edits import rebuild_words
 from spool.domain.transcript import Disfluency, Transcript, Verbatim, Word
 from spool.wer import normal_words
 
-
-class _Language(NamedTuple):
-    """single: words that never stand twice in a row in a sentence: no preposition that may end one, no
-    pronoun that is both subject and object."""
-
-    fillers: re.Pattern[str]
-    single: frozenset[str]
-
-
-def _language(fillers: str, single: str) -> _Language:
-    return _Language(re.compile(fillers), frozenset(single.split()))
-
-
-_LANGUAGES = {
-    "de": _language(
-        "ä+h+m*|ö+h+m*|e+hm+|h+m+", "ein eine einen einem einer ich wir und oder aber im zum zur"
-    ),
-    "en": _language(
-        "u+m+|u+h+m*|er|erm+|h+m+|mmm+", "the an i we they my your our their and or but if it's i'm"
-    ),
-    "es": _language("eh?m+|h+m+|mmm+", "el los las un unos unas yo mi y o pero de del al con"),
-    "fr": _language("eu+h+m*|heu+|h+m+|mmm+", "le les un une des je il et ou mais de du au aux dans pour"),
-    "it": _language("e+hm+|h+m+|mmm+", "il un una io e o ma di del della al con per"),
-    "nl": _language("e+u*h+m*|u+h+m*|h+m+|mmm+", "de een ik wij mijn en maar"),
-}
-VERBATIM_LANGUAGES = tuple(_LANGUAGES)
 _PAUSE_SECONDS = 2.0
 """Words further apart are neither doubled nor begun anew."""
 _SENTENCE_ENDS = (".", "?", "!", "…", ":", ";")
@@ -57,11 +31,11 @@ def mark_disfluencies(transcript: Transcript, how: Verbatim, known: Sequence[str
         groups: dict[tuple[str, int], list[int]] = {}
         for at, (word, code) in enumerate(zip(transcript.words, _codes(transcript, known), strict=True)):
             groups.setdefault((code, word.channel), []).append(at)
-        unlisted = sorted({code for code, _ in groups} - _LANGUAGES.keys())
+        unlisted = sorted({code for code, _ in groups} - DISFLUENCIES.keys())
         for (code, _), places in groups.items():
-            if code in _LANGUAGES:
+            if code in DISFLUENCIES:
                 own = [transcript.words[at] for at in places]
-                marks |= {places[at]: mark for at, mark in _find(own, _LANGUAGES[code])}
+                marks |= {places[at]: mark for at, mark in _find(own, DISFLUENCIES[code])}
     words = [_mark(word, marks.get(at), omit=how == "omit") for at, word in enumerate(transcript.words)]
     warnings = transcript.warnings
     if unlisted:
@@ -112,7 +86,7 @@ def _codes(transcript: Transcript, known: Sequence[str]) -> Iterator[str]:
         yield spans[at].read_as or spans[at].language
 
 
-def _find(words: Sequence[Word], language: _Language) -> Iterator[tuple[int, Disfluency]]:
+def _find(words: Sequence[Word], language: LanguageLists) -> Iterator[tuple[int, Disfluency]]:
     keys = [" ".join(normal_words(word.text)) for word in words]
     said = []
     for at, (word, key) in enumerate(zip(words, keys, strict=True)):
