@@ -6,12 +6,12 @@ import { save } from "./http.js";
 const FORMS = {
   txt: ["Text", "Plain text (.txt)"], paragraphs: ["Text", "Text in paragraphs (.txt)"], docx: ["Text", "Word document (.docx)"],
   srt: ["Subtitles", "SubRip (.srt)"], vtt: ["Subtitles", "WebVTT (.vtt)"], ttml: ["Subtitles", "TTML (.ttml)"],
-  eaf: ["Research", "ELAN (.eaf)"], textgrid: ["Research", "Praat (.TextGrid)"], ohms: ["Research", "OHMS index (.vtt)"], tei: ["Research", "TEI (.xml)"], iiif: ["Research", "IIIF manifest (.json)"],
+  eaf: ["Research", "ELAN (.eaf)"], textgrid: ["Research", "Praat (.TextGrid)"], ohms: ["Research", "OHMS index (.vtt)"], tei: ["Research", "TEI (.xml)"], pbcore: ["Research", "PBCore (.xml)"], iiif: ["Research", "IIIF manifest (.json)"],
   rttm: ["Research", "Speakers’ turns (.rttm)"],
   tsv: ["Data", "Table of segments (.tsv)"], ctm: ["Data", "Words with times (.ctm)"], json: ["Data", "Everything (.json)"],
   lattice: ["Data", "Lattices (.json)"], kaldi: ["Data", "Lattices for Kaldi"],
 };
-const ENDINGS = { paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt", tei: "tei.xml", iiif: "manifest.json" };
+const ENDINGS = { paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt", tei: "tei.xml", pbcore: "pbcore.xml", iiif: "manifest.json" };
 
 // `part`: which stretch of the recording it is.
 export const fileName = (name, form, part = "") => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}${part}.${ENDINGS[form] ?? form}`;

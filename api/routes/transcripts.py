@@ -16,10 +16,19 @@ from api.openapi.document import BINARY, TEXT
 from api.presenters.transcripts import key_of_transcript, read_transcript
 from api.queries import Subtitles
 from api.services import ServicesDep
+from spool.domain.archive.verbatim import leave_out
 from spool.domain.jobs import Job
 from spool.domain.transcript import Lattice, Transcript
 from spool.errors import Forbidden
-from spool.formats import CONTENT_TYPES, IIIF_TYPE, ServedFormat, check_subtitles, manifest, render_bytes
+from spool.formats import (
+    CONTENT_TYPES,
+    IIIF_TYPE,
+    ServedFormat,
+    check_subtitles,
+    manifest,
+    pbcore,
+    render_bytes,
+)
 from spool.formats.digits import with_digits
 from spool.objects.integrity import open_verified
 from spool.store.transcripts.edits import edits_of
@@ -81,10 +90,13 @@ def get_transcript(
     words = read_transcript(services.objects, job, edits, view)
     if digits is not None:
         words = with_digits(words, digits)
+    check_subtitles(form, subtitles)
+    address = f"{request.base_url}v1/jobs/{job_id}"
     if form == "iiif":
-        check_subtitles(form, subtitles)
-        address = f"{request.base_url}v1/jobs/{job_id}"
         return Response(manifest(words, address), headers=headers, media_type=IIIF_TYPE)
+    if form == "pbcore":
+        described = pbcore(leave_out(words), address)
+        return Response(described, headers=headers, media_type=CONTENT_TYPES[form])
     return Response(render_bytes(words, form, subtitles), headers=headers, media_type=CONTENT_TYPES[form])
 
 

@@ -20,5 +20,6 @@ from .names import (
     TEXT_FORMATS as TEXT_FORMATS,
     TextFormat as TextFormat,
 )
+from .pbcore import pbcore as pbcore
 from .rendering import check_subtitles as check_subtitles, render as render, render_bytes as render_bytes
 from .tiers import Annotation as Annotation, tiers_of as tiers_of

@@ -12,6 +12,7 @@ SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "lattice": ".lattice.json",
     "kaldi": ".ark",
     "tei": ".tei.xml",
+    "pbcore": ".pbcore.xml",
 }
 MISSING = "missing.tsv"
 """The file in a batch's zip that names each job without a transcript, and why it has none."""

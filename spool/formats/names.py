@@ -18,6 +18,7 @@ TextFormat = Literal[
     "lattice",
     "kaldi",
     "tei",
+    "pbcore",
 ]
 Format = Literal[TextFormat, "docx"]
 ServedFormat = Literal[Format, "iiif"]
@@ -41,5 +42,6 @@ CONTENT_TYPES: dict[Format, str] = {
     "lattice": "application/json",
     "kaldi": "text/plain; charset=utf-8",
     "tei": "application/tei+xml; charset=utf-8",
+    "pbcore": "application/xml",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }

@@ -9,6 +9,7 @@ from spool.formats.cueing import DEFAULT_PRESET, Preset
 from spool.formats.documents import docx
 from spool.formats.lattices import kaldi, lattice
 from spool.formats.names import TEXT_FORMATS
+from spool.formats.pbcore import pbcore
 from spool.formats.subtitles import ohms, srt, ttml, vtt
 from spool.formats.tables import ctm, rttm, tsv
 from spool.formats.tei import tei
@@ -42,6 +43,7 @@ def render(transcript: Transcript, format: str, subtitles: Preset | None = None)
         "lattice": lattice,
         "kaldi": kaldi,
         "tei": tei,
+        "pbcore": pbcore,
     }
     if format not in renderers:
         raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(TEXT_FORMATS)}")

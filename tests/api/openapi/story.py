@@ -211,7 +211,7 @@ def _transcripts(story: Story) -> None:
         story.get(path, form, format=form)
     for form in ("txt", "kaldi"):
         story.get(path, form, format=form)
-    for form in ("srt", "vtt", "tsv", "ttml", "eaf", "tei", "iiif"):
+    for form in ("srt", "vtt", "tsv", "ttml", "eaf", "tei", "pbcore", "iiif"):
         story.get(path, format=form)
     edit = {"first_word": 2, "last_word": 2, "text": "Ada Lund,", "seen": 0, "author": "Bo"}
     story.post(f"/v1/jobs/{job}/edits", json=edit)

@@ -28,7 +28,7 @@ from spool.domain import (
     apply_edits,
     read_typescript,
 )
-from spool.formats import Annotation, render_bytes, tiers_of
+from spool.formats import Annotation, pbcore, render_bytes, tiers_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
@@ -231,6 +231,67 @@ def test_tei_of_channels_and_of_silence_is_valid(tei_schema: etree.RelaxNG) -> N
     tei_schema.assertValid(page)
     assert [each.get("who") for each in page.iter(f"{TEI}u")] == ["#channel_0", "#channel_1"]
     tei_schema.assertValid(etree.fromstring(render_bytes(transcript_of(), "tei")))
+
+
+PBCORE = "{http://www.pbcore.org/PBCore/PBCoreNamespace.html}"
+
+
+@pytest.fixture(scope="module")
+def pbcore_rules() -> etree.RelaxNG:
+    return etree.RelaxNG(etree.parse(str(GOLDEN / "schemas/pbcore.rng")))
+
+
+def pbcore_texts(page: etree._Element, name: str) -> list[str]:
+    return [each.text or "" for each in page.iter(f"{PBCORE}{name}")]
+
+
+def test_pbcore_follows_the_rules_and_has_each_paragraph_with_its_times(pbcore_rules: etree.RelaxNG) -> None:
+    page = etree.fromstring(render_bytes(TALK, "pbcore"))
+    pbcore_rules.assertValid(page)
+    assert pbcore_texts(page, "pbcoreTitle") == ["box 4/tape <1>.wav"]
+    ada = 'Ada "A" <Lund>: '
+    told = pbcore_texts(page, "pbcoreDescription")
+    assert [told[0], told[-1]] == [f"{ada}It rained.", f"{ada}All day."]
+    assert told[1].startswith('Speaker 2: say "it": <b>&amp;')
+    first, *_, last = page.iter(f"{PBCORE}pbcoreDescription")
+    assert (first.get("startTime"), last.get("endTime")) == ("00:00:01.000", "00:00:04.000")
+    assert pbcore_texts(page, "contributor") == ['Ada "A" <Lund>', "Speaker 2"]
+    assert pbcore_texts(page, "instantiationDuration") == ["00:01:00.000"]
+    assert pbcore_texts(page, "instantiationLanguage") == ["eng"]
+    assert pbcore_texts(page, "instantiationLocation") == pbcore_texts(page, "pbcoreTitle")
+    assert pbcore_texts(page, "pbcoreAnnotation") == ["Spool with the model demo-tdt"]
+
+
+def test_pbcore_has_addresses_where_there_is_one(pbcore_rules: etree.RelaxNG) -> None:
+    page = etree.fromstring(pbcore(TALK, "https://archive.example/v1/jobs/job_1").encode())
+    pbcore_rules.assertValid(page)
+    (url,) = page.iterfind(f"{PBCORE}pbcoreAnnotation[@annotationType='Transcript URL']")
+    assert url.text == "https://archive.example/v1/jobs/job_1/transcript?format=json"
+    assert pbcore_texts(page, "instantiationLocation") == ["https://archive.example/v1/jobs/job_1/audio"]
+
+
+@pytest.mark.parametrize("language", ["yue", "xx", None])
+def test_pbcore_of_silence_and_of_odd_languages_follows_the_rules(
+    pbcore_rules: etree.RelaxNG, language: str | None
+) -> None:
+    page = etree.fromstring(render_bytes(transcript_of(language=language), "pbcore"))
+    pbcore_rules.assertValid(page)
+    assert pbcore_texts(page, "instantiationLanguage") == (["yue"] if language == "yue" else [])
+    assert pbcore_texts(page, "pbcoreDescription") == ["No speech was recognised."]
+
+
+@pytest.mark.parametrize("name", ["pbcoreIdentifier", "pbcoreDescription", "instantiationLocation"])
+def test_the_rules_of_pbcore_refuse_a_record_that_lacks_something(
+    pbcore_rules: etree.RelaxNG, name: str
+) -> None:
+    page = etree.fromstring(render_bytes(transcript_of(), "pbcore"))
+    (needed,) = page.iter(f"{PBCORE}{name}")
+    parent = needed.getparent()
+    assert parent is not None
+    parent.remove(needed)
+    assert not pbcore_rules.validate(page)
+    parent.append(needed)
+    assert not pbcore_rules.validate(page), "and one in another order"
 
 
 @given(
