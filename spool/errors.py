@@ -223,6 +223,10 @@ class CredentialsRefused(StorageError):
     """An object store does not know the key, or its secret is wrong."""
 
 
+class OutputMissing(StorageError):
+    """The folder that transcripts are written below is not there."""
+
+
 class DiskFull(StorageError):
     """The disk is full."""
 

@@ -141,12 +141,13 @@ class Exporter(BackgroundLoop):
 
     def _put(self, job: Job, uri: str, data: bytes, content_type: str) -> str:
         from spool.objects.connections import options_of  # boto3 takes a tenth of a second
-        from spool.objects.outputs import write_file, write_object
+        from spool.objects.outputs import output_root, write_file, write_object
         from spool.objects.s3_client import S3Options
 
         assert job.output is not None
         if uri.startswith("file://"):
-            return write_file(uri, job.output["prefix"], data)
+            made = output_root(job.output["prefix"], self._settings.output_prefixes)
+            return write_file(uri, job.output["prefix"], data, made)
         settings = self._settings
         options = S3Options(
             endpoint_url=settings.s3_endpoint_url,

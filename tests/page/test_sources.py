@@ -21,6 +21,7 @@ def live(
 ) -> Live:
     for name in ("api.watching.watcher.LOOK_S", "spool.background.exporter.LOOK_S"):
         monkeypatch.setattr(name, 0.05)
+    (tmp_path / "theirs").mkdir()
     prefix = f"{(tmp_path / 'theirs').resolve().as_uri()}/"
     return start_api(settings.model_copy(update={"output_prefixes": (prefix,)}))
 

@@ -23,11 +23,11 @@ class JobOutput(TypedDict):
 
 def destination_of(output: JobOutput) -> str:
     """What must be reachable for this output's files to be written: a connection, a bucket, or the
-    folders."""
+    folder."""
     if output["connection"] is not None:
         return f"connection:{output['connection']}"
     scheme, _, rest = output["prefix"].partition("://")
-    return f"s3://{rest.partition('/')[0]}" if scheme == "s3" else "folders"
+    return f"s3://{rest.partition('/')[0]}" if scheme == "s3" else output["prefix"]
 
 
 def target_of(project: str, output: JobOutput, uri: str) -> str:

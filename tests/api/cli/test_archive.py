@@ -24,6 +24,7 @@ OLD = 1_700_000_000
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path) -> Settings:
+    (tmp_path / "theirs").mkdir()
     prefix = f"{(tmp_path / 'theirs').resolve().as_uri()}/"
     return settings.model_copy(update={"output_prefixes": (prefix,)})
 

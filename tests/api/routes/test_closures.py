@@ -180,6 +180,7 @@ def archive(
     monkeypatch.setattr("api.delivery.webhook_dispatcher._LOOK_S", 0.02)
     monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.0)
     output = tmp_path / "output"
+    output.mkdir()
     changed = {
         "output_prefixes": (f"{output.resolve().as_uri()}/",),
         "webhook_private_hosts": ("localhost",),

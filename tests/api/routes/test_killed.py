@@ -58,6 +58,7 @@ settings = load_settings({{}}, home=Path({str(settings.home)!r}), database_url={
 def test_a_watcher_and_an_exporter_that_are_killed(
     settings: Settings, recordings: Path, tmp_path: Path, start_api: Callable[[Settings], Live]
 ) -> None:
+    (tmp_path / "theirs").mkdir()
     theirs = f"{(tmp_path / 'theirs').resolve().as_uri()}/"
     settings = settings.model_copy(update={"output_prefixes": (theirs,)})
     for name in ("a.wav", "b.wav", "reel 1.wav"):

@@ -32,7 +32,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    return (tmp_path / "theirs").resolve()
+    folder = (tmp_path / "theirs").resolve()
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -226,6 +228,27 @@ def test_a_bucket_that_is_missing_is_tried_again_until_it_is_there(
     said = http.get(f"/v1/jobs/{job}").json()["undelivered"]
     why = "Project default has no connection late; an earlier file is still there"
     assert said.startswith(f"txt could not be written below {where}: {why}; ")
+
+
+def test_nothing_is_written_where_a_share_would_be_mounted_until_it_is(
+    live: Live, http: httpx.Client, recordings: Path, theirs: Path
+) -> None:
+    output = {"prefix": f"{theirs.as_uri()}/default/box%204/", "formats": ["txt"]}
+    job = submitted(live, recordings, output)
+    theirs.rmdir()
+    live.work().finish(job)
+    until(lambda: shown(http, job).get("txt", {}).get("error"))
+    assert http.get(f"/v1/jobs/{job}").json()["undelivered"] == (
+        f"txt could not be written below {output['prefix']}: There is no folder {theirs}: mount its disk or "
+        "share, or create the folder if it is new; it will be tried again."
+    )
+    assert not theirs.exists()
+    theirs.mkdir()
+    until(lambda: settled(http, job)["txt"]["state"] == "written" or http.post(f"/v1/jobs/{job}/exports"))
+    until(lambda: shown(http, job)["txt"]["state"] == "written")
+    assert (theirs / "default" / "box 4" / "reel 1.wav.txt").read_text() == "keep the light\n"
+    assert http.get(f"/v1/jobs/{job}").json()["undelivered"] is None
+    assert clean(live)
 
 
 def test_what_is_not_allowed_is_refused_by_name_before_there_is_a_job(
