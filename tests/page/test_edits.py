@@ -47,6 +47,24 @@ def test_a_passage_gets_another_speaker(page: Page, live: Live) -> None:
         assert edit.speaker == "speaker_0"
 
 
+def test_a_passage_keeps_its_other_speaker_when_its_words_are_corrected_later(page: Page, live: Live) -> None:
+    job_id = passage(page, live, 3)
+    page.get_by_label("Speaker of this passage").select_option(label="Speaker 1")
+    page.get_by_role("button", name="Save").click()
+    text = page.get_by_label("Text of this passage")
+    expect(text).to_have_count(0)
+    with Spool(live.url) as spool:
+        (moved,) = spool.edits(job_id)
+        place = page.locator(".segment", has_text="horn")
+        place.hover()
+        place.get_by_role("button", name="Correct the passage").click()
+        text.fill(text.input_value().replace("horn", "bell"))
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".word.corrected")).to_have_text(["bell"])
+        words = spool.words(job_id).words
+        assert {word.speaker for word in words[moved.first_word : moved.last_word + 1]} == {"speaker_0"}
+
+
 def test_who_comes_second_sees_the_other_s_text_and_decides(page: Page, live: Live) -> None:
     job_id = passage(page, live, 0)
     with Spool(live.url) as spool:

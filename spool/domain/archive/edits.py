@@ -77,6 +77,22 @@ def recognised_number(stands: Iterable[Edit], at: int) -> int | None:
     return at - grown
 
 
+def text_in(transcript: Transcript, edits: Iterable[Edit], first: int, last: int) -> str | None:
+    """The text of the words `first` to `last` as corrected; None if it is as recognised. The standing edits
+    of them have no other words."""
+    stands = [each for each in find_standing_edits(edits) if each.touches(first, last)]
+    if all(each.text is None for each in stands):
+        return None
+    pieces: list[str] = []
+    at = first
+    for edit in stands:
+        pieces += [word.text for word in transcript.words[at : edit.first_word]]
+        heard = [word.text for word in transcript.words[edit.first_word : edit.last_word + 1]]
+        pieces += heard if edit.text is None else edit.text.split()
+        at = edit.last_word + 1
+    return " ".join([*pieces, *(word.text for word in transcript.words[at : last + 1])])
+
+
 def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:
     """Raise InvalidRequest if the edit does not fit the transcript and the edits before it."""
     words = transcript.words
@@ -105,25 +121,31 @@ def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> Non
 
 
 def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
-    """The transcript with its standing edits applied, and the replaced words under `corrections`."""
-    stands = find_standing_edits(edits)
+    """The transcript with its standing edits applied, and the replaced words under `corrections`.
+
+    A word keeps the speaker that somebody gave it until somebody gives it another, whatever becomes of its
+    text.
+    """
+    events = sorted(edits, key=lambda edit: edit.revision)
+    stands = find_standing_edits(events)
     if not stands:
         return transcript
+    recognised = _with_speakers(transcript.words, events)
     homes: list[int] = []
     words: list[Word] = []
     corrections = []
     at = 0
     for edit in stands:
-        words += transcript.words[at : edit.first_word]
+        words += recognised[at : edit.first_word]
         homes += range(at, edit.first_word)
-        heard = transcript.words[edit.first_word : edit.last_word + 1]
+        heard = recognised[edit.first_word : edit.last_word + 1]
         place = len(words)
-        for word, home in _replace_words(heard, edit):
+        for word, home in _apply_text(heard, edit.text):
             words.append(word)
             homes.append(edit.first_word + home)
         corrections.append(_correction(heard, edit, place, len(words) - place))
         at = edit.last_word + 1
-    words += transcript.words[at:]
+    words += recognised[at:]
     homes += range(at, len(transcript.words))
     return rebuild_words(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
 
@@ -175,13 +197,21 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
     )
 
 
-def _replace_words(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
-    """The words that a range has now, each with the original word that it came from or stands beside."""
-    for word, home in _apply_text(heard, edit.text):
-        yield (word if edit.speaker is None else word.model_copy(update={"speaker": edit.speaker})), home
+def _with_speakers(words: Sequence[Word], events: Sequence[Edit]) -> list[Word]:
+    """The recognised words, each with the speaker that the last edit of its speaker gave it."""
+    undone = {edit.undoes for edit in events}
+    given: dict[int, Label] = {}
+    for edit in events:
+        if edit.speaker is not None and edit.undoes is None and edit.revision not in undone:
+            given |= dict.fromkeys(range(edit.first_word, edit.last_word + 1), edit.speaker)
+    return [
+        word.model_copy(update={"speaker": given[at]}) if at in given else word
+        for at, word in enumerate(words)
+    ]
 
 
 def _apply_text(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int]]:
+    """The words that a range has now, each with the original word that it came from or stands beside."""
     if text is None:
         yield from ((word, at) for at, word in enumerate(heard))
         return

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from spool.domain.archive.edits import Edit, apply_edits, check_edit, find_standing_edits
+from spool.domain.archive.edits import Edit, apply_edits, check_edit, find_standing_edits, text_in
 from spool.domain.archive.passages import passages_of
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
@@ -91,6 +91,8 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
         read_clock(tx),
     )
     check_edit(record, before, edit)
+    if edit.text is None:  # a correction that it replaces would lose its words
+        edit = replace(edit, text=text_in(record, before, edit.first_word, edit.last_word))
     write_edits(tx, job_id, record, before, [edit])
     return edit
 

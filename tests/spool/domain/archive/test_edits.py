@@ -4,6 +4,7 @@ import pytest
 
 from ops.testbed.running_api import transcript_of
 from spool.domain import Edit, Segment, Speaker, Transcript, apply_edits, check_edit, find_standing_edits
+from spool.domain.archive.edits import text_in
 from spool.errors import InvalidRequest
 
 WORDS = ("keep", "the", "light", "burning", "all", "night")
@@ -114,6 +115,26 @@ def test_a_speaker_is_corrected_without_a_word(record: Transcript) -> None:
     check_edit(told_apart, [], edit(1, 0, 0, None, speaker="speaker_1"))
     with pytest.raises(InvalidRequest, match="speaker_7"):
         check_edit(told_apart, [], edit(1, 0, 0, None, speaker="speaker_7"))
+
+
+def test_words_keep_a_corrected_speaker_when_their_text_is_corrected_later(record: Transcript) -> None:
+    speakers = tuple(Speaker(label=f"speaker_{n}", talk_seconds=1, words=3) for n in range(2))
+    told_apart = record.model_copy(update={"speakers": speakers})
+    moved = edit(1, 3, 5, "burning all night", speaker="speaker_1")
+    later = [moved, edit(2, 3, 5, "burning all nights")]
+    after = apply_edits(told_apart, later)
+    assert texts(after)[3:] == ["burning", "all", "nights"]
+    assert [segment.speaker for segment in after.segments] == [None, "speaker_1"]
+    wider = apply_edits(told_apart, [*later, edit(3, 2, 5, "lights burnt")])
+    assert [word.speaker for word in wider.words] == [None, None, None, "speaker_1"]
+    back = apply_edits(told_apart, [*later, edit(3, 3, 5, None, undoes=2), edit(4, 3, 5, None, undoes=1)])
+    assert back == told_apart
+
+
+def test_the_text_of_a_range_has_the_corrections_in_it(record: Transcript) -> None:
+    assert text_in(record, [edit(1, 1, 1, None, speaker="speaker_1")], 0, 2) is None
+    both = [edit(1, 1, 2, "a lamp"), edit(2, 4, 4, "")]
+    assert text_in(record, both, 0, 5) == "keep a lamp burning night"
 
 
 @pytest.mark.parametrize(
