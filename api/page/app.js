@@ -107,6 +107,9 @@ document.getElementById("find").addEventListener("submit", (event) => {
   const words = new FormData(event.target).get("q").trim();
   if (words) location.hash = `#/search?${new URLSearchParams({ q: words })}`;
 });
-window.addEventListener("hashchange", () => draw(true));
+window.addEventListener("hashchange", () => {
+  for (const dialog of document.querySelectorAll("dialog[open]:not(.required)")) dialog.close(); // they belong to the view that was left
+  draw(true);
+});
 listenForDrops();
 draw(false).then(() => setTimeout(beat, REFRESH_MS));

@@ -103,7 +103,7 @@ export function upload(file, request, progressed) {
 function askForKey(refused) {
   asking ??= new Promise((resolve) => {
     const input = h("input", { type: "password", required: true, autocomplete: "off", id: "key" });
-    const dialog = h("dialog", { "aria-labelledby": "key-title" },
+    const dialog = h("dialog", { "aria-labelledby": "key-title", class: "required" },
       h("form", { method: "dialog" },
         h("h2", { id: "key-title" }, "This server requires a key"),
         refused ? h("p", { class: "card error", role: "alert" }, refused) : "",

@@ -11,6 +11,7 @@ import { offerSpread } from "./spread.js";
 import { DOUBT, audioLink } from "./transcript.js";
 
 const REASONS = { confidence: "uncertain words", versions: "other words in another version", speech: "speech and words do not match", evidence: "nobody said this", language: "language changes" };
+const CHOSEN = { closed: "closed passages too", checked: "checked", by: "recordings" };
 const FILTERS = {
   project: ["Project", { maxlength: "64" }],
   batch: ["Batch", { maxlength: "64" }],
@@ -18,6 +19,7 @@ const FILTERS = {
   model: ["Model", { maxlength: "200" }],
 };
 const SCOPE = ["project", "batch", "model"];
+const OF = ["job", "sample"]; // what a link chose; the form has no field for them
 const PAGE = 25;
 const AHEAD = 8; // passages that are there before one gets to them
 const AROUND_S = 0.4;
@@ -52,6 +54,7 @@ function filters(query, byRecording) {
   const form = h("form", { class: "filters", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    if (!wanted.has("by")) for (const name of OF) if (query.get(name)) wanted.set(name, query.get(name));
     location.hash = `#/review?${wanted}`;
   } },
   Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
@@ -65,7 +68,7 @@ function filters(query, byRecording) {
     h("option", { value: "true", selected: query.get("closed") === "true" }, "shown, which is logged"))),
   h("button", { class: "primary" }, "Filter"));
   return h("details", { class: "choose", open: chosen.length > 0 },
-    h("summary", {}, chosen.length ? `Chosen: ${chosen.map((name) => (name === "closed" ? "closed passages too" : query.get(name))).join(", ")}` : "Choose what to review"), form);
+    h("summary", {}, chosen.length ? `Chosen: ${chosen.map((name) => CHOSEN[name] ?? REASONS[query.get(name)] ?? query.get(name)).join(", ")}` : "Choose what to review"), form);
 }
 
 function parametersOf(query, names, cursor) {

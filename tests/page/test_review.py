@@ -66,6 +66,32 @@ def test_doubtful_passages_are_listed_opened_and_checked(page: Page, live: Live)
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
 
 
+def test_a_filter_of_the_review_keeps_the_recording_and_a_link_closes_a_dialog(
+    page: Page, live: Live
+) -> None:
+    job_id = doubtful_jobs(live)
+    page.goto(f"/#/review?job={job_id}")
+    expect(page.locator(".passage")).to_have_count(1)
+    page.get_by_text("Choose what to review").click()
+    page.get_by_label("Reason").select_option("versions")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("Chosen: other words in another version")).to_be_visible()
+    assert page.url.endswith(f"#/review?reason=versions&job={job_id}")
+    expect(page.locator(".passage")).to_have_count(1)
+    page.get_by_label("List").select_option("recordings")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(".hit")).to_have_count(1)
+    assert "job=" not in page.url
+    page.go_back()
+    expect(page.locator(".passage.current")).to_be_visible()
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys of the review")
+    expect(keys).to_be_visible()
+    page.go_back()
+    expect(keys).to_have_count(0)
+    assert page.url.endswith(f"#/review?job={job_id}")
+
+
 def test_what_nobody_said_is_struck_out_and_a_reason_to_review(page: Page, live: Live) -> None:
     job_id = str(post(f"{live.url}/v1/jobs", files={"file": ("reel.wav", wave())}).json()["id"])
     live.work().finish(job_id, ("keep", "the", "light", "thanks", "for", "watching"), unsaid=3)
