@@ -23,7 +23,7 @@ export function openClip(job) {
     const [words, sound] = [clip.transcript_url, clip.audio_url].map((url) => { const { pathname, search } = new URL(url); return pathname + search; });
     found.replaceChildren(h("p", {}, clip.text || h("em", { class: "quiet" }, "no words")), h("div", { class: "editor" }, citation),
       h("div", { class: "row" }, h("button", { type: "button", onclick: () => copy(citation) }, "Copy"),
-        take("Sound (.wav)", sound, "wav"), take("Text (.txt)", words, "txt"), take("Subtitles (.srt)", `${words}&format=srt`, "srt")));
+        take("Sound (.wav)", sound, "wav"), take("Text (.txt)", words, "txt"), take("Subtitles (.srt)", `${words}&format=srt`, "srt"), take("Words with times (.json)", `${words}&format=json`, "json")));
   }
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

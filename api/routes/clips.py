@@ -21,13 +21,15 @@ from spool.domain.archive.clips import cut_transcript, revision_of, version_of
 from spool.domain.archive.stretch import Stretch, stretch_of
 from spool.domain.jobs import Job
 from spool.domain.transcript import Transcript
-from spool.formats import CONTENT_TYPES, render_bytes
-from spool.schemas.clips import ClipFormat, ClipOut
+from spool.formats import CONTENT_TYPES, check_subtitles, render_bytes
+from spool.schemas.clips import ClipFormat, ClipOut, ClipWords
 from spool.schemas.common import RecordingTime
 from spool.store.transcripts.edits import edits_of
 
 TRANSCRIPT_MEDIA = {
-    CONTENT_TYPES[form].partition(";")[0]: BINARY if form == "docx" else TEXT for form in get_args(ClipFormat)
+    CONTENT_TYPES[form].partition(";")[0]: BINARY if form == "docx" else TEXT
+    for form in get_args(ClipFormat)
+    if form != "json"
 }
 AUDIO_MEDIA = {MEDIA_TYPE: BINARY}
 
@@ -68,8 +70,8 @@ def get_clip(
     """Cite a stretch of a recording.
 
     Its words, a citation, and the addresses of its transcript and its sound. The addresses name the version:
-    they give the same words after later corrections. Names of speakers are today's, and what has been closed
-    since is left out.
+    they give the same words after later corrections. Names of speakers are today's: if somebody has renamed
+    one since, the answer's version ends otherwise. What has been closed since is left out.
     """
     clip = _read(services, caller, sight, job_id, wanted)
     job, base = clip.job, str(request.base_url)
@@ -100,13 +102,17 @@ def get_clip_transcript(
     wanted: ClipDep,
     form: Annotated[ClipFormat, Query(alias="format", description="Format of the transcript.")] = "txt",
     subtitles: Subtitles = None,
-) -> Response:
+) -> Annotated[Response, ClipWords]:
     """Fetch a clip's transcript.
 
     The words whose middle lies in the clip. Times count from the clip's start, as in its sound.
     """
     clip = _read(services, caller, sight, job_id, wanted)
     headers = {"Cache-Control": "no-store"}
+    if form == "json":
+        check_subtitles(form, subtitles)
+        words = ClipWords.of(clip.words, start=clip.stretch.start, end=clip.stretch.end, version=clip.version)
+        return Response(words.model_dump_json(indent=2), headers=headers, media_type=CONTENT_TYPES[form])
     body = render_bytes(clip.words, form, subtitles)
     return Response(body, headers=headers, media_type=CONTENT_TYPES[form])
 
@@ -146,12 +152,12 @@ def _read(services: Services, caller: Principal, sight: Sight, job_id: str, want
     key_of_transcript(job)
     stretch = stretch_of(job.id, job.audio_seconds, wanted.start, wanted.end)
     sha256 = job.transcript_sha256 or ""
-    newest = version_of(sha256, len(edits))
     revision = len(edits) if wanted.version is None else revision_of(wanted.version, sha256, len(edits))
     view = sight.look_at(services.database, job)
     words = read_transcript(services.objects, job, edits[:revision], view)
     cut = cut_transcript(words, stretch.start, stretch.end)
-    return _Clip(job, stretch, version_of(sha256, revision), newest, cut)
+    version, newest = (version_of(sha256, count, cut.speakers) for count in (revision, len(edits)))
+    return _Clip(job, stretch, version, newest, cut)
 
 
 def _clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ from .batches import (
 )
 from .clips import ClipFormat as ClipFormat
 from .clips import ClipOut as ClipOut
+from .clips import ClipWords as ClipWords
 from .closures import ClosureOut as ClosureOut
 from .closures import OpeningOut as OpeningOut
 from .closures import PrivateOut as PrivateOut

@@ -4,9 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from spool.domain.transcript import Segment, Speaker, Word
 from spool.schemas.common import AnswerModel
 
-ClipFormat = Literal["txt", "paragraphs", "srt", "vtt", "ttml", "docx"]
+ClipFormat = Literal["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "json"]
 """The forms of a transcript that say nothing about the whole recording."""
 
 
@@ -19,8 +20,8 @@ class ClipOut(AnswerModel):
     start: float = Field(description="Seconds from the start of the recording.")
     end: float
     version: str = Field(
-        description="Of the words: the first digits of `transcript_sha256`, and `-r` with the number of "
-        "corrections that it includes."
+        description="Of the words: the first digits of `transcript_sha256`, `-r` with the number of "
+        "corrections that it includes, and `-n` with the first digits of a hash of its speakers' names."
     )
     newest_version: str = Field(description="Another one if the words were corrected since.")
     transcript_sha256: str = Field(description="Of the record as it was recognised.")
@@ -29,3 +30,17 @@ class ClipOut(AnswerModel):
     url: str = Field(description="The address of this clip in this version.")
     transcript_url: str
     audio_url: str
+
+
+class ClipWords(AnswerModel):
+    """The words of a clip with their times, which count from its start."""
+
+    job: str
+    start: float = Field(description="Where the clip begins: seconds from the start of the recording.")
+    end: float
+    version: str
+    language: str | None = Field(description="The language spoken for most of the recording.")
+    text: str
+    words: tuple[Word, ...]
+    segments: tuple[Segment, ...] = Field(description="Stretches to be read as a unit; they index the words.")
+    speakers: tuple[Speaker, ...] = Field(description="Those who speak in the clip.")

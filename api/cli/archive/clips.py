@@ -24,7 +24,9 @@ def clip(
     ] = None,
     transcript: Annotated[
         Path | None,
-        Parameter(metavar="FILE", help="Write its words to this file: .txt, .srt, .vtt, .ttml or .docx."),
+        Parameter(
+            metavar="FILE", help="Write its words to this file: .txt, .srt, .vtt, .ttml, .docx or .json."
+        ),
     ] = None,
     closed: Annotated[
         bool, Parameter(negative=(), help="With what is closed to readers; this is logged.")
@@ -54,4 +56,6 @@ def _form_of(file: Path) -> ClipFormat:
     for form in forms:
         if file.suffix.lower() == f".{form}":
             return form
-    raise InvalidRequest(f"--transcript: {file.name} does not end in .txt, .srt, .vtt, .ttml or .docx.")
+    raise InvalidRequest(
+        f"--transcript: {file.name} does not end in .txt, .srt, .vtt, .ttml, .docx or .json."
+    )

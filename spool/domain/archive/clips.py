@@ -1,14 +1,17 @@
 """A clip: a stretch of a recording to cite, in a version of its words that does not change. Pure."""
 
+import json
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import TypeVar
 
 from spool.domain.archive.edits import rebuild_words
-from spool.domain.transcript import Segment, Transcript, Turn, Word
+from spool.domain.transcript import Segment, Speaker, Transcript, Turn, Word
 from spool.errors import NotFound
 
 _DIGITS = 16
+_NAME_DIGITS = 8
 _OF_WHOLE = (
     "nbest",
     "lattice",
@@ -20,17 +23,22 @@ _OF_WHOLE = (
     "closed",
 )
 _Timed = TypeVar("_Timed", Word, Segment, Turn)
-_VERSION = re.compile(rf"([0-9a-f]{{{_DIGITS}}})(?:-r([1-9][0-9]{{0,8}}))?")
+_VERSION = re.compile(rf"([0-9a-f]{{{_DIGITS}}})(?:-r([1-9][0-9]{{0,8}}))?(?:-n[0-9a-f]{{{_NAME_DIGITS}}})?")
 
 
-def version_of(transcript_sha256: str, revision: int) -> str:
-    """What a citation calls a transcript: the first digits of its record's SHA-256, and how many corrections
-    it includes."""
-    return transcript_sha256[:_DIGITS] + (f"-r{revision}" if revision else "")
+def version_of(transcript_sha256: str, revision: int, speakers: Iterable[Speaker] = ()) -> str:
+    """What a citation calls a transcript: the first digits of its record's SHA-256, how many corrections it
+    includes, and the first digits of the names that people gave its speakers."""
+    names = {each.label: each.name for each in speakers if each.name}
+    digest = sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:_NAME_DIGITS]
+    return (
+        transcript_sha256[:_DIGITS] + (f"-r{revision}" if revision else "") + (f"-n{digest}" if names else "")
+    )
 
 
 def revision_of(version: str, transcript_sha256: str, newest: int) -> int:
-    """How many corrections a cited version includes. Raises NotFound if the transcript has none such."""
+    """How many corrections a cited version includes; names that it had are not kept. Raises NotFound if the
+    transcript has none such."""
     match = _VERSION.fullmatch(version)
     revision = int(match[2] or 0) if match else 0
     if match is None or match[1] != transcript_sha256[:_DIGITS] or revision > newest:

@@ -254,7 +254,7 @@ def _receipts(story: Story) -> None:
     story.get(f"/v1/jobs/{job}/receipt")
     story.get("/v1/receipt-keys")
     story.get(f"/v1/jobs/{job}/clip", start=0, end=1)
-    for form in ("txt", "srt", "vtt", "ttml"):
+    for form in ("txt", "srt", "vtt", "ttml", "json"):
         story.get(f"/v1/jobs/{job}/clip/transcript", start=0, end=1, format=form)
 
 

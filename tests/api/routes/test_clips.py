@@ -56,6 +56,27 @@ def test_a_citation_gives_the_same_words_after_corrections(http: httpx.Client, l
     assert f"the newest is {newest.version}" in problem(unknown, 404, "not_found")["detail"]
 
 
+def test_the_words_of_a_clip_are_had_as_json_with_their_times(http: httpx.Client, live: Live) -> None:
+    job_id = done(http, live)
+    words = http.get(f"/v1/jobs/{job_id}/transcript").json()["words"]
+    wanted = {"start": words[1]["start"], "end": words[2]["end"]}
+    clip = http.get(f"/v1/jobs/{job_id}/clip", params=wanted).json()
+    answer = http.get(f"{clip['transcript_url']}&format=json")
+    assert answer.headers["content-type"] == "application/json"
+    cut = answer.json()
+    assert [word["text"] for word in cut["words"]] == ["lit", "the"]
+    assert cut["words"][1]["start"] == pytest.approx(words[2]["start"] - wanted["start"])
+    assert {name: cut[name] for name in ("job", "start", "end", "version", "text")} == {
+        name: clip[name] for name in ("job", "start", "end", "version", "text")
+    }
+    assert [segment["text"] for segment in cut["segments"]] == ["lit the"]
+    with Spool(live.url) as spool:
+        assert json.loads(spool.clip_transcript(job_id, **wanted, format="json")) == cut
+    path = f"/v1/jobs/{job_id}/clip/transcript"
+    wrong = http.get(path, params=wanted | {"format": "json", "subtitles": "bbc"})
+    problem(wrong, 422, "invalid_request")
+
+
 def test_an_address_keeps_the_milliseconds_of_a_long_recording(http: httpx.Client, live: Live) -> None:
     job_id = str(http.post("/v1/jobs", files={"file": ("reel.flac", flac())}).json()["id"])
     live.work().finish(job_id, ("light",) * 2400)

@@ -56,6 +56,16 @@ def test_a_version_names_the_record_and_the_corrections() -> None:
     assert [revision_of(version_of(SHA256, count), SHA256, 2) for count in range(3)] == [0, 1, 2]
 
 
+def test_a_version_says_whether_speakers_had_the_same_names() -> None:
+    ada, other = (Speaker(label="speaker_0", name=name, talk_seconds=1, words=1) for name in ("Ada", "Adah"))
+    nobody = ada.model_copy(update={"name": None})
+    named = version_of(SHA256, 2, [ada])
+    assert named.startswith("0123456789abcdef-r2-n")
+    assert named == version_of(SHA256, 2, [ada]) != version_of(SHA256, 2, [other])
+    assert version_of(SHA256, 2, [nobody]) == version_of(SHA256, 2)
+    assert revision_of(named, SHA256, 2) == 2
+
+
 @pytest.mark.parametrize(
     "version", ["", "0123456789abcdef-r3", "0123456789abcdef-r0", "1123456789abcdef", "0123456789ABCDEF"]
 )
